@@ -48,6 +48,7 @@ CAUSE = Cause(
         Row(passes.measuring_its_need, Grade.POINTS),
         Row(passes.in_an_engines_pass, Grade.POINTS),
         Row(arrays.array_without_a_shape, Grade.POINTS),
+        Row(arrays.array_of_a_step_on_the_host, Grade.POINTS),
         Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.in_its_own_computation, Grade.HINTS),

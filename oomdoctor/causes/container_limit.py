@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, checkpoints, host_growth, limits, other_words
+from oomdoctor.signs import (
+    Grade,
+    checkpoints,
+    evaluation,
+    host_data,
+    host_growth,
+    host_loading,
+    limits,
+    node_groups,
+    other_words,
+)
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 
 # What an engine keeps fills the limit. The last two stand behind what costs nothing.
 OF_AN_ENGINE = (
-    "shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-buffers", "lower-engine-reservation",
-    "smaller-prefill", "quantize-weights", "raise-container-limit", "more-host-memory",
+    "shorter-context", "smaller-model", "quantize-kv-cache", "fewer-sequences", "quantize-weights", "smaller-buffers",
+    "lower-engine-reservation", "smaller-prefill", "raise-container-limit", "more-host-memory",
 )  # fmt: skip
 
 CAUSE = Cause(
@@ -40,6 +50,10 @@ CAUSE = Cause(
     against=(
         Row(host_growth.host_memory_grew, Grade.POINTS),
         Row(checkpoints.while_a_checkpoint_was_written_or_read, Grade.POINTS),
+        Row(evaluation.killed_during_an_evaluation, Grade.POINTS),
+        Row(host_data.data_is_kept_by_a_setting, Grade.POINTS),
+        Row(host_loading.the_kernel_killed_while_loading_weights, Grade.NAMES),
+        Row(node_groups.several_alike_have_it, Grade.NAMES),
     ),
     missing=(limits.killed_beside_a_limit,),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),

@@ -21,7 +21,7 @@ CAUSE = Cause(
         mark("{host_buffer}'s buffer in host memory is full[: {host_buffer_requested} requested][ {doing}]"),
         mark("{waiting_cache} has no host memory for the KV cache of waiting sequences"),
         mark("{sleepers} hold {sleepers_held} of RAM while the engine sleeps"),
-        mark("{group} fill {place}: {group_filled}[; {offloads}]"),
+        mark("{group} fill {machine}: {group_filled}[; {offloads}]"),
         mark("{deepspeed_in_ram} keeps its states in RAM: {killed_process} was killed ({kill_code})[ {doing}]"),
         mark("{deepspeed_in_ram} keeps its states in RAM, and {node} ran out of memory[ {doing}]"),
         mark("States in RAM ({offloads}) do not fit[: {ram_requested} requested][: {full} in use on {node}]"),

@@ -7,11 +7,13 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_data import (
     a_card_without_data,
+    a_data_library_was_refused,
     a_vector_of_r_was_refused,
     a_wide_table_was_refused,
     arrow_was_refused,
     data_goes_to_the_card_in_one_piece,
     data_is_cached_in_memory,
+    data_is_kept_by_a_setting,
     many_readers_and_one_vanished,
     memory_ran_out_at_a_line_on_data,
     memory_ran_out_while_reading_data,
@@ -44,11 +46,13 @@ CAUSE = Cause(
     signs=(
         Row(data_goes_to_the_card_in_one_piece, Grade.NAMES),
         Row(data_is_cached_in_memory, Grade.PROVES),
+        Row(data_is_kept_by_a_setting, Grade.NAMES),
         Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(memory_ran_out_while_reading_data, Grade.POINTS),
         Row(a_wide_table_was_refused, Grade.POINTS),
         Row(refused_while_reading_data, Grade.POINTS),
         Row(arrow_was_refused, Grade.HINTS),
+        Row(a_data_library_was_refused, Grade.POINTS),
         Row(a_vector_of_r_was_refused, Grade.HINTS),
         Row(many_readers_and_one_vanished, Grade.POINTS),
         Row(vanished_at_a_line_on_data, Grade.HINTS),

@@ -8,18 +8,20 @@ from oomdoctor.signs import Grade, evaluation
 
 CAUSE = Cause(
     id="eval-accumulation",
-    title=mark("Evaluation keeps all predictions on the GPU"),
+    title=mark("Evaluation keeps all predictions until its end"),
     headlines=(
         mark("Evaluation keeps its predictions on {gpu}: {requested} requested, {free}[ of {total}] free"),
         mark("Evaluation keeps its predictions on {gpu}[: {requested} requested][ ({place})]"),
     ),
-    pools=("gpu",),
+    pools=("gpu", "host_ram", "cgroup"),
+    silent=(evaluation.host_memory_of_no_predictions,),
     excluded=(evaluation.in_a_training_step,),
     signs=(
         Row(evaluation.evaluation_joining_predictions, Grade.NAMES),
+        Row(evaluation.killed_during_an_evaluation, Grade.NAMES),
         Row(evaluation.evaluation_outside_the_model, Grade.POINTS),
         Row(evaluation.during_an_evaluation, Grade.HINTS),
     ),
     knobs=("smaller-buffers", "clear-references", "smaller-microbatch"),
-    before=("activations",),
+    before=("activations", "process-ram-hog"),
 )

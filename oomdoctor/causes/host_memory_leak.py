@@ -13,8 +13,8 @@ from oomdoctor.signs.offload import (
 )
 
 KNOBS = (
-    "restart-periodically",
     "clear-references",
+    "restart-periodically",
     "smaller-buffers",
     "pin-version",
     "smaller-microbatch",

@@ -16,11 +16,17 @@ from oomdoctor.signs.host_loading import (
     refused_while_loading_weights,
     the_kernel_killed_while_loading_weights,
 )
+from oomdoctor.signs.own_work import each_process_loads_the_weights, weights_in_full_precision
 
 # Where one process serves one model, there are no workers to take away.
 OF_AN_ENGINE = (
     "smaller-model", "quantize-weights", "shorter-context", "fewer-sequences", "more-host-memory", "low-memory-loading",
 )  # fmt: skip
+
+OF_EACH_PROCESS = ("low-memory-loading", "mixed-precision", "fewer-workers", "quantize-weights", "smaller-model",
+                   "more-host-memory")  # fmt: skip
+OF_FULL_PRECISION = ("mixed-precision", "low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model",
+                     "more-host-memory")  # fmt: skip
 
 CAUSE = Cause(
     id="host-model-load",
@@ -38,6 +44,7 @@ CAUSE = Cause(
         Row(a_part_of_the_model_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_for_weights_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_on_the_host_was_refused, Grade.POINTS, OF_AN_ENGINE),
+        Row(each_process_loads_the_weights, Grade.PROVES, OF_EACH_PROCESS),
         Row(the_kernel_killed_while_loading_weights, Grade.PROVES),
         Row(refused_while_loading_weights, Grade.NAMES),
         Row(refused_at_the_time_of_loading, Grade.HINTS),
@@ -46,5 +53,6 @@ CAUSE = Cause(
         Row(other_words.weights_by_the_message, Grade.POINTS),
     ),
     knobs=("low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model", "more-host-memory"),
+    knobs_where=((weights_in_full_precision, OF_FULL_PRECISION),),
     before=("killed-without-evidence", "process-ram-hog"),
 )

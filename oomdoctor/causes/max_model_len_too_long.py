@@ -5,12 +5,16 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
+from oomdoctor.signs.ggml import context_fills_the_host
 from oomdoctor.signs.kv_cache import (
     context_longer_than_the_cache,
     no_context_is_short_enough,
     no_length_fits,
     no_sequence_fits_the_cache,
 )
+
+OF_GGML_ON_THE_HOST = ("shorter-context", "quantize-kv-cache", "memory-efficient-attention", "smaller-prefill",
+                       "quantize-weights", "more-host-memory")  # fmt: skip
 
 CAUSE = Cause(
     id="max-model-len-too-long",
@@ -22,13 +26,15 @@ CAUSE = Cause(
         mark("{length} of context do not fit the KV cache of {engine_within}"),
         mark("{engine_first}'s context length does not fit its KV cache"),
     ),
-    pools=("kv_cache", "gpu"),
+    pools=("kv_cache", "gpu", "host_ram"),
     excluded=(no_length_fits, no_context_is_short_enough),
     signs=(
         Row(context_longer_than_the_cache, Grade.PROVES),
         Row(no_sequence_fits_the_cache, Grade.NAMES),
+        Row(context_fills_the_host, Grade.PROVES, OF_GGML_ON_THE_HOST),
         Row(other_words.longest_context_does_not_fit_in_other_words, Grade.NAMES),
         Row(other_words.one_request_does_not_fit_in_other_words, Grade.POINTS),
     ),
+    before=("activations",),
     knobs=("shorter-context", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "quantize-weights"),
 )

@@ -14,7 +14,8 @@ CAUSE = Cause(
         mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
         mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][ ({place})]"),
     ),
-    pools=("gpu",),
+    pools=("gpu", "host_ram"),
+    silent=(optimizer.host_memory_of_no_refusal,),
     excluded=(optimizer.another_stage_than_the_optimizers,),
     signs=(
         Row(optimizer.in_the_optimizer, Grade.NAMES),

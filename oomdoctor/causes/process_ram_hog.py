@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, kills, node, ray_kills
+from oomdoctor.signs import Grade, kills, node, own_work, ray_kills
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
@@ -27,12 +27,12 @@ CAUSE = Cause(
     id="process-ram-hog",
     title=mark("One process takes too much of the node's memory"),
     headlines=(
-        mark("{holder} fills {place}: {filled}"),
+        mark("{holder} fills {machine}: {filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {holder} held {held}"),
-        mark("{holder} holds {held_part} on {place}"),
+        mark("{holder} holds {held_part} on {machine}"),
         mark("{killer} killed {killed}, which held {killed_part}"),
         mark("{killer} killed {killed}, which held {killed_size}"),
-        mark("An allocation of {ram_requested} of RAM failed[ on a machine with {ram}][: an array of {array}]"),
+        mark("An allocation of {ram_requested} of RAM failed[ on a machine with {ram_total}][: an array of {array}]"),
     ),
     pools=("host_ram", "cgroup"),
     silent=(node.table_without_sizes, node.a_reward_model_is_the_largest),
@@ -45,7 +45,9 @@ CAUSE = Cause(
         Row(large_piece_refused, Grade.HINTS, OF_A_PIECE),
         Row(ray_kills.ray_killed_who_held_most, Grade.NAMES),
     ),
+    # Who held it is no answer where the log shows with what, and the process is the job itself.
     against=(
+        Row(own_work.the_job_itself_did_what_the_log_shows, Grade.POINTS),
         Row(node.store_may_be_the_largest_row, Grade.POINTS),
         Row(node.shared_memory_is_more, Grade.POINTS),
         Row(node.first_rows_are_missing, Grade.POINTS),

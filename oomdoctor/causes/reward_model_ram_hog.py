@@ -18,9 +18,9 @@ CAUSE = Cause(
     id="reward-model-ram-hog",
     title=mark("The reward model takes too much of the node's memory"),
     headlines=(
-        mark("{reward} fills {place}: {reward_filled}"),
+        mark("{reward} fills {machine}: {reward_filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {reward} held {reward_held}"),
-        mark("{reward} holds {reward_part} on {place}"),
+        mark("{reward} holds {reward_part} on {machine}"),
     ),
     pools=("host_ram", "cgroup"),
     excluded=(a_reward_model_is_small,),

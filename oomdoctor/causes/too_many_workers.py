@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.process_ram_hog import OF_A_TRAINER
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.kills import largest_process_held_little, one_of_many_workers_was_killed
+from oomdoctor.signs.kills import largest_process_held_little, one_of_a_pool_was_killed, one_of_many_workers_was_killed
 from oomdoctor.signs.node import first_rows_are_missing
 from oomdoctor.signs.node_groups import (
     a_process_of_another_name_has_it,
@@ -19,15 +19,16 @@ from oomdoctor.signs.node_groups import (
     two_alike_have_it,
     workers_of_all_names_have_it,
 )
+from oomdoctor.signs.own_work import each_process_loads_the_weights
 from oomdoctor.signs.ray_kills import a_rank_was_killed, ray_killed_many, ray_killed_several
 
 CAUSE = Cause(
     id="too-many-workers",
     title=mark("Many similar processes fill the memory together"),
     headlines=(
-        mark("{group} fill {place}: {group_filled}"),
+        mark("{group} fill {machine}: {group_filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {group} held {group_held}"),
-        mark("{group} hold {group_part} on {place}"),
+        mark("{group} hold {group_part} on {machine}"),
         mark("Ray killed {ray_kill_count} within a minute: {node} ran out of memory"),
         mark("Ray killed {killed_rank}, one of several ranks: {full} in use on {node}"),
         mark("{killer} killed {killed_sized}, one of many processes"),
@@ -43,6 +44,7 @@ CAUSE = Cause(
         Row(ray_killed_many, Grade.POINTS),
         Row(a_rank_was_killed, Grade.HINTS, OF_A_TRAINER),
         Row(one_of_many_workers_was_killed, Grade.HINTS),
+        Row(one_of_a_pool_was_killed, Grade.HINTS),
         Row(largest_process_held_little, Grade.HINTS),
         Row(ray_killed_several, Grade.LEFT),
     ),
@@ -50,6 +52,7 @@ CAUSE = Cause(
         Row(a_process_of_another_name_has_it, Grade.POINTS),
         Row(there_is_one_for_each_gpu, Grade.NAMES),
         Row(ranks_grew, Grade.POINTS),
+        Row(each_process_loads_the_weights, Grade.POINTS),
         Row(first_rows_are_missing, Grade.POINTS),
     ),
     knobs=("fewer-workers", "stream-data", "smaller-microbatch", "add-nodes", "more-host-memory"),

@@ -10,6 +10,7 @@ from msgspec import Struct
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.job.frameworks import (
     Task,
@@ -121,6 +122,8 @@ def _world(root: Event, names: Collection[str], engine: str | None) -> World:
     """By whose refusal it is, by the innermost frame of such a library, else by what the log names."""
     if isinstance(root, DeviceOutOfMemory):
         return "torch"  # no other allocator has this sentence
+    if isinstance(root, HostAllocation) and root.allocator == "torch":
+        return "torch"  # nor this one on the CPU
     if isinstance(root, ArrayOutOfMemory):
         own = framework(root.framework)
         return own.world if own is not None else "none"

@@ -23,13 +23,14 @@ from oomdoctor.remedies import (
     from_outside,
     host,
     own_line,
+    own_options,
     placement,
     together,
     training,
 )
 from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.knobs import KNOBS, Knob
-from oomdoctor.remedies.proposal import Case, Compute, Proposal, Refusal, Skip, already
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import (
     NO_OPTION,
     Spelling,
@@ -123,16 +124,32 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     answer = compute(case) if compute is not None else None
     if answer is None:
         answer = _plain(case)
+    own = _by_its_own_option(case, answer)
     if isinstance(answer, Skip):
         return None
     if isinstance(answer, Refusal):
         return Rejected(knob.id, answer.why)
-    return from_outside.marked(own_line.referring(_remedy(knob, case, answer), case), case, heard)
+    remedy = _remedy(knob, case, own or answer)
+    return from_outside.marked(remedy if own is not None else own_line.referring(remedy, case), case, heard)
+
+
+def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
+    """The option of the job's own program, where nothing better than a library's line of code is known."""
+    computed = isinstance(answer, Proposal) and answer.suggested is not None and case.now is not None
+    of_a_program = case.row is not None and not own_line.of_a_library(case.row)
+    if isinstance(answer, Skip | Refusal) or of_a_program or (computed and not _in_other_words(case)):
+        return None
+    return own_options.proposal(case.knob, KNOBS[case.knob].action, case.crash)
+
+
+def _in_other_words(case: Case) -> bool:
+    """A library's own word for the value, which an option of a script does not take."""
+    return case.row is not None and case.row.is_code and case.row.type == "str"
 
 
 def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
-    if knob.id in device.BY_WORLD:
+    if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None
     row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):

@@ -12,6 +12,7 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
@@ -20,7 +21,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
-from oomdoctor.remedies import engine, host, own_line
+from oomdoctor.remedies import engine, host, own_line, own_options
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
@@ -43,6 +44,9 @@ _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[
 # A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
 _SAMPLERS: Final = (
     r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
+)
+_SIZE_OF_PICTURES: Final = (
+    r"(?i)\b(?:images?|frames?|photos?|pictures?) (?:of size |size |resolution )?\d{3,5} ?x ?\d{3,5}\b"
 )
 _OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
 _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
@@ -160,7 +164,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if _beyond_a_half(crash.root):
         return False
-    if not isinstance(crash.root, HostAllocation):
+    if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
@@ -179,6 +183,8 @@ def sequences(case: Case) -> bool:
         return True
     if some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash):
         return False
+    if crash.mentions(_SIZE_OF_PICTURES) is not None:
+        return False
     root = crash.root
     as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
     return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
@@ -189,7 +195,8 @@ def pictures(case: Case) -> bool:
     crash = case.crash
     if some(crash.job.frameworks, "simulates worlds"):
         return False
-    return some(crash.job.frameworks, "has no sequences") or case.now is not None or _computes_pictures(crash)
+    named = case.now is not None or crash.mentions(_SIZE_OF_PICTURES) is not None
+    return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
 
 
 def tiles(case: Case) -> bool:
@@ -210,7 +217,8 @@ def simulated_worlds(case: Case) -> bool:
 
 def option_for_it(case: Case) -> bool:
     """A framework of the job has an option for it, or the job's own line shows where it is."""
-    return case.row is not None or own_line.shows(case.knob, case.crash)
+    shown = own_line.shows(case.knob, case.crash) or own_options.own_option(case.knob, case.crash) is not None
+    return case.row is not None or shown
 
 
 def something_collected(case: Case) -> bool:
@@ -222,13 +230,22 @@ def something_collected(case: Case) -> bool:
 
 
 def worker_processes(case: Case) -> bool:
-    """A refusal is one process's own; a kill may be of one among many."""
+    """A refusal is one process's own; a kill may be of one among many, unless the kernel lists no second one."""
     crash = case.crash
-    if not isinstance(crash.root, HostAllocation):
+    if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
+        return True
+    if isinstance(crash.root, KernelKill) and not _kernel_lists_one(crash):
         return True
     stated = crash.setting(*KNOBS["fewer-workers"].settings)
     several = stated is not None and isinstance(stated.value, int) and stated.value > 1
-    return several or crash.in_trace(_WORKERS) is not None or node_memory(crash) is not None
+    listed = isinstance(crash.root, HostAllocation) and node_memory(crash) is not None
+    return several or listed or crash.in_trace(_WORKERS) is not None
+
+
+def _kernel_lists_one(crash: Crash) -> bool:
+    """The kernel's table holds no two processes of the victim's name."""
+    memory = node_memory(crash)
+    return memory is not None and all(len(holder.sizes) == 1 for holder in memory.holders)
 
 
 def weights_are_loaded(case: Case) -> bool:

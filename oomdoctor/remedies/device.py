@@ -27,9 +27,9 @@ from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import asked_gpus, cluster
+from oomdoctor.signs.scheduling import asked_gpus, cluster, shared_roles
 from oomdoctor.spellings import title
-from oomdoctor.units import MIB, show
+from oomdoctor.units import GIB, MIB, TIB, show
 from oomdoctor.versions import version_of
 
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
@@ -39,6 +39,9 @@ BY_WORLD: Final = ("collect-evidence", "fix-placement")
 EXPANDABLE: Final = "expandable_segments:True"
 _RAM: Final = ("host_ram", "cgroup")
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
+_UNITS: Final = {"k": 2**10, "m": MIB, "g": GIB, "t": TIB}  # V8 counts MiB where no unit stands
+_SMALL_HEAP: Final = GIB // 2
+_MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
 
@@ -150,7 +153,8 @@ def raise_cap(case: Case) -> Answer:
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:
     """A heap whose size the launch line states."""
-    then = f"{2 * now}{unit}"
+    times = _MANY_TIMES if now * _UNITS.get(unit.lower(), MIB) < _SMALL_HEAP else 2
+    then = f"{times * now}{unit}"
     return Proposal(
         action=say(
             "Raise {name} from {now} to {then}, if the machine has the memory",
@@ -158,10 +162,14 @@ def _twice(case: Case, now: int, unit: str) -> Proposal:
             now=f"{now}{unit}",
             then=then,
         ),
-        suggested=then if unit else 2 * now,
-        derivation=f"2 x {now}{unit} = {then}",
-        assumes=(say("double is a guess: the need is unknown"),),
-    )  # fmt: skip
+        suggested=then if unit else times * now,
+        derivation=f"{times} x {now}{unit} = {then}",
+        assumes=(
+            say("double is a guess: the need is unknown")
+            if times == 2
+            else say("{times} times is a guess: the heap is small and the need is unknown", times=times),
+        ),
+    )
 
 
 def _larger_budget(case: Case) -> Answer:
@@ -334,7 +342,7 @@ def fix_request(case: Case) -> Answer:
         )
     have, asked = _cluster(crash), asked_gpus(crash)
     if asked is not None:
-        return _launch(asked.gpus, asked.sum, have)
+        return _launch(crash, asked.gpus, asked.sum, have)
     request = next((r for r in crash.every(Unschedulable) if r.requested), None)
     if request is None or not request.requested or not have:
         return None
@@ -368,7 +376,7 @@ def _cluster(crash: Crash) -> Mapping[str, float]:
     return have
 
 
-def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
+def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     """Every bundle of a GPU takes a CPU too, and the driver one more."""
     cpus = gpus + DRIVER_CPUS
     said = say(
@@ -381,6 +389,7 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
     if cluster_gpus is not None and cluster_gpus < gpus:
         enough = cluster_gpus + DRIVER_CPUS
         short = cluster_cpus is not None and cluster_cpus < enough
+        sharing = shared_roles(crash, cluster_gpus)
         figures = {"there": f"{cluster_gpus:g}", "asked": gpus}
         has = say("{asked}; the cluster has {there} GPUs", asked=said, there=f"{cluster_gpus:g}")
         return Proposal(
@@ -396,7 +405,13 @@ def _launch(gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
                 "Request at most {there} GPUs instead of {asked} (fewer per role, fewer engines or colocated roles)",
                 **figures,
             ),
-            snippet=f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}" if short else None,
+            snippet="\n".join(
+                [
+                    *([" ".join(sharing)] if sharing else []),
+                    *([f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}"] if short else []),
+                ]
+            )
+            or None,
             current=gpus,
             suggested=int(cluster_gpus),
             derivation=say(

@@ -691,7 +691,8 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
             "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
             pid=pid,
             amount=show(most),
-        )
+        ),
+        derivation=say("{amount} held by PID {pid} alone", amount=show(most), pid=pid),
     )
 
 

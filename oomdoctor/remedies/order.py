@@ -20,6 +20,7 @@ EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what d
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
 _ENDS: Final = "container-limit"  # a cause that says where it ended; fallbacks do, too
 _WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what for
+_LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
 _HOST: Final = ("host_ram", "cgroup")
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context", "shorter-sequences")
@@ -28,14 +29,18 @@ _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "sho
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
     own = _own(answer)
-    if answer is not decision.answers[0] or not (_only_ends(answer) or answer.cause.id == _WHO):
+    if answer is not decision.answers[0] or not (_only_ends(answer) or answer.cause.id in (_WHO, _LIMIT)):
         return own
     stated = stated_knobs(decision.crash_of(answer))
+    if answer.cause.id == _LIMIT:
+        return tuple(dict.fromkeys((*(knob for knob in stated if knob in own), *own)))
     if not _only_ends(answer):
         return tuple(dict.fromkeys((*stated, *own)))
-    behind = (one for one in decision.answers[1:] if not _only_ends(one) and _same_memory(one, answer, decision))
-    theirs = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
-    return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *own, *theirs)))
+    behind = [one for one in decision.answers[1:] if not _only_ends(one) and _same_memory(one, answer, decision)]
+    known = [one for one in behind if one.cause.id != _WHO]
+    theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
+    holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
+    return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
 
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
@@ -65,7 +70,8 @@ def _same_memory(one: Ranked, first: Ranked, decision: Decision) -> bool:
 
 def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     """Two that cost nothing but a change, where they say what to change, before the first that is bought; where a limit
-    was hit, no more than two. What a cluster does not have is no matter of price."""
+    was hit, no more than two. Before a purchase that no line states the vague ones stand, too. What a cluster does not
+    have is no matter of price."""
     listed = sorted(remedies, key=lambda remedy: remedy.knob == EVIDENCE)
     place = next((n for n, remedy in enumerate(listed) if remedy.knob in BOUGHT), None)
     if place is None or pool == "scheduling":
@@ -75,7 +81,11 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if cause == _ENDS:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
     elif len(before) < FREE_BEFORE:
-        before = [*before, *(remedy for remedy in clear if remedy not in before)][:FREE_BEFORE]
+        vague = (
+            [] if bought.snippet or bought.setting else [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE)]
+        )
+        before = [*before, *(remedy for remedy in (*clear, *vague) if remedy not in before)]
+        before = list({remedy.knob: remedy for remedy in before}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 

@@ -46,7 +46,7 @@ _OF_STAGE: Final[Mapping[str, str]] = {
 }
 # What goes before any line: it says that the line is not at fault
 _FIRST: Final = frozenset(
-    ["fix-shape", "fix-environment", "fix-placement", "free-the-gpu", "pin-version", "bigger-shm"]
+    ["fix-shape", "fix-environment", "fix-placement", "free-the-gpu", "pin-version", "bigger-shm", "chunked-logits"]
 )
 _IN_CODE_ALONE: Final = frozenset({"clear-references"})  # a knob that no library has a general line for
 _AFTER_TRAINING: Final = frozenset({"eval"})  # stages in which a job that trains does not
@@ -295,7 +295,7 @@ def referring(remedy: Remedy, case: Case) -> Remedy:
     reading = next((one for one in readings(case.crash) if one.row.knob == remedy.knob), None)
     if reading is None:
         return remedy
-    in_code = (remedy.current is None or remedy.snippet is None) and (case.row is None or _of_a_library(case.row))
+    in_code = (remedy.current is None or remedy.snippet is None) and (case.row is None or of_a_library(case.row))
     if in_code and reading.snippet and not _has_a_value(remedy, reading.row):
         return _changed(remedy, reading, case.crash)
     if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or reading.line.owner == "framework"):
@@ -335,7 +335,7 @@ def _sentence(reading: Reading, action: str) -> str:
     return say("{action} (line {line} of {file} {does})", line=line.line, file=line.file, does=does, action=action)
 
 
-def _of_a_library(row: Spelling) -> bool:
+def of_a_library(row: Spelling) -> bool:
     """Whether it is a line for any program, and no option of one."""
     own = framework(row.framework)
     return row.is_code or (own is not None and (own.style == "code" or own.layer == "base"))
@@ -355,4 +355,16 @@ def _values(write: str) -> tuple[int, ...]:
     return tuple(value for value in numbers if type(value) is int and value not in _NUMBERS)
 
 
-__all__ = ["COLUMNS", "Reading", "Row", "in_front", "readings", "referring", "shows", "table", "task_of", "words"]
+__all__ = [
+    "COLUMNS",
+    "Reading",
+    "Row",
+    "in_front",
+    "of_a_library",
+    "readings",
+    "referring",
+    "shows",
+    "table",
+    "task_of",
+    "words",
+]

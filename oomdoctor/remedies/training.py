@@ -10,14 +10,17 @@ from msgspec.structs import replace
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
@@ -26,6 +29,10 @@ from oomdoctor.units import GIB, MIB, show
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
+_RAM: Final = ("host_ram", "cgroup")
+_FULL_PRECISION: Final = ("float32", "float", "fp32")
+_TRAINER: Final = r"transformers/trainer"
+_QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
 WITHOUT_TRAINING: Final = ("serving", "inference", "data")  # tasks
@@ -48,6 +55,9 @@ def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
     case = _of_the_stage(case)
     answer = halved(case)
+    share = 2
+    if isinstance(answer, Proposal) and _at_its_first_step(case):
+        answer, share = _quarter(case, answer), 4
     if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch size"))
@@ -57,7 +67,7 @@ def smaller_microbatch(case: Case) -> Answer:
     if accumulation is None or proposal.suggested is None:
         return replace(proposal, cost=say("smaller global batch without more accumulation"))
     now, assumed = accumulation
-    line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, 2 * now)
+    line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, share * now)
     return replace(
         proposal,
         action=say(
@@ -65,16 +75,44 @@ def smaller_microbatch(case: Case) -> Answer:
             action=proposal.action,
             option=ACCUMULATION,
             now=now,
-            then=2 * now,
+            then=share * now,
         ),
-        derivation=say(
-            "{formula}; {now} x 2 = {then} for the same global batch",
-            formula=proposal.derivation,
-            now=now,
-            then=2 * now,
-        ),
+        derivation=_same_global_batch(proposal.derivation, now, share),
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
+    )
+
+
+def _same_global_batch(formula: str | None, now: int, share: int) -> str:
+    if share == 2:
+        return say("{formula}; {now} x 2 = {then} for the same global batch", formula=formula, now=now, then=2 * now)
+    figures = {"now": now, "share": share, "then": share * now}
+    return say("{formula}; {now} x {share} = {then} for the same global batch", formula=formula, **figures)
+
+
+def _at_its_first_step(case: Case) -> bool:
+    """Host memory ran out before a step was done: how much is missing nobody knows, and half is often too little."""
+    crash, now = case.crash, case.number()
+    progress = crash.context.progress
+    steps = progress.get("done") or progress.get("step") or 0
+    if crash.stage in _WITHOUT_UPDATES or (case.now is not None and "eval" in case.now.name):
+        return False
+    fails = isinstance(crash.root, KernelKill | LimitKill | ArrayOutOfMemory)
+    return fails and crash.pool in _RAM and not steps and now is not None and now >= 2 * _QUARTER
+
+
+def _quarter(case: Case, answer: Proposal) -> Proposal:
+    assert case.now is not None
+    now = case.number() or 0
+    then = int(now) // _QUARTER
+    own = case.own_name()
+    return replace(
+        answer,
+        action=say("Lower {name} from {now} to {then}", name=case.now.name, now=f"{now:g}", then=then),
+        suggested=then,
+        derivation=f"{now:g} / {_QUARTER} = {then}",
+        snippet=case.own_spelling(then) if own is not None else None,
+        assumes=(*answer.assumes, say("a quarter is a guess: no step was done")),
     )
 
 
@@ -84,10 +122,56 @@ def _updates_nothing(crash: Crash) -> bool:
 
 
 def lower_precision(case: Case) -> Answer:
-    """Where nothing is trained, the weights alone."""
-    if case.crash.job.task not in WITHOUT_TRAINING or case.row is not None:
+    """Where nothing is trained, the weights alone; an engine has an option for it, and no code. On the CPU autocast
+    keeps the weights as they are."""
+    crash, row = case.crash, case.row
+    in_code = row is None or row.is_call
+    if crash.job.in_engine and in_code:
+        stated = crash.setting("dtype")
+        if stated is None or stated.value not in _FULL_PRECISION:
+            return Skip()
+        return Proposal(suggested="bfloat16", setting="--dtype", current=stated.value, snippet="--dtype bfloat16")
+    if crash.pool in _RAM and crash.job.world == "torch" and in_code:
+        return Proposal(snippet="model = model.to(torch.bfloat16)")
+    if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def low_memory_optimizer(case: Case) -> Answer:
+    """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both."""
+    if (
+        case.crash.pool not in _RAM
+        or case.crash.job.world != "torch"
+        or (case.row is not None and not case.row.is_call)
+    ):
+        return None
+    return Proposal(
+        action=say("Use an optimizer with smaller states (Adafactor)"),
+        snippet="optimizer = torch.optim.Adafactor(model.parameters())",
+        assumes=(say("PyTorch >= 2.5 (not printed)"),),
+    )
+
+
+def keeps_predictions(cause: str, crash: Crash) -> bool:
+    """An evaluation keeps its predictions in host memory, where Trainer's eval_accumulation_steps puts them as well."""
+    return cause == "eval-accumulation" and crash.pool in _RAM
+
+
+def fewer_predictions(case: Case) -> Answer:
+    """On the host nothing is gained by moving predictions there: only what a metric needs of them is smaller."""
+    crash = case.crash
+    if not keeps_predictions(case.cause, crash):
+        return None
+    kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
+    if crash.in_trace(_TRAINER) is None:
+        return Proposal(action=kept, snippet="predictions.append(logits.argmax(dim=-1))")
+    option = "preprocess_logits_for_metrics"
+    return Proposal(
+        action=kept,
+        setting=option,
+        snippet=f"Trainer(..., {option}=lambda logits, labels: logits.argmax(dim=-1))",
+    )
 
 
 def clear_references(case: Case) -> Answer:
@@ -275,6 +359,8 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "offload-optimizer": offload_optimizer,
     "chunked-logits": chunk_logits,
     "mixed-precision": lower_precision,
+    "low-memory-optimizer": low_memory_optimizer,
+    "smaller-buffers": fewer_predictions,
     "clear-references": clear_references,
     "sequence-parallel": split_sequences,
 }

@@ -22,6 +22,7 @@ _KERNEL: Final = late(r"\[(\d{1,2}),\1,(\d{1,6}),(\d{1,6})\]")
 
 # What puts an array on a device as it is, and what TensorFlow says where that fails
 _COPY: Final = r"\bdevice_put\b|\bconvert_to_(?:eager_)?tensor\b"
+_OF_A_STEP: Final = r"\bloss(?:es)?\b|\bgrads?\b|\bvalue_and_grad\b|\b(?:train|update)_step\b|\btrain_on_batch\b"
 _COPIES: Final = late(r"Dst tensor is not initialized")
 
 
@@ -32,6 +33,19 @@ def small_array_on_a_full_card(crash: Crash) -> Seen | None:
     if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.tried_bytes is None:
         return None
     return Seen(words="") if array.tried_bytes <= STRAW and not array_of_the_model(crash) else None
+
+
+@sign
+def array_of_a_step_on_the_host(crash: Crash) -> Seen | None:
+    """JAX computes behind the program: a line that reads a loss, or calls the step, is where its arrays are missed."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array.pool != "host_ram" or array_of_the_model(crash) is not None:
+        return None
+    frame = crash.in_trace(_OF_A_STEP)
+    if frame is None:
+        return None
+    words = say("Host memory ran out in a training step: its line reads or computes a loss or gradients.")
+    return Seen(words=words, evidence=(array,), stage="forward" if crash.stage == "unknown" else None)
 
 
 @sign

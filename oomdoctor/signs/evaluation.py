@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from oomdoctor.families.container import LimitKill
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
+_WITHOUT_EVALUATION = ("inference", "serving")  # tasks
+_HOST = ("host_ram", "cgroup")
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
     r"|\b(?:torch|np|xp|tf)\.(?:cat|concat\w*|[vh]?stack)\("
@@ -25,11 +29,19 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
     gathering = innermost(crash, _GATHERING)
     if gathering is None or not _evaluating(crash):
         return None
-    words = say(
-        "While the evaluation joined its predictions ({gathering}), {asked}. All predictions stay in GPU "
-        "memory until the end.",
-        gathering=gathering,
-        asked=asked(card(crash)),
+    figures = {"gathering": gathering, "asked": asked(card(crash))}
+    words = (
+        say(
+            "While the evaluation joined its predictions ({gathering}), {asked}. All predictions stay in GPU "
+            "memory until the end.",
+            **figures,
+        )
+        if crash.pool == "gpu"
+        else say(
+            "While the evaluation joined its predictions ({gathering}), {asked}. All predictions stay in host "
+            "memory until the end.",
+            **figures,
+        )
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
 
@@ -65,6 +77,25 @@ def during_an_evaluation(crash: Crash) -> Seen | None:
 
 
 @sign
+def killed_during_an_evaluation(crash: Crash) -> Seen | None:
+    """The kernel or a manager killed a job for host memory while it evaluated."""
+    root = crash.root
+    if crash.pool not in _HOST or not isinstance(root, KernelKill | LimitKill) or crash.stage != "eval":
+        return None
+    words = say("The job was killed during an evaluation, which keeps its predictions in host memory until the end.")
+    unseen = say("no frame joins or keeps predictions")
+    return Seen(words=words, evidence=(root,), against=(unseen,), stage="eval")
+
+
+@sign
+def host_memory_of_no_predictions(crash: Crash) -> Seen | None:
+    """Host memory ran out, and neither did the evaluation join its predictions nor was it killed."""
+    if crash.pool not in _HOST or killed_during_an_evaluation(crash) is not None:
+        return None
+    return Seen(words="") if evaluation_joining_predictions(crash) is None else None
+
+
+@sign
 def in_a_training_step(crash: Crash) -> Seen | None:
     """The stage is a backward pass or the optimizer step, and no stack frame evaluates."""
     if crash.stage not in ("backward", "optimizer_step") or not crash.proven or _evaluating(crash):
@@ -73,4 +104,9 @@ def in_a_training_step(crash: Crash) -> Seen | None:
 
 
 def _evaluating(crash: Crash) -> bool:
-    return crash.proven and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)
+    """Not what a program for inference calls so: it predicts, and keeps nothing for a metric."""
+    return (
+        crash.job.task not in _WITHOUT_EVALUATION
+        and crash.proven
+        and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
+from typing import Final
+
+from oomdoctor.families.llama_cpp import Buffer, BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
@@ -10,6 +12,8 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
 METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
+LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
+BESIDE: Final = 0.5
 OF_GGML = r"(?i)ggml|llama|gguf|whisper"
 
 
@@ -31,6 +35,31 @@ def compute_buffer_refused(crash: Crash) -> Seen | None:
         refused = say("Weights and KV cache fit, but the compute buffer could not be allocated.")
     grows = say("It grows with the batch of tokens (-ub) and, without flash attention, with the context length.")
     return Seen(words=joined((refused, grows)), evidence=(root,))
+
+
+@sign
+def context_fills_the_host(crash: Crash) -> Seen | None:
+    """llama.cpp was refused its compute buffer on the host, beside a KV cache half as large at least for a long
+    context: both grow with it."""
+    root = crash.root
+    if not isinstance(root, BufferRefused) or root.what not in ("compute", "kv") or root.pool != "host_ram":
+        return None
+    context = max((plan.context_len or 0 for plan in crash.every(LoadPlan)), default=0)
+    cache = sum(one.held_bytes or 0 for one in crash.every(Buffer) if one.what == "kv" and one.pool == "host_ram")
+    tried = _tried(root) or 0
+    if context < LONG or not tried or (root.what == "compute" and cache < BESIDE * tried):
+        return None
+    if root.what == "kv":
+        words = say("The KV cache for {tokens} tokens needs {tried} of host memory.", tokens=context, tried=show(tried))
+    else:
+        words = say(
+            "The KV cache for {tokens} tokens holds {cache} of host memory, and the compute buffer of {tried} for the "
+            "same context was refused.",
+            tokens=context,
+            cache=show(cache),
+            tried=show(tried),
+        )
+    return Seen(words=words, evidence=(root,))
 
 
 @sign

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.container import LimitKill
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, asked_for
+from oomdoctor.job.model import Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -30,6 +33,14 @@ _FITTED: Final = r"\.(?:fit|evaluate|predict)\("
 _CONSTANT: Final = r"\b_EagerConst\b|\bconvert_to_eager_tensor\b"
 _CACHED: Final = late(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
 _PROCESSES: Final = late(r"\bnum_proc=(\d{1,5})\b")
+# Options that keep a data set in memory: of Ultralytics, datasets, tf.data scripts, h5ad readers, recommender systems
+_KEEPS: Final = (
+    "cache", "cache_images", "cache_data", "cache_dataset", "cache_mode", "in_memory", "keep_in_memory",
+    "load_in_memory", "load_in_ram", "load_into_memory", "preload", "preload_data", "cache_in_memory", "ram_cache",
+)  # fmt: skip
+_MEMORY: Final = ("memory", "ram", "mem", "in_memory", "true", "all")
+_OF_TABLES: Final = ("polars", "datafusion", "deltalake", "lancedb", "lance")  # libraries in Rust
+_HOST: Final = ("host_ram", "cgroup")
 _TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
 # The columns of a table that is rather mostly empty than a matrix of the model.
 FEATURES: Final = 1000
@@ -75,6 +86,30 @@ def cached_bytes(crash: Crash) -> int | None:
     line = crash.mentions(_READING_LINE)
     match = _CACHED.search(line) if line is not None else None
     return size(match[1], match[2]) or 0 if match is not None else None
+
+
+@sign
+def data_is_kept_by_a_setting(crash: Crash) -> Seen | None:
+    """The kernel or a manager killed a job for host memory, and a setting says that the job keeps its data there."""
+    if crash.pool not in _HOST or not isinstance(crash.root, KernelKill | LimitKill):
+        return None
+    stated = (setting for name in _KEEPS if (setting := crash.setting(name)) is not None)
+    kept = next((setting for setting in stated if _is_memory(setting.value)), None)
+    if kept is None or not _fills_with_data(crash.stage):
+        return None
+    words = say(
+        "{name} {value} keeps the data in memory, and the job was killed for it.", name=kept.name, value=kept.value
+    )
+    return Seen(words=words, evidence=(crash.root,), stage="data_load" if crash.stage == "unknown" else None)
+
+
+def _is_memory(value: Value) -> bool:
+    return value is True or (isinstance(value, str) and value.lower() in _MEMORY)
+
+
+def _fills_with_data(stage: str) -> bool:
+    """Not while something else is known to fill the memory."""
+    return stage in ("unknown", "launch", "data_load", "forward", "backward")
 
 
 @sign
@@ -173,6 +208,21 @@ def a_vector_of_r_was_refused(crash: Crash) -> Seen | None:
         return None
     words = say("R was refused memory for a vector{asked}: R keeps all its data in memory.", asked=asked_for(crash))
     return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def a_data_library_was_refused(crash: Crash) -> Seen | None:
+    """The runtime of a library for tables in Rust was refused memory, which says neither where nor for what."""
+    refused = crash.first(HostAllocation)
+    if refused is None or refused.allocator != "rust":
+        return None
+    library = next((name for name in _OF_TABLES if name in crash.job.frameworks), None)
+    library = library or next((word for word in _OF_TABLES if crash.mentions(rf"\b{word}(?:_|\b)") is not None), None)
+    if library is None:
+        return None
+    words = say("{library} was refused memory for its tables{asked}.", library=library, asked=asked_for(crash))
+    stage = "data_load" if crash.stage == "unknown" else None
+    return Seen(words=words, evidence=(refused,), stage=stage)
 
 
 @sign

@@ -13,7 +13,7 @@ from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
-from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
@@ -33,6 +33,7 @@ from oomdoctor.units import percent, show
 FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fill it
 # Worker processes that one setting starts.
 MANY: Final = 16
+POOL: Final = 4  # where the pool itself says that it lost one
 _FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
 
 _WORKER_SETTINGS: Final = (
@@ -45,6 +46,9 @@ _WORKER_SETTINGS: Final = (
     "filter_overlong_prompts_workers",
     "n_parallel_tasks",
 )
+
+_POOL_SETTINGS: Final = ("n_jobs", "jobs", "processes", "max_workers", "n_workers", "workers", "nproc")
+_POOLS: Final = ("joblib", "pool", "loky")
 
 COMMAND_SHOWN: Final = 60
 # What stands behind "Killed" in a shell's line
@@ -152,6 +156,23 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
     return Seen(
         words=words, evidence=kills[:1], against=(say("the log does not say how much memory each process held"),)
     )
+
+
+@sign
+def one_of_a_pool_was_killed(crash: Crash) -> Seen | None:
+    """A pool of four worker processes or more, whose number a setting states, lost one of them to SIGKILL."""
+    setting = crash.setting(*_WORKER_SETTINGS, *_POOL_SETTINGS)
+    if setting is None or not isinstance(setting.value, int) or isinstance(setting.value, bool) or setting.value < POOL:
+        return None
+    root, killed = crash.root, any(kill.signal == SIGKILL for kill in crash.every(Kill))
+    of_a_loader = isinstance(root, LoaderDeath) and (killed or root.signal is not None)
+    of_a_pool = isinstance(root, Kill) and root.reporter in _POOLS
+    if not (of_a_loader or of_a_pool) or table(crash) is not None:
+        return None
+    words = say(
+        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+    )
+    return Seen(words=words, evidence=(root,), against=(say("how much each of them held is not in the log"),))
 
 
 @sign

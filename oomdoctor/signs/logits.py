@@ -28,8 +28,10 @@ _JOINED = (
 _OF_MANY_TOKENS = r"prompt_logprobs|\bget_logprobs\b"
 _AXES = late(r"\[(?:\d{1,9},){1,3}(\d{4,7})\]")
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
-_BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size")
-_LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length")
+_BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size",
+          "batch_size")  # fmt: skip
+_LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length",
+           "seq_len", "sequence_length", "sequence_len", "block_size")  # fmt: skip
 ROUNDING: Final = 2 * MIB  # to which the allocator rounds up
 TWO_DECIMALS: Final = 150  # what is printed with two decimals is off by one part in so many, at most
 
@@ -38,8 +40,8 @@ TWO_DECIMALS: Final = 150  # what is printed with two decimals is off by one par
 def product_with_the_vocabulary(crash: Crash) -> Seen | None:
     """The requested size is batch x length x vocabulary x 2 or 4 bytes, all of them printed, and 512 MiB or more."""
     vocabulary, batch, length = (_number(crash, names) for names in (_VOCABULARY, _BATCH, _LENGTH))
-    event, tried = refusal(crash), card(crash).tried_bytes
-    if event is None or not (vocabulary and batch and length and tried):
+    event, tried = refusal(crash) or crash.root, card(crash).tried_bytes
+    if not (vocabulary and batch and length and tried):
         return None
     for width in (4, 2):
         wanted = vocabulary * batch * length * width

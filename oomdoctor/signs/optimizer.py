@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import asked, card, phase, refusal, where
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
+_ON_THE_CPU: Final = ("torch", "c++")
 OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
+
+
+@sign
+def host_memory_of_no_refusal(crash: Crash) -> Seen | None:
+    """Host memory ran out, and it was not PyTorch on the CPU that was refused it: states that are offloaded, or kills,
+    have causes of their own."""
+    root = crash.root
+    on_the_cpu = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
+    return Seen(words="") if crash.pool == "host_ram" and not on_the_cpu else None
 
 
 @sign

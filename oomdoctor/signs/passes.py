@@ -13,6 +13,7 @@ from oomdoctor.job.frames import ends_in_building
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.arrays import array_of_a_step_on_the_host
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.trace import (
     ATTENTION,
@@ -225,6 +226,8 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
     if compute_buffer_refused(crash) is not None:
         return None
     if crash.pool == "gpu" or (isinstance(root, ArrayOutOfMemory) and root.shape and crash.stage != "data_load"):
+        return None
+    if array_of_a_step_on_the_host(crash) is not None:
         return None
     computed = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
     return None if computed and crash.stage in ("forward", "backward") else Seen(words="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,6 +16,8 @@ from oomdoctor.units import show
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered")
 _ROLES = ("actor", "ref", "critic", "reward")
+# Roles that share GPUs by these flags of OpenRLHF (openrlhf/cli/train_ppo_ray.py)
+_SHARED: Final = {"colocate_actor_ref": ("actor", "ref"), "colocate_critic_reward": ("critic", "reward")}
 
 
 class Asked(Struct, frozen=True):
@@ -124,6 +127,26 @@ def asked_gpus(crash: Crash) -> Asked | None:
     if per_node:
         return Asked((nodes or 1) * per_node, (f"{nodes or 1} x {per_node}",))
     return None
+
+
+def shared_roles(crash: Crash, gpus: float) -> tuple[str, ...]:
+    """The flags of OpenRLHF by which roles share GPUs, as many as it takes to ask for no more than these; none where
+    that is not enough."""
+    asked = asked_gpus(crash)
+    flags: list[str] = []
+    left = asked.gpus if asked is not None and "openrlhf" in crash.job.frameworks else 0
+    prefix = "train." if _is_dotted(crash) else ""
+    for name, roles in _SHARED.items():
+        saves = min(_of_role(crash, role) for role in roles)
+        if left > gpus and saves and crash.setting(name) is None:
+            left -= saves
+            flags.append(f"--{prefix}{name}")
+    return tuple(flags) if left <= gpus else ()
+
+
+def _is_dotted(crash: Crash) -> bool:
+    """OpenRLHF from 0.10.2 on has its options in groups."""
+    return any(name.startswith("actor.") for name in crash.context.settings)
 
 
 def _of_role(crash: Crash, role: str) -> int:

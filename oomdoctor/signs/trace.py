@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.peer import LostPeer
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
@@ -84,9 +85,12 @@ def refusal(crash: Crash) -> DeviceOutOfMemory | None:
 
 
 def card(crash: Crash) -> Card:
-    """The card's figures, all missing where no sentence prints them."""
+    """The card's figures, all missing where no sentence prints them; of a refusal on the host its size alone."""
     event = refusal(crash)
-    return card_of(event) if event else Card()
+    if event is not None:
+        return card_of(event)
+    root = crash.root
+    return Card(tried_bytes=root.tried_bytes) if isinstance(root, HostAllocation) else Card()
 
 
 def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:

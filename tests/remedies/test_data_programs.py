@@ -111,7 +111,11 @@ def test_a_workers_budget_is_raised_by_its_own_flag() -> None:
 @pytest.mark.parametrize(
     ("launch", "failure", "line"),
     [
-        ("java -Xms64m -Xmx128m -jar etl.jar", JAVA, "java -Xmx256m"),
+        ("java -Xms64m -Xmx128m -jar etl.jar", JAVA, "java -Xmx512m"),
+        ("java -Xmx511m -jar etl.jar", JAVA, "java -Xmx2044m"),
+        ("java -Xmx512m -jar etl.jar", JAVA, "java -Xmx1024m"),
+        ("node --max-old-space-size=150 build.js", NODE, "export NODE_OPTIONS=--max-old-space-size=600"),
+        ("java -Xmx65536k Etl", JAVA, "java -Xmx262144k"),
         ("java -Xmx4G Etl", JAVA, "java -Xmx8G"),
         ("java -Xms4G Etl", JAVA, "java -XX:MaxRAMPercentage=75"),
         ("java -Xmx Etl", JAVA, "java -XX:MaxRAMPercentage=75"),
@@ -120,7 +124,9 @@ def test_a_workers_budget_is_raised_by_its_own_flag() -> None:
         ("node build.js", NODE, "export NODE_OPTIONS=--max-old-space-size=8192"),
     ],
 )
-def test_a_heap_that_is_stated_is_doubled(tmp_path: Path, launch: str, failure: str, line: str) -> None:
+def test_a_heap_that_is_stated_is_doubled_and_a_small_one_twice(
+    tmp_path: Path, launch: str, failure: str, line: str
+) -> None:
     _, knobs, lines = advised(tmp_path, f"+ {launch}\n{failure}")
     assert knobs[0] == "raise-allocator-cap"
     assert lines["raise-allocator-cap"] == line

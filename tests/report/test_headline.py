@@ -14,9 +14,8 @@ from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, crash, refused, trace
 
 from oomdoctor.causes import Cause, causes
 from oomdoctor.incident.model import Crash
-from oomdoctor.report.headline import engine, filled, gpu, headline, host, job, names, release, sizes, slots
+from oomdoctor.report.headline import ROOMS, engine, filled, gpu, headline, names, release, sizes, slots
 
-ROOMS = (gpu, sizes, release, engine, host, job)
 MINE = (
     "absurd-size", "activations", "allocator-cap", "allocator-fragmentation", "cuda-graph-capture",
     "device-misplacement", "eval-accumulation", "framework-preallocation", "framework-regression",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from oomdoctor.causes import Cause, causes
 from oomdoctor.incident.model import Crash
 from oomdoctor.report.headline import (
-    _ROOMS,
+    ROOMS,
     died,
     figures,
     filled,
@@ -41,7 +41,7 @@ HOST: Final = frozenset({
     "shm-too-small", "spill-disk-full", "too-many-workers",
 })  # fmt: skip
 CAUSES: Final = {cause.id: cause for cause in causes()}
-ALWAYS: Final = {"node", "place"}  # answered of every crash
+ALWAYS: Final = {"node", "machine"}  # answered of every crash
 OF_A_GPU: Final = crash(refused())
 REST: Final = "file-rss:4096kB, shmem-rss:0kB, UID:0 pgtables:70000kB oom_score_adj:0"
 KERNEL: Final = (
@@ -70,7 +70,7 @@ def test_a_cause_has_headlines_whose_slots_exist(cause: Cause) -> None:
 
 
 def test_no_two_slots_have_one_name() -> None:
-    assert [name for name, count in Counter(name for room in _ROOMS for name in room.SLOTS).items() if count > 1] == []
+    assert [name for name, count in Counter(name for room in ROOMS for name in room.SLOTS).items() if count > 1] == []
 
 
 @pytest.mark.parametrize("name", sorted({name for room in ROOMS for name in room.SLOTS} - ALWAYS))

@@ -40,7 +40,7 @@ from oomdoctor.report.headline import (
 
 Slot = Callable[[Crash], str | None]
 
-_ROOMS: Final = (
+ROOMS: Final = (
     job, gpu, sizes, release, engine, host, growth, kills, limits, died, requests, work, offload, ray, shm, placing,
 )  # fmt: skip
 
@@ -71,11 +71,11 @@ def names(text: str) -> Iterator[str]:
 @cache
 def slots() -> Mapping[str, Slot]:
     """All slots, by name."""
-    return {name: slot for room in _ROOMS for name, slot in room.SLOTS.items()}
+    return {name: slot for room in ROOMS for name, slot in room.SLOTS.items()}
 
 
 def _answered(text: str, told: Mapping[str, str | None]) -> bool:
     return all(told[name] for name in names(text))
 
 
-__all__ = ["filled", "headline", "names", "slots"]
+__all__ = ["ROOMS", "filled", "headline", "names", "slots"]

@@ -70,7 +70,7 @@ def named_node(crash: Crash) -> str | None:
     return say("node {name}", name=name) if name is not None else None
 
 
-def place(crash: Crash) -> str:
+def machine(crash: Crash) -> str:
     """What the table of processes is of: a node, or the container or group whose limit was hit."""
     memory = table(crash)
     event = memory.event if memory is not None else None
@@ -229,7 +229,7 @@ def _group(crash: Crash) -> Share | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        node, place, named_node, holder, held, filled, held_part, reward, reward_held, reward_filled, reward_part,
+        node, machine, named_node, holder, held, filled, held_part, reward, reward_held, reward_filled, reward_part,
         group, group_held, group_filled, group_part, low_ray_limit, full,
     )
 }  # fmt: skip

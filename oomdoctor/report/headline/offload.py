@@ -51,11 +51,6 @@ def offloads(crash: Crash) -> str | None:
     return names_of_switches(crash) or None
 
 
-def host_buffer(crash: Crash) -> str | None:
-    """LMCache, where its buffer in host memory is full."""
-    return "LMCache" if isinstance(crash.root, BufferFull) else None
-
-
 def host_buffer_requested(crash: Crash) -> str | None:
     """The block that this buffer had no room for."""
     root = crash.root
@@ -87,7 +82,7 @@ def sleepers_held(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        swap_space, swap_ram, host_cache, host_cache_free, offloads, host_buffer, host_buffer_requested, waiting_cache,
+        swap_space, swap_ram, host_cache, host_cache_free, offloads, host_buffer_requested, waiting_cache,
         deepspeed_in_ram, sleepers, sleepers_held,
     )
 }  # fmt: skip

@@ -33,7 +33,7 @@ def ram_requested(crash: Crash) -> str | None:
     return brief(event.tried_bytes) if event is not None and event.tried_bytes else None
 
 
-def ram(crash: Crash) -> str | None:
+def ram_total(crash: Crash) -> str | None:
     """The machine's RAM, where it is printed."""
     total = total_bytes(crash)
     return brief(total) if total else None
@@ -185,7 +185,7 @@ def _virtual(crash: Crash) -> LimitKill | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        ram_requested, ram, ram_free, array, ram_error, maps_spent, windows_error, windows_words, virtual_used,
+        ram_requested, ram_total, ram_free, array, ram_error, maps_spent, windows_error, windows_words, virtual_used,
         virtual_limit, load_needed, load_free, pinned_requested, pinned_in_use, pinning, pinned_share, pinning_library,
         memlock, buffer_pinned,
     )
