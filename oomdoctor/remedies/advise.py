@@ -163,7 +163,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
     if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None
-    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
+    row = spelling(knob.id, crash.context) or _engines_own(knob, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):
         row = spelling(knob.id, crash.context, crash.job.world)
     if row is not None:
@@ -189,7 +189,7 @@ def _of_another_world(row: Spelling, crash: Crash) -> bool:
     return own is not None and world not in (own.world, *_ANY_WORLD) and own.world not in _ANY_WORLD
 
 
-def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
+def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     """The engine's spelling where a message is its own and no framework is named."""
     engine = fractions.engine_of(crash)
     shown = rf"(?i)\b{vllm.NAME}\b"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from remedy_logs import crashes_of, cuda
 
 import oomdoctor
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.backfill import EVIDENCE
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.order import BOUGHT, in_order
+from oomdoctor.remedies.order import BOUGHT, in_order, stated_knobs
 
 LIMIT = "container-limit"
 
@@ -142,19 +143,6 @@ def test_a_group_of_no_manager_names_none(tmp_path: Path) -> None:
 
 
 WHOLE = "kernel: Out of memory: " + KERNEL.partition("memory: ")[2]
-FULL = Path(__file__).parents[2] / "fixtures" / "kernel" / "machine-full-5.15.log"  # 255.8 GiB
-
-
-def test_a_machine_that_is_full_gets_a_file_for_swap(tmp_path: Path) -> None:
-    _, _, lines = advised(tmp_path, FULL.read_text(encoding="utf-8").replace("ray::", "bake_"))
-    assert "fallocate -l 128G" in (lines["more-host-memory"] or "")
-    assert "mkswap" in (lines["more-host-memory"] or "")
-
-
-def test_no_file_for_swap_of_a_size_that_nothing_says(tmp_path: Path) -> None:
-    _, knobs, lines = advised(tmp_path, WHOLE)
-    assert "more-host-memory" in knobs
-    assert lines["more-host-memory"] is None
 
 
 @pytest.mark.parametrize("beside", [POD, SLURM])

@@ -181,7 +181,7 @@ def test_a_job_and_its_limit() -> None:
 
 def test_who_was_killed_where_nobody_says_why() -> None:
     told = said("killed-without-evidence", "run.sh: line 4: 2210 Killed                  python train.py")
-    assert told == "`python train.py` (PID 2210) was killed (SIGKILL) and the log does not say why"
+    assert told == "python train.py (PID 2210) was killed (SIGKILL) and the log does not say why"
 
 
 def test_a_worker_of_rays_died_and_was_not_killed_for_all_we_know() -> None:
