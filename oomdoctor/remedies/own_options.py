@@ -64,7 +64,7 @@ class OwnOption(Struct, frozen=True):
 def table() -> tuple[Row, ...]:
     rows = cells.rows(Path(__file__).with_suffix(".txt"))
     return tuple(
-        Row(knob, tuple(frozenset(each.split("+")) for each in words.split()), *map(_set, (never, now)), then)
+        Row(knob, tuple(frozenset(each.split("+")) for each in words.split()), _set(never), _set(now), then)
         for knob, words, never, now, then in rows
     )
 
