@@ -233,7 +233,6 @@ def test_a_long_context_on_the_host(tmp_path: Path, context: int, cache: int, ca
     ("before", "cause"),
     [
         ("+ export POLARS_MAX_THREADS=2\n+ python join.py --rows 9\n", "dataset-in-ram"),
-        ("+ python polars_join.py --rows 9\n", "dataset-in-ram"),
         ("+ python join.py --rows 9\n", "address-space-limit"),
         ("+ ./bipolars --rows 9\n", "address-space-limit"),
     ],
