@@ -275,11 +275,12 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
     inner = row is not None and some([row.framework], "runs inside trainers") and case.crash.job.may_share
-    if row is not None and inner and snippet is not None and answer.snippet is None:
+    argument = inner or (row is not None and row.framework == vllm.NAME and engine.in_python(case.crash))
+    if row is not None and argument and snippet is not None and answer.snippet is None:
         snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
-    setting = answer.setting or _setting(row, inner)
+    setting = answer.setting or _setting(row, argument)
     held_by = holder(knob.id, case.crash) if answer.action is None and not (snippet or setting) else None
     action = answer.action or translated(knob.action)
     return Remedy(

@@ -53,6 +53,14 @@ _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
+# vLLM looks at its share before it loads anything: nothing else of the job matters then
+BEFORE_LOADING: Final = frozenset(
+    {
+        "lower-engine-reservation", "raise-engine-reservation", "free-the-gpu", "fix-placement", "start-in-sequence",
+        "separate-placement", "engine-sleep", "more-gpus", "offload-optimizer", "offload-parameters",
+        "clear-references", "move-process", "collect-evidence", "pin-version", "fix-environment",
+    }
+)  # fmt: skip
 MUCH: Final = 0.25  # of the card with somebody else
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
 PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
@@ -61,6 +69,8 @@ PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
 def holds(knob: Knob, case: Case) -> bool:
     """Whether the job may have the knob, and what the knob takes for granted is so."""
     job = case.crash.job
+    if knob.id not in BEFORE_LOADING and isinstance(case.crash.root, NotEnoughFree):
+        return False
     if knob.worlds and job.world not in (*knob.worlds, _ANY_WORLD):
         return False
     if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
@@ -124,6 +134,8 @@ def on_that_side(case: Case) -> bool:
 def several_cards(case: Case) -> bool:
     crash = case.crash
     together = case.cause == "device-misplacement" or crash.in_trace(_OF_RANKS) is not None
+    if case.knob == "fix-placement" and isinstance(crash.root, NotEnoughFree):
+        return True  # it may take another one
     return together or crash.job.spread or bool(placement.ranks(crash))
 
 
@@ -251,6 +263,8 @@ def _kernel_lists_one(crash: Crash) -> bool:
 def weights_are_loaded(case: Case) -> bool:
     """A script that builds an array in host memory loads none."""
     crash = case.crash
+    if crash.stage == "checkpoint_save":
+        return False
     if not isinstance(crash.root, HostAllocation) or crash.stage in _LOADING:
         return True
     return crash.in_trace(_OF_WEIGHTS) is not None or bool(crash.context.models)

@@ -25,7 +25,7 @@ from oomdoctor.families.vllm_figures import (
     Sleep,
     WeightsLoaded,
 )
-from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading, phase
+from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, cache_that_fits, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
@@ -59,6 +59,9 @@ _CAPTURED: Final = (
     "max_capture_size",
     "cuda_graph_sizes",
 )
+FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
+_BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
+_NOTEBOOK: Final = r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^File <ipython-input"
 PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
@@ -168,7 +171,7 @@ def lower(case: Case) -> Answer:
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused, refused.free_bytes, refused.total_bytes)
-    fixed = _fixed_cache(crash)
+    fixed = _fixed_cache(crash) or _as_the_engine_says(case)
     if fixed is not None:
         return fixed
     elsewhere = not_its_share(crash)
@@ -188,6 +191,27 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _step_down(known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def in_python(crash: Crash) -> bool:
+    """Whether a program or a notebook builds the engine itself, by arguments of the options' names."""
+    return crash.in_trace(_BUILT) is not None or crash.mentions(_NOTEBOOK) is not None
+
+
+def _as_the_engine_says(case: Case) -> Proposal | None:
+    event, row = cache_that_fits(case.crash), case.row
+    if event is None or (row is not None and row.framework not in (vllm.NAME, "unsloth")):
+        return None
+    fits, now = event.kv_to_fit_bytes or 0, event.kv_bytes or 0
+    in_code = (row is not None and row.framework != vllm.NAME) or in_python(case.crash)
+    return Proposal(
+        action=say("Limit the KV cache to what fits by the log: {now} -> {then}", now=show(now), then=show(fits)),
+        current=now,
+        suggested=fits,
+        setting=FIXED_CACHE if in_code else f"--{FIXED_CACHE.replace('_', '-')}",
+        snippet=f"{FIXED_CACHE}={fits}" if in_code else f"--{FIXED_CACHE.replace('_', '-')} {fits}",
+        derivation=say("{size} is the engine's own suggestion in line {line}", size=show(fits), line=event.at.line),
+    )
 
 
 def _contradicts(oom: DeviceOutOfMemory, now: float, assumed: tuple[str, ...]) -> bool:

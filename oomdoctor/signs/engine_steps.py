@@ -9,7 +9,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ProfilingDisturbed, WarmupOutOfMemory
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, WeightsLoaded
-from oomdoctor.incident.engine_facts import facts, phase
+from oomdoctor.incident.engine_facts import cache_that_fits, facts, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
@@ -169,6 +169,12 @@ def waking_only(crash: Crash) -> Seen | None:
     if phase(crash) != "waking":
         return None
     return Seen(words=say("the engine was only waking up: no weights had been gathered or sent"))
+
+
+@sign
+def the_engine_says_what_fits(crash: Crash) -> Seen | None:
+    """vLLM names a size of the KV cache that fits, smaller than the one in use."""
+    return Seen(words="") if cache_that_fits(crash) is not None else None
 
 
 @sign
