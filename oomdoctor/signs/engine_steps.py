@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ProfilingDisturbed, WarmupOutOfMemory
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, WeightsLoaded
@@ -126,6 +127,8 @@ def eager_mode(crash: Crash) -> Seen | None:
 @sign
 def warming_the_sampler(crash: Crash) -> Seen | None:
     """vLLM says that the warm-up of its sampler failed, or the traceback shows the sampler's dummy run."""
+    if isinstance(crash.root, BufferRefused):
+        return None  # llama.cpp warms up with an empty run
     warmup = crash.first(WarmupOutOfMemory)
     dummies = phase(crash) == "warming" or (crash.job.in_reserving_engine and crash.mentions(_DUMMIES) is not None)
     if warmup is None and not dummies:
