@@ -28,6 +28,7 @@ CAUSE = Cause(
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
         mark("An allocation of {requested}[ for shape {shape}][ {doing}] is larger than {gpu} ({too_small})"),
+        mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("{work} needed {requested} more on {gpu}[ for an array of shape {shape}][ ({place})]"),
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested, {free} free[ of {total}]"),
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested[ ({place})]"),

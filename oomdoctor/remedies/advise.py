@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.arithmetic import vllm
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import mark, say, semicolons, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies import (
     A_SWITCH,
     A_WORD,
@@ -71,6 +73,7 @@ _CHOICES: Final = frozenset(
         "more-address-space", "quantize-kv-cache", "quantize-weights", "raise-memlock", "shard-states", "unpin-memory",
     }
 )  # fmt: skip
+_RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a class, or who wrote the line and when
 _TELLING: Final = 8  # characters of a function's name
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
 _SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
@@ -108,7 +111,7 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
-    row = _row(knob, cause, crash)
+    row = _row(knob, crash)
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
     if not conditions.holds(knob, case):
         return None
@@ -159,15 +162,18 @@ def _in_other_words(case: Case) -> bool:
     return case.row is not None and case.row.is_code and case.row.type == "str"
 
 
-def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
+def _row(knob: Knob, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
     if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None
-    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
+    row = spelling(knob.id, crash.context) or _engines_own(knob, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):
         row = spelling(knob.id, crash.context, crash.job.world)
     if row is not None:
         row = of_call(row, crash.context, _calls(knob, crash))
+    in_code = row is not None and (row.is_call or row.is_argument)
+    if in_code and _told_by_an_application(crash):
+        return None
     return None if row is not None and row.is_call and not _own_program(crash) else row
 
 
@@ -177,6 +183,16 @@ def _calls(knob: Knob, crash: Crash) -> Iterator[str]:
     yield from sorted((name for name in called if len(name) >= _TELLING and "_" in name), key=lambda name: -len(name))
     if crash.stage == "logprob" and knob.id in _OF_BATCHES:
         yield from _SCORING
+
+
+def _told_by_an_application(crash: Crash) -> bool:
+    """A program caught the error and tells of it in words of its own: whoever reads that has settings, and no code."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or root.around.trace or crash.context.settings:
+        return False
+    before, message, _ = root.at.text.partition("CUDA out of memory")
+    words = before.strip(" :[]'\"(")
+    return bool(message) and " " in words and _RAISED.search(before) is None
 
 
 def _own_program(crash: Crash) -> bool:
@@ -189,7 +205,7 @@ def _of_another_world(row: Spelling, crash: Crash) -> bool:
     return own is not None and world not in (own.world, *_ANY_WORLD) and own.world not in _ANY_WORLD
 
 
-def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
+def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     """The engine's spelling where a message is its own and no framework is named."""
     engine = fractions.engine_of(crash)
     shown = rf"(?i)\b{vllm.NAME}\b"

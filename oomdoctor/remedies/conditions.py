@@ -174,7 +174,7 @@ def batch_of_its_own(case: Case) -> bool:
     crash = case.crash
     if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
         return False
-    if _beyond_a_half(crash.root):
+    if _beyond_a_half(crash.root) or case.cause == "framework-preallocation":
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
