@@ -28,12 +28,13 @@ from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import WHOLE_LOG
+from oomdoctor.signs.commands import GROUP
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
     "gpu": ("nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv",),
-    "host_ram": ("ps -eo pid,rss,args --sort=-rss | head -20",),
-    "cgroup": ("cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak",),
+    "host_ram": ("ps -eo pid,ppid,user,rss,args --sort=-rss | head -20",),
+    "cgroup": (GROUP,),
     "shm": ("df -h /dev/shm",),
     "object_store": ("ray memory --stats-only",),
     "scheduling": ("ray status -v",),

@@ -292,9 +292,18 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     """The command that shows the table of a kill of Ray's, with the node's address where it is one."""
     if raylets_are_read(crash):
         return ()
-    node = next((e.process.node for e in crash.events if e.family == "ray_kill" and e.process.node), "")
-    address = f" -ip {node}" if node and _ADDRESS.fullmatch(node) else ""
+    node = address_of(crash)
+    address = f" -ip {node}" if node else ""
     return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def address_of(crash: Crash) -> str | None:
+    """The address of the node where Ray killed, or else lost, a worker."""
+    for family in ("ray_kill", "ray_death"):
+        for event in crash.events:
+            if event.family == family and _ADDRESS.fullmatch(event.process.node or ""):
+                return event.process.node
+    return None
 
 
 def asked_for(crash: Crash) -> str:

@@ -11,10 +11,11 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
-from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import address_of
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -24,7 +25,7 @@ from oomdoctor.remedies.placement import WHO
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
-from oomdoctor.signs import releases
+from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster, shared_roles
 from oomdoctor.spellings import title
@@ -482,18 +483,30 @@ def collect(case: Case) -> Answer:
             action=say("Record what holds GPU memory just before the failure"),
             snippet=_in_its_world(case) or WHO,
         )
-    node = next((e.process.node for e in crash.every(NodeOutOfMemory) if e.process.node), None)
     if "ray" in crash.context.frameworks:
-        address = f" -ip {node}" if node and _ADDRESS.fullmatch(node) else ""
+        node = address_of(crash)
+        address = f" -ip {node}" if node else ""
         return Proposal(
             action=say("Read the node's raylet log and kernel log"),
-            snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; "
-            "dmesg -T | grep -i -E 'killed process|oom'",
+            snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; {commands.DMESG}",
         )
-    return Proposal(
-        action=say("Check the node's kernel log for an OOM kill"),
-        snippet="dmesg -T | grep -i -E 'killed process|oom'",
-    )
+    action, snippet = _record(crash)
+    return Proposal(action=action, snippet=snippet)
+
+
+def _record(crash: Crash) -> tuple[str, str]:
+    """Whose record shows how the process died, and the command that prints it."""
+    if crash.first(KernelKill) is not None:
+        action = say("Show the kernel's dump above the kill, and the RAM that belongs to no process")
+        return action, f"{commands.DUMP}; {commands.OUTSIDE_PROCESSES}"
+    first = commands.settling(crash)[0]
+    if first.startswith("sacct"):
+        return say("Ask Slurm how the job ended and for its peak memory"), first
+    if first.startswith("docker"):
+        return say("Ask Docker whether the container was OOM-killed, and for its limit"), first
+    if first == commands.POD:
+        return say("Ask Kubernetes for the pod's last state and its limits"), first
+    return say("Check the node's kernel log for an OOM kill"), commands.DMESG
 
 
 def fix_environment(case: Case) -> Answer:

@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec.structs import replace
-
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
-from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.sglang import HostCacheTooLarge
@@ -27,6 +25,7 @@ from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
+from oomdoctor.signs import commands
 from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -39,9 +38,7 @@ OFFLOADS: Final = (
 )  # fmt: skip
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 ROOM: Final = 0.8  # of a limit, to come to rest below it
-_JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
-_CONTAINER: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
 _PORT: Final = "PORT"
 _URL: Final = late(
@@ -54,10 +51,6 @@ _GROUPS: Final = (
     ("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("slurm", "slurm"), (".service", "systemd"),
     (".scope", "systemd"),
 )  # fmt: skip
-_LIMIT_AND_PEAK: Final = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak"
-_SWAP: Final = (
-    "sudo fallocate -l {size}G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"
-)
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
@@ -607,7 +600,7 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
     if manager is None or row is None:
         return Proposal(
             action=say("Raise the memory limit of the container or job; the command shows the current one"),
-            snippet=_LIMIT_AND_PEAK,
+            snippet=commands.GROUP,
         )
     return Proposal(
         action=_asked_for(manager, row.setting),
@@ -639,18 +632,16 @@ def _asked_for(manager: str, option: str) -> str:
 def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
     """What changes a container that runs, or shows what a job had and used."""
     if manager == "slurm":
-        jobs = (_JOB.match(kill.job or "") for kill in crash.every(LimitKill))
-        job = next((match[0] for match in jobs if match), "JOB_ID")
-        yield f"sacct -j {job} --format=JobID,State,MaxRSS,ReqMem"
+        yield commands.of_slurm(crash)
     elif manager == "kubernetes":
-        yield "kubectl describe pod POD | grep -A 3 -E 'Limits|Last State'"
+        yield commands.POD
     elif manager == "docker":
-        groups = (_CONTAINER.search(kill.cgroup or kill.task_cgroup or "") for kill in crash.every(KernelKill))
-        container = next((match[1] for match in groups if match), "CONTAINER")
-        if amount is None:
-            yield f"docker inspect --format '{{{{.HostConfig.Memory}}}}' {container}"
-        else:
-            yield f"docker update --memory={amount} --memory-swap={amount} {container}"
+        container = commands.container_of(crash) or "CONTAINER"
+        yield (
+            f"docker inspect -f '{{{{.HostConfig.Memory}}}}' {container}"
+            if amount is None
+            else f"docker update --memory={amount} --memory-swap={amount} {container}"
+        )
 
 
 def _manager(crash: Crash) -> str | None:
@@ -660,7 +651,16 @@ def _manager(crash: Crash) -> str | None:
             return event.manager
     groups = [kill.cgroup or kill.task_cgroup or "" for kill in crash.every(KernelKill)]
     named = (manager for group in groups for word, manager in _GROUPS if word in group)
-    return next(named, None)
+    return next(named, None) or _manager_nearby(crash)
+
+
+def _manager_nearby(crash: Crash) -> str | None:
+    """Who started what died, by the lines near the failure."""
+    if commands.in_slurm(crash):
+        return "slurm"
+    if commands.in_a_pod(crash):
+        return "kubernetes"
+    return "docker" if commands.container_of(crash) is not None else None
 
 
 def _gib_up(size_bytes: float) -> int:
@@ -669,26 +669,6 @@ def _gib_up(size_bytes: float) -> int:
 
 def more_host_memory(case: Case) -> Answer:
     crash = case.crash
-    answer = _more_memory(crash)
-    snippet = _swap(crash)
-    if snippet is None:
-        return answer
-    slow = say("swap helps a job that lacks little; it does not raise a container's limit")
-    return replace(answer or Proposal(), snippet=snippet, assumes=(slow,))
-
-
-def _swap(crash: Crash) -> str | None:
-    """A file for swap, where the kernel or a guard killed for the whole machine: Ray's monitor and Kubernetes do not
-    count it."""
-    killed = crash.first(KernelKill) is not None or crash.first(UserspaceKill) is not None
-    managed = crash.first(NodeOutOfMemory) is not None or crash.first(LimitKill) is not None
-    if crash.pool != "host_ram" or not killed or managed or some(crash.context.frameworks, "keeps an object store"):
-        return None
-    total = total_bytes(crash)
-    return _SWAP.format(size=_gib_up(total / 2)) if total else None
-
-
-def _more_memory(crash: Crash) -> Proposal | None:
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
         return _more_than_the_victim(crash)

@@ -11,6 +11,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import DMESG
 
 COMPILER: Final = late(
     r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$"
@@ -102,5 +103,5 @@ def killed_while_building(crash: Crash) -> Seen | None:
         evidence=(crash.root,),
         against=(say("no line says that the killed process was a compiler"),),
         stage="launch",
-        next_evidence=("dmesg -T | grep -i -E 'killed process|oom'",),
+        next_evidence=(DMESG,),
     )

@@ -13,7 +13,7 @@ from oomdoctor.incident.node import HOG, LARGE, total_bytes
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.address_space import shows_a_limit
-from oomdoctor.signs.kills import OF_THE_MACHINE, WHO_HOLDS_IT_NOW
+from oomdoctor.signs.commands import OF_THE_MACHINE, WHO_HOLDS_IT_NOW
 from oomdoctor.units import show
 
 _PASSES: Final = ("forward", "backward", "eval")

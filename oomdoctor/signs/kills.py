@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -22,6 +24,7 @@ from oomdoctor.incident.node import HOG, LARGE, NEARLY_FULL, machine_before, ray
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, settling
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.text import sanitize
@@ -31,9 +34,6 @@ FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fi
 # Worker processes that one setting starts.
 MANY: Final = 16
 POOL: Final = 4  # where the pool itself says that it lost one
-# Where Ray has no table to ask for: the kernel's dump, and who holds memory now.
-WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
-OF_THE_MACHINE: Final = ("dmesg -T | grep -B 400 -i 'killed process'", WHO_HOLDS_IT_NOW)
 _FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
 
 _WORKER_SETTINGS: Final = (
@@ -50,16 +50,23 @@ _WORKER_SETTINGS: Final = (
 _POOL_SETTINGS: Final = ("n_jobs", "jobs", "processes", "max_workers", "n_workers", "workers", "nproc")
 _POOLS: Final = ("joblib", "pool", "loky")
 
-DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
-JOURNAL: Final = "journalctl -k --since '1 hour ago' | grep -i -E 'killed process|oom'"
-SIGKILL_SEEN_OUTSIDE: Final = 137
-COMMAND_SHOWN: Final = 80
+# torch/utils/data/dataloader.py
+_LOADER: Final = late(
+    r"This DataLoader will create (\d{1,4}) worker processes in total\. Our suggested max number of worker in current "
+    r"system is (\d{1,4})\b"
+)
+
+COMMAND_SHOWN: Final = 60
 # What stands behind "Killed" in a shell's line
 _COMMAND: Final = late(r"\b\d{1,9} [Kk]illed:?\s{1,40}(\S.{0,200})")
-_JOB: Final = late(r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=)(\d{1,12})\b")
-_SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b"
-_POD: Final = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
-_CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + _POD
+_OTHER_COMMAND: Final = late(r"[|;&<>]")
+_VARIABLE: Final = late(r"[A-Za-z_]\w{0,60}=")
+_WRAPPERS: Final = ("exec", "env", "nohup", "nice", "sudo", "time", "command")
+_SCRIPTS: Final = (".py", ".sh", ".R", ".jl", ".js")
+_NAME: Final = late(r"[\w.+-]{1,60}")
+_STOPPED_BY_RAY: Final = r"\(\d\) ray stop --force is called"
+_CRASHED: Final = r"\(\d\) The worker (?:is|has) crashed unexpectedly due to SIGSEGV"
+_CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + IN_A_POD
 _MAY_BE_MEMORY: Final = frozenset({"host_ram", "cgroup", "none", "shm"})
 
 
@@ -165,13 +172,20 @@ def one_of_a_pool_was_killed(crash: Crash) -> Seen | None:
         return None
     root, killed = crash.root, any(kill.signal == SIGKILL for kill in crash.every(Kill))
     of_a_loader = isinstance(root, LoaderDeath) and (killed or root.signal is not None)
-    of_a_pool = isinstance(root, Kill) and root.reporter in _POOLS
+    of_a_pool = isinstance(root, Kill) and (root.reporter in _POOLS or (killed and _beyond_the_cores(crash)))
     if not (of_a_loader or of_a_pool) or table(crash) is not None:
         return None
     words = say(
         "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
     )
     return Seen(words=words, evidence=(root,), against=(say("how much each of them held is not in the log"),))
+
+
+def _beyond_the_cores(crash: Crash) -> bool:
+    """PyTorch warns of a loader with more workers than there are cores."""
+    line = crash.mentions(_LOADER.pattern)
+    match = _LOADER.search(line) if line is not None else None
+    return match is not None and int(match[1]) >= 2 * int(match[2])
 
 
 @sign
@@ -287,13 +301,26 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     limit = _limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
     usual = say("Memory is the usual reason, but nothing in the log proves it.")
-    other = say("a scheduler, an operator, a time limit or another program can send the same signal")
     return Seen(
         words=joined((_died(root), usual, near)),
         evidence=(root,) if limit is None else (root, limit),
-        against=(other,),
+        against=(_other_reasons(crash),),
         pool="cgroup" if limit is not None else None,
-        next_evidence=_what_would_settle_it(crash),
+        next_evidence=settling(crash),
+    )
+
+
+def _other_reasons(crash: Crash) -> str:
+    """What else ends a process like this; where the log itself lists it, in its words."""
+    stopped, crashed = crash.mentions(_STOPPED_BY_RAY) is not None, crash.mentions(_CRASHED) is not None
+    if not isinstance(crash.root, WorkerDeath) or not (stopped or crashed):
+        return say("a scheduler, an operator, a time limit or another program can send the same signal")
+    if stopped and crashed:
+        return say("Ray's message also lists `ray stop --force` and a crash (SIGSEGV) as reasons")
+    return (
+        say("Ray's message also lists `ray stop --force` as a reason")
+        if stopped
+        else say("Ray's message also lists a crash (SIGSEGV) as a reason")
     )
 
 
@@ -321,27 +348,29 @@ def _died(root: Event) -> str:
 
 def as_reported(kill: Kill) -> str:
     """The process by all that its launcher or its shell says of it."""
-    command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
-    who = f"`{sanitize(command[1].strip(), COMMAND_SHOWN)}`" if command else say("A process")
+    who = program_of(kill) or say("A process")
     rank = f"rank {kill.process.rank}" if kill.process.rank is not None else ""
     pid = f"PID {kill.process.pid}" if kill.process.pid is not None else ""
     numbers = ", ".join(part for part in (rank, pid) if part)
     return f"{who} ({numbers})" if numbers else who
 
 
-def _what_would_settle_it(crash: Crash) -> tuple[str, ...]:
-    """Commands. An id from the log stands in one only as digits."""
-    commands = [DMESG]
-    job, in_a_pod = crash.mentions(_JOB.pattern), crash.mentions(_POD) is not None
-    if job is not None or crash.mentions(_SLURM) is not None:
-        match = _JOB.search(job) if job else None
-        commands.append(f"sacct -j {match[1] if match else '<job id>'} --format=JobID,State,ExitCode,MaxRSS,ReqMem")
-    # How a container's end by SIGKILL is told from outside
-    container = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
-    if container or in_a_pod or _limit(crash) is not None:
-        commands.append("kubectl describe pod <pod> | grep -A8 'Last State'")
-    if container and not in_a_pod:
-        commands.append("docker inspect --format '{{.State.OOMKilled}} {{.State.ExitCode}}' <container>")
-    if crash.root.pool == "shm":
-        commands.append("df -h /dev/shm")
-    return (*commands, JOURNAL)
+def program_of(kill: Kill) -> str | None:
+    """The program that a shell's line says was killed, with its script or module: "python3 main.py"."""
+    command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
+    if command is None:
+        return None
+    words = _OTHER_COMMAND.split(command[1].strip(), maxsplit=1)[0].split()
+    while words and (_VARIABLE.match(words[0]) or words[0] in _WRAPPERS):
+        words = words[1:]
+    name = words[0].rsplit("/", 1)[-1] if words else ""
+    if not _NAME.fullmatch(name):
+        return None
+    script = next((word.rsplit("/", 1)[-1] for word in words[1:] if word.endswith(_SCRIPTS)), "")
+    module = " ".join(pair) if (pair := next(_pairs_of_a_module(words), None)) else ""
+    told = f"{name} {module or script}".strip()
+    return sanitize(told, COMMAND_SHOWN)
+
+
+def _pairs_of_a_module(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return ((option, name) for option, name in pairwise(words[1:]) if option == "-m" and _NAME.fullmatch(name))

@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL, machine_before
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import settling
 from oomdoctor.units import show
 
 MUCH_SHARED: Final = 0.25  # of what the control group used
@@ -112,7 +113,7 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
         words=say(
             "a record of the kernel or the container engine of a kill at the limit of {limit}", limit=show(limit)
         ),
-        next_evidence=("kubectl describe pod | grep -A8 -E 'Last State|Limits'", "cat /sys/fs/cgroup/memory.events"),
+        next_evidence=settling(crash),
     )
 
 

@@ -6,7 +6,7 @@ from system_logs import crash_of, quiet
 from oomdoctor.causes.killed_without_evidence import CAUSE
 from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
-from oomdoctor.signs.kills import DMESG
+from oomdoctor.signs.commands import DMESG
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_kill_nobody_explains_is_a_question(log: str) -> None:
     judgement = judgement_of(CAUSE, crash_of(log))
     assert isinstance(judgement, Finding)
     assert judgement.grade is Grade.HINTS
-    assert judgement.next_evidence[0] == DMESG
+    assert DMESG in judgement.next_evidence
     assert "nothing in the log proves it" in judgement.why
 
 
@@ -82,11 +82,15 @@ def test_a_launcher_s_table_is_quoted_where_it_names_the_process() -> None:
     ("log", "who"),
     [
         ("run.sh: line 14: 40217 Killed                  python train.py -c a.yaml\n",
-         "`python train.py -c a.yaml` (PID 40217) was killed"),
-        ("[1]  + 40217 killed     python train.py\n", "`python train.py` (PID 40217) was killed"),
+         "python train.py (PID 40217) was killed"),
+        ("[1]  + 40217 killed     python train.py\n", "python train.py (PID 40217) was killed"),
         ("Killed\n", "A process was killed"),
         ("make: *** [Makefile:3: train] Killed\n", "A process was killed"),
-        ("run.sh: line 1: 9 Killed " + "x" * 500 + "\n", "xx…` (PID 9) was killed"),
+        ("run.sh: line 1: 9 Killed " + "x" * 500 + "\n", "A process (PID 9) was killed"),
+        ("run.sh: line 1: 9 Killed    A=/x:$A /app/bin/serve $ARGS \"$@\"\n", "serve (PID 9) was killed"),
+        ("run.sh: line 1: 9 Killed    nohup python3 -u -m pkg.train > out.log\n", "python3 -m pkg.train (PID 9)"),
+        ("run.sh: line 1: 9 Killed    torchrun --nproc 2 src/train.py | tee a.sh\n", "torchrun train.py (PID 9)"),
+        ("run.sh: line 1: 9 Killed    $CMD --lr 1\n", "A process (PID 9) was killed"),
     ],
 )  # fmt: skip
 def test_a_shell_says_what_it_ran(log: str, who: str) -> None:
@@ -107,13 +111,51 @@ def test_a_container_is_asked_how_it_ended() -> None:
     assert "docker" not in " ".join(judgement.next_evidence)
 
 
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        ("serve | run.sh: line 2:  7 Killed   /app/serve\nserve exited with code 137\n", "serve"),
+        ("command terminated with exit code 137\n", "CONTAINER"),
+        ("a;b exited with code 137\n", "CONTAINER"),
+    ],
+)
+def test_docker_is_asked_first_by_the_container_s_own_name(log: str, name: str) -> None:
+    judgement = judgement_of(CAUSE, crash_of(log))
+    assert isinstance(judgement, Finding)
+    assert judgement.next_evidence[0] == (
+        "docker inspect -f '{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig.Memory}}' " + name
+    )
+
+
+GUESSES = """\
+ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.
+\tclass_name: Worker
+\tpid: 77
+\tip: 10.0.0.9
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker \
+unexpectedly exits with a connection error code 2. End of file. There are some potential root causes. (1) The process \
+is killed by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called. (3) The worker is crashed \
+unexpectedly due to SIGSEGV or other unexpected errors.
+"""
+
+
+def test_ray_s_own_list_of_reasons_stands_against_memory() -> None:
+    judgement = judgement_of(CAUSE, crash_of(GUESSES))
+    assert isinstance(judgement, Finding)
+    assert judgement.against == ("Ray's message also lists `ray stop --force` and a crash (SIGSEGV) as reasons",)
+    assert judgement.next_evidence[0].startswith("ray logs raylet.out --tail -1 -ip 10.0.0.9 ")
+    judgement = judgement_of(CAUSE, crash_of(GUESSES.replace("(2) ray stop --force is called. ", "")))
+    assert isinstance(judgement, Finding)
+    assert judgement.against == ("Ray's message also lists a crash (SIGSEGV) as a reason",)
+
+
 def test_slurms_job_is_asked_for_by_its_number() -> None:
     judgement = judgement_of(
         CAUSE,
         crash_of("srun: job 8812 has been allocated resources\nsrun: error: n1: task 2: Killed\nSLURM_JOB_ID=8812\n"),
     )
     assert isinstance(judgement, Finding)
-    assert "sacct -j 8812 --format=JobID,State,ExitCode,MaxRSS,ReqMem" in judgement.next_evidence
+    assert "sacct -j 8812 --format=JobID%20,State%20,ExitCode,Elapsed,MaxRSS,ReqMem" in judgement.next_evidence
 
 
 def test_a_job_id_that_is_no_number_never_reaches_a_command() -> None:

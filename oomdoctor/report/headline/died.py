@@ -14,10 +14,8 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.signs.kills import as_reported
-from oomdoctor.text import sanitize
+from oomdoctor.signs.kills import as_reported, program_of
 
-COMMAND_SHOWN: Final = 48
 SIGKILL_CODES: Final = (-9, 137)
 _MINUS_NINE: Final = late(r"(?i)(?:exit ?code|return ?code|exit status)\W{1,6}-9\b")
 # docker compose, supervisors, npm, Dask and loggers name the process in the line itself
@@ -25,7 +23,6 @@ _NAMED: Final = late(
     r"^\[?(?P<name>[\w.-]{1,60})\]? (?:exited|terminated) with (?:exit )?code|\bCommand \"(?P<command>[^\"]{1,60})\""
     r"|\b[Ww]orker process (?P<pid>\d{1,9})\b|\brank (?P<rank>\d{1,5})\b|'(?P<script>[\w./-]{1,80}\.py)'"
 )
-_BEHIND_ENVIRONMENT: Final = late(r"^(?:[A-Z_]{1,40}=\S{0,200} ){1,9}")
 
 
 def loaded(crash: Crash) -> str | None:
@@ -133,8 +130,8 @@ def _launcher_says_minus_nine(crash: Crash) -> bool:
 def _by_its_launcher(kill: Kill) -> str:
     """Its command, its rank or its name, as the line that reports it has them."""
     pid, rank = kill.process.pid, kill.process.rank
-    if kill.reporter == "shell" and (reported := as_reported(kill)).startswith("`"):
-        return _shortened(reported)
+    if program_of(kill) is not None:
+        return as_reported(kill)
     who = _rank(rank, kill.local_rank) or _named(kill)
     if who:
         return say("{name} (PID {pid})", name=who, pid=pid) if pid is not None else who
@@ -158,13 +155,6 @@ def _named(kill: Kill) -> str:
     if told["pid"] or told["rank"]:
         return say("Worker {pid}", pid=told["pid"]) if told["pid"] else say("Rank {rank}", rank=told["rank"])
     return told["name"] or (f"`{told['command']}`" if told["command"] else told["script"].rsplit("/", 1)[-1])
-
-
-def _shortened(reported: str) -> str:
-    """A long command without the variables before it, cut."""
-    command, _, rest = reported[1:].partition("`")
-    command = _BEHIND_ENVIRONMENT.sub("", command)
-    return f"`{sanitize(command, COMMAND_SHOWN)}`{rest}"
 
 
 def _loader_worker(death: LoaderDeath) -> str:

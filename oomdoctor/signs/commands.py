@@ -1,0 +1,107 @@
+"""Commands that show what a log does not, best the records that outlive a process; one for every kind of manager.
+
+An id or a name from the log stands in a command only where it matches a strict grammar.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import raylet_log
+from oomdoctor.patterns import late
+
+DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
+# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death.
+JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot; done | grep -i -E 'killed process|oom'"
+# With the lines above the kill: the kernel's table of processes and what they do not hold
+DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
+WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
+OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
+# RAM that belongs to no process
+OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
+# Both versions of cgroups; `grep .` prints each file's name before its value.
+GROUP: Final = (
+    "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
+    "/sys/fs/cgroup/memory/memory.{limit_in_bytes,max_usage_in_bytes,failcnt,oom_control} 2>/dev/null"
+)
+POD: Final = "kubectl describe pod POD | grep -A12 -E 'Last State|Limits'"
+_OF_A_CONTAINER: Final = "{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig.Memory}}"
+SIGKILL_SEEN_OUTSIDE: Final = 137
+
+_JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
+_JOB_OF_A_LINE: Final = late(
+    r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
+)
+_SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b|/slurmd/job\d"
+IN_A_POD: Final = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
+_OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 137\b")
+_CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
+
+
+def settling(crash: Crash) -> tuple[str, ...]:
+    """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
+    of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
+    commands = [*raylet_log(crash)] if of_ray else []
+    container = _ended_as_container(crash)
+    if in_slurm(crash):
+        commands.append(of_slurm(crash))
+    if container and not in_a_pod(crash):
+        commands.append(of_docker(crash))
+    if in_a_pod(crash) or (_limit_stated(crash) and not container) or (container and container_of(crash) is None):
+        commands.append(POD)
+    if crash.root.pool == "shm":
+        commands.append("df -h /dev/shm")
+    return (*commands, JOURNAL, DMESG)
+
+
+def of_slurm(crash: Crash) -> str:
+    """What the job had and used; a state is cut after ten characters where no width is given."""
+    job = job_of(crash) or "JOB_ID"
+    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Elapsed,MaxRSS,ReqMem"
+
+
+def of_docker(crash: Crash) -> str:
+    """Whether the container was OOM-killed, its exit code, and its limit in bytes (0: none)."""
+    return f"docker inspect -f '{_OF_A_CONTAINER}' {container_of(crash) or 'CONTAINER'}"
+
+
+def in_slurm(crash: Crash) -> bool:
+    """Whether lines near the failure are Slurm's, or name a job of it."""
+    return crash.mentions(_SLURM) is not None or crash.mentions(_JOB_OF_A_LINE.pattern) is not None
+
+
+def in_a_pod(crash: Crash) -> bool:
+    """Whether lines near the failure speak of Kubernetes."""
+    return crash.mentions(IN_A_POD) is not None
+
+
+def job_of(crash: Crash) -> str | None:
+    """The number of the batch job: Slurm's own record has it, else a line near the failure."""
+    jobs = (_JOB.match(kill.job or "") for kill in crash.every(LimitKill))
+    own = next((match[0] for match in jobs if match), None)
+    line = crash.mentions(_JOB_OF_A_LINE.pattern) if own is None else None
+    match = _JOB_OF_A_LINE.search(line) if line else None
+    return own or (match[1] if match else None)
+
+
+def container_of(crash: Crash) -> str | None:
+    """The container: its id as the kernel's record has it, or its name as docker compose prints it."""
+    groups = (_CONTAINER_ID.search(kill.cgroup or kill.task_cgroup or "") for kill in crash.every(KernelKill))
+    by_id = next((match[1] for match in groups if match), None)
+    line = crash.mentions(_OF_COMPOSE.pattern) if by_id is None else None
+    name = _OF_COMPOSE.search(line) if line else None
+    return by_id or (name[1] if name else None)
+
+
+def _ended_as_container(crash: Crash) -> bool:
+    """How a container's end by SIGKILL is told from outside."""
+    outside = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
+    return outside or container_of(crash) is not None
+
+
+def _limit_stated(crash: Crash) -> bool:
+    return any(event.limit_bytes for event in crash.every(MemoryLimit))
