@@ -111,7 +111,7 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
-    row = _row(knob, crash)
+    row = _row(knob, cause, crash)
     case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
     if not conditions.holds(knob, case):
         return None
@@ -162,7 +162,7 @@ def _in_other_words(case: Case) -> bool:
     return case.row is not None and case.row.is_code and case.row.type == "str"
 
 
-def _row(knob: Knob, crash: Crash) -> Spelling | None:
+def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
     if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None

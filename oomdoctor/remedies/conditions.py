@@ -41,6 +41,7 @@ _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+_DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
 # A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
 _SAMPLERS: Final = (
     r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
@@ -217,7 +218,7 @@ def tiles(case: Case) -> bool:
 
 
 def _computes_pictures(crash: Crash) -> bool:
-    if crash.in_trace(_OF_PICTURES) is not None:
+    if crash.in_trace(_OF_PICTURES) is not None or crash.mentions(_DRAWN) is not None:
         return True
     return isinstance(crash.root, ArrayOutOfMemory) and crash.mentions(_OPS_ON_PICTURES) is not None
 

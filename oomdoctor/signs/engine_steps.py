@@ -36,6 +36,7 @@ _SYNC: Final = (
     r"|step_model_update|model_update|sync_model_weights|prepare_weights_for_ipc_refit)\b"
 )
 _CALLED: Final = r"\b(?:method|function) '?_?(?:sync_|broadcast_|update_)(?:model|weight|policy)"
+_BY_RAY: Final = r"killed by `?ray\.kill"
 # Frameworks' ways to run the engine with the trainer's weights
 _FOR_GENERATION: Final = (
     r"unwrap_model_for_generation|ShardingManager|rollout_mode|prepare_for_generation|per_tensor_generator"
@@ -311,11 +312,26 @@ def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
 
 
 def _on_their_way(crash: Crash) -> Seen:
-    on_their_way = say(
+    on_their_way = _killed_on_their_way(crash) or say(
         "The trainer was sending its weights to the engine. This step gathers whole parameters, in addition "
         "to the trainer's shards and the engine's own copy."
     )
     return Seen(words=joined((on_their_way, _request(crash))), evidence=(crash.root,), stage="weight_sync")
+
+
+def _killed_on_their_way(crash: Crash) -> str | None:
+    """Whom Ray killed is a victim: somebody else ran out of memory."""
+    if not killed_by_ray(crash):
+        return None
+    return say(
+        "A function that sends weights to the engine failed next: its actor was killed. If this step ran out of "
+        "memory, it had gathered whole parameters, in addition to the trainer's shards and the engine's own copy."
+    )
+
+
+def killed_by_ray(crash: Crash) -> bool:
+    """Whether the function that failed beside the message was ended by `ray.kill`."""
+    return not crash.root.around.trace and crash.mentions(_BY_RAY) is not None
 
 
 def _request(crash: Crash) -> str:
