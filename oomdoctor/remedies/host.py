@@ -16,7 +16,18 @@ from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, Sto
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes, used_bytes
+from oomdoctor.incident.node import (
+    LARGE,
+    Holder,
+    held_by,
+    held_in_words,
+    largest_kill,
+    node_memory,
+    ray_kill,
+    store_bytes,
+    total_bytes,
+    used_bytes,
+)
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import listed, say, semicolons
@@ -682,17 +693,17 @@ def more_host_memory(case: Case) -> Answer:
 
 def _more_than_the_victim(crash: Crash) -> Proposal | None:
     """Where only the kernel's line stands: what the killed process alone held."""
-    held = [(k.anon_rss_bytes, k.process.pid) for k in crash.every(KernelKill) if k.anon_rss_bytes]
-    if not held:
+    kill = largest_kill(crash)
+    held = held_by(kill) if kill is not None else None
+    if kill is None or held is None or held < LARGE:
         return None
-    most, pid = max(held, key=lambda one: one[0])
     return Proposal(
         action=say(
             "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
-            pid=pid,
-            amount=show(most),
+            pid=kill.process.pid,
+            amount=held_in_words(kill),
         ),
-        derivation=say("{amount} held by PID {pid} alone", amount=show(most), pid=pid),
+        derivation=say("{amount} held by PID {pid} alone", amount=show(held), pid=kill.process.pid),
     )
 
 
