@@ -27,6 +27,7 @@ from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import placement
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
+from oomdoctor.signs.kills import only_small_processes_were_killed
 
 Question = Callable[[Case], bool]
 
@@ -37,6 +38,7 @@ _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
@@ -232,14 +234,25 @@ def something_collected(case: Case) -> bool:
 def worker_processes(case: Case) -> bool:
     """A refusal is one process's own; a kill may be of one among many, unless the kernel lists no second one."""
     crash = case.crash
+    if only_small_processes_were_killed(crash) is not None:
+        return False
     if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
-        return True
+        return _several(case)
     if isinstance(crash.root, KernelKill) and not _kernel_lists_one(crash):
-        return True
+        return _several(case)
     stated = crash.setting(*KNOBS["fewer-workers"].settings)
     several = stated is not None and isinstance(stated.value, int) and stated.value > 1
     listed = isinstance(crash.root, HostAllocation) and node_memory(crash) is not None
     return several or listed or crash.in_trace(_WORKERS) is not None
+
+
+def _several(case: Case) -> bool:
+    """A setting, a table, the traceback or a line near the failure speaks of workers; or the framework starts some."""
+    crash = case.crash
+    told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
+    named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
+    starts_some = case.row is not None and bool(case.row.defaults)
+    return told or named or starts_some or crash.mentions(_NAMES_WORKERS) is not None
 
 
 def _kernel_lists_one(crash: Crash) -> bool:
