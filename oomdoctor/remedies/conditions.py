@@ -19,7 +19,7 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
+from oomdoctor.incident.node import machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.remedies import engine, host, own_line, own_options
 from oomdoctor.remedies.knobs import KNOBS, Knob
@@ -55,6 +55,7 @@ _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
+HALF_FULL: Final = 0.5  # of the machine
 MUCH: Final = 0.25  # of the card with somebody else
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
 PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
@@ -290,8 +291,13 @@ def killed_by_rays_monitor(case: Case) -> bool:
 
 
 def node_is_full(case: Case) -> bool:
-    """Not where memory is left that Ray is told to leave alone."""
-    return total_bytes(case.crash) is None or not of_low_limit(case.crash)
+    """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
+    nothing shows that it ran out."""
+    crash = case.crash
+    prints = [each.share for each in machine_before(crash) if each.share is not None]
+    if prints and prints[-1] < HALF_FULL and not crash.proven:
+        return False
+    return total_bytes(crash) is None or not of_low_limit(crash)
 
 
 CONDITIONS: Final[Mapping[str, Question]] = {
