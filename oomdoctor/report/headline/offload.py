@@ -10,9 +10,9 @@ from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.host import group, group_held
-from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.offload import (
     names_of_switches,
