@@ -2,14 +2,14 @@
 
 The pages beside this file are plain Markdown. What is said elsewhere already is not said again, but taken from there:
 
-    <!-- include README.md # What if -->              what stands under a heading, up to the next one
-    <!-- include README.md # How it works and below --> ... with what stands under its subheadings
+    <!-- include CHANGELOG.md # Unreleased -->        what stands under a heading, up to the next one
+    <!-- include README.md # oomdoctor and below -->  ... with what stands under its subheadings
     <!-- code action.yml yaml -->                     a file
-    <!-- help watch -->                               a command's help
+    <!-- help issue draft -->                         a command's help
 
-A line in _italics_ right below is for who reads the pages in the repository; so is README.md beside this file. The
-reference follows from the package (reference.py). Links are kept where their target is on the site, and their words
-where it is not.
+A line in _italics_ right below is for who reads the pages in the repository; so are README.md beside this file and the
+pages in Chinese (*.zh-CN.md). The reference follows from the package (reference.py). Links are kept where their target
+is on the site, and their words where it is not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import reference  # noqa: E402  (from this folder, about the package of this che
 
 _INCLUDE: Final = re.compile(r"^<!-- include (\S+) # (.+?)( and below)? -->$", re.MULTILINE)
 _CODE: Final = re.compile(r"^<!-- code (\S+) (\w+) -->$", re.MULTILINE)
-_HELP: Final = re.compile(r"^<!-- help ([\w-]+) -->$", re.MULTILINE)
+_HELP: Final = re.compile(r"^<!-- help ([\w -]+) -->$", re.MULTILINE)
 _MEANWHILE: Final = re.compile(r"(?<= -->)\n_[^\n]+_$", re.MULTILINE)
 _FENCED: Final = re.compile(r"(^(`{3,}).*?^\2$)", re.MULTILINE | re.DOTALL)
 _SPAN: Final = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
@@ -44,13 +44,17 @@ Places = Mapping[tuple[str, str], str]  # a file of the repository and a heading
 
 def pages() -> dict[str, str]:
     """All pages of the site as Markdown, by their places in it."""
-    files = {path.relative_to(HERE).as_posix(): path for path in HERE.rglob("*.md") if path != HERE / "README.md"}
+    files = {path.relative_to(HERE).as_posix(): path for path in HERE.rglob("*.md") if _on_the_site(path)}
     written = {name: _MEANWHILE.sub("", path.read_text(encoding="utf-8")) for name, path in files.items()}
     places = {(source, ""): name for source, name in reference.SOURCES.items()} | dict(_places(written))
     generated = reference.pages()
     known = {*written, *generated}
     found = {name: _whole(name, text, places, known) for name, text in written.items()}
     return found | generated
+
+
+def _on_the_site(path: Path) -> bool:
+    return path != HERE / "README.md" and not path.name.endswith(".zh-CN.md")
 
 
 def _places(written: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], str]]:
@@ -76,7 +80,7 @@ def _whole(name: str, text: str, places: Places, known: set[str]) -> str:
         return f"```{of[2]}\n{(TOP / of[1]).read_text(encoding='utf-8').rstrip()}\n```"
 
     text = _relinked(text, f"docs/{name}", name, places, known)
-    text = _HELP.sub(lambda of: f"```text\n{reference.said(of[1], '--help').rstrip()}\n```", text)
+    text = _HELP.sub(lambda of: f"```text\n{reference.said(*of[1].split(), '--help').rstrip()}\n```", text)
     return _CODE.sub(code, _INCLUDE.sub(included, text))
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomdoctor.decision.diagnosis import decide
-from oomdoctor.families.event import Event, Lookalike
+from oomdoctor.families.event import Event, Lookalike, Place
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.devices import device_name
 from oomdoctor.incident.joins import clocks_apart
@@ -42,6 +42,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     errors: tuple[Trouble, ...]
     notes: tuple[str, ...]
     stats: Stats
+    ending: Place | None = None  # the error that a log ends with
     events: tuple[Event, ...] = ()  # also of a job that did not fail
 
 
@@ -93,7 +94,7 @@ def report_of(facts: Facts) -> Report:
     call_devices(device_name(facts.crashes))
     decisions = [decide(crash) for crash in facts.crashes]
     advice = [advise(decision) for decision in decisions]
-    return build(advice, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats)
+    return build(advice, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats, facts.ending)
 
 
 def facts_in(found: Found, progress: Progress | None = None, told: Outside | None = None) -> Facts:
@@ -157,6 +158,7 @@ def concluded(
             events=len(gathered.events),
             raylet_logs=raylets,
         ),
+        ending=reading.ending,
         events=tuple(gathered.events.values()),
     )
 

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 from msgspec.structs import replace
-from test_readme import oomdoctor
+from test_readme import block, installed, oomdoctor
 
 from benchmarks.catalogue import Message, programs
 from oomdoctor.causes import causes
@@ -76,16 +76,18 @@ def test_the_pages_can_be_followed_in_the_repository_too(builder: ModuleType) ->
             if "://" not in target:
                 there = path.parent / target
                 assert there.exists(), f"{path}: {target}"
-                assert not anchor or anchor in builder.headings(there.read_text(encoding="utf-8")), f"{path}: #{anchor}"
+                text = there.read_text(encoding="utf-8") if anchor else ""
+                anchors = {"", *builder.headings(text), *re.findall(r"<a id=([\w-]+)></a>", text)}
+                assert anchor in anchors, f"{path}: #{anchor}"
 
 
 def test_what_is_taken_from_elsewhere_is_linked_to_in_the_repository(site: dict[str, str]) -> None:
-    taken = re.compile(r"^<!-- (\w+) ([^ ]+).* -->\n(.*)$", re.MULTILINE)
+    taken = re.compile(r"^<!-- (\w+) (.+) -->\n(.*)$", re.MULTILINE)
     found = [(path, *parts) for path in DOCS.rglob("*.md") for parts in taken.findall(path.read_text(encoding="utf-8"))]
     assert {kind for _, kind, _, _ in found} == {"include", "code", "help"}
     for path, kind, what, line in found:
-        named = f"`oomdoctor {what} --help`" if kind == "help" else what
-        assert line.startswith("_Here stand"), f"{path}: {kind} {what}"
+        named = f"`oomdoctor {what} --help`" if kind == "help" else what.split()[0]
+        assert line.startswith(("_Here stand", "_此处是")), f"{path}: {kind} {what}"
         assert named in line, f"{path}: {line}"
     assert "_Here stand" not in "".join(site.values())
 
@@ -179,14 +181,37 @@ def test_every_command_that_a_page_names_is_understood(site: dict[str, str]) -> 
 
 
 def test_what_is_said_elsewhere_is_taken_from_there(builder: ModuleType, site: dict[str, str]) -> None:
-    assert "One search for literals" in site["explanation.md"]
-    assert "## How sure it is" in site["explanation.md"]
-    assert "A draft follows the project's own issue form" in site["how-to/issue.md"]
-    assert "](explanation.md#how-sure-it-is)" in site["index.md"]
-    assert "<!-- include" not in "".join(site.values())
-    assert builder.section("README.md", "What if", below=False).startswith("<!-- whatif -->")
+    assert "## How right it is" in site["index.md"]
+    assert "](how-to/what-if.md)" in site["index.md"]
+    assert "](../index.md#install-and-diagnose)" in site["how-to/ci.md"]
+    assert "Usage: oomdoctor dev bench" in site["how-to/own-logs.md"]
+    assert re.findall("<!-- (?:include|code|help) ", "".join(site.values())) == []
+    assert builder.section("README.md", "Three more uses", below=False).startswith("**Watch a job.**")
     with pytest.raises(SystemExit, match="no heading"):
-        builder.section("README.md", "What if not", below=False)
+        builder.section("README.md", "Three fewer uses", below=False)
+
+
+PROGRAM = DOCS / "how-to/program.md"
+
+
+@pytest.mark.parametrize("name", ["", "chinese"], ids=["english", "chinese"])
+def test_the_program_runs(name: str, tmp_path: Path) -> None:
+    log = (TOP / block("diagnose").split("oomdoctor diagnose ", 1)[1].strip()).read_bytes()
+    (tmp_path / "driver.log").write_bytes(log)
+    done = subprocess.run(
+        [sys.executable, "-c", (block(name, PROGRAM) if name else "") + block("library", PROGRAM)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    told = "raylet.out 没有这个文件" if name else "raylet.out no such file"
+    assert done.stdout.startswith(f"oom\n{told}\nreward-model-ram-hog 0.")
+
+
+def test_what_the_pages_install_is_in_the_clone() -> None:
+    assert sum(len(installed(page)) for page in DOCS.rglob("*.md")) >= 3
 
 
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:

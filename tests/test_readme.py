@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from importlib.metadata import metadata
 from pathlib import Path
 
@@ -15,9 +14,9 @@ TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
 
 
-def block(name: str) -> str:
-    found = re.search(rf"<!-- {name} -->\n```\w+\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None, f"README.md has no block behind <!-- {name} -->"
+def block(name: str, page: Path = README) -> str:
+    found = re.search(rf"<!-- {name} -->\n```\w+\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"{page.name} has no block behind <!-- {name} -->"
     return found[1]
 
 
@@ -33,10 +32,6 @@ def oomdoctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run_text(*arguments, cwd=TOP, COLUMNS="100")
 
 
-def test_the_help(update: bool) -> None:
-    check("help", oomdoctor("diagnose", "--help").stdout, update)
-
-
 def test_the_first_report(update: bool) -> None:
     arguments = block("diagnose").split("oomdoctor ", 1)[1].split()
     done = oomdoctor(*arguments)
@@ -45,11 +40,8 @@ def test_the_first_report(update: bool) -> None:
     check("output", "$ oomdoctor " + " ".join(arguments) + "\n" + done.stdout, update)
 
 
-def test_the_whatif(update: bool) -> None:
-    arguments = ["whatif", "fixtures/stories/simplerl-third-rollout/log.txt", "--set", "swap_space=0"]
-    done = oomdoctor(*arguments)
-    assert (done.returncode, done.stderr) == (0, "")
-    check("whatif", "$ oomdoctor " + " ".join(arguments) + "\n" + done.stdout, update)
+def test_it_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 180
 
 
 @pytest.mark.parametrize("name", ["diagnose", "test"])
@@ -60,9 +52,9 @@ def test_the_two_commands_name_what_is_there(name: str) -> None:
         assert (TOP / path).exists()
 
 
-def test_every_command_of_the_section_on_use_is_understood() -> None:
-    section = README.read_text(encoding="utf-8").split("## Use", 1)[1].split("## How it works", 1)[0]
-    lines = re.findall(r"^(?:[^#\n`]*\| )?oomdoctor (\w+)([^#\n]*)", section, re.MULTILINE)
+def test_every_command_is_understood() -> None:
+    text = README.read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:[^#\n`]*\| |uvx --from \. )?oomdoctor (\w+)([^#\n]*)", text, re.MULTILINE)
     assert len(lines) >= 7
     for command, rest in lines:
         flags = [word for word in rest.split() if word.startswith("-") and word != "-"]
@@ -71,35 +63,24 @@ def test_every_command_of_the_section_on_use_is_understood() -> None:
 
 
 def test_the_exit_codes_are_those_of_the_help() -> None:
-    table = dict(re.findall(r"^\| (\d+) \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE))
+    (sentence,) = re.findall(r"The exit code\s+is (.*?)\.\n", README.read_text(encoding="utf-8"), re.DOTALL)
+    named = dict(re.findall(r"(\d+) \((.*?)\)", " ".join(sentence.split())))
     lines = oomdoctor("--help").stdout.split("Exit codes:")[1].split("Options:")[0].splitlines()
-    told = dict(line.split(maxsplit=1) for line in lines if line.strip())
-    assert table.keys() == told.keys() == {"0", "1", "2", "3", "70"}
-
-
-@pytest.mark.parametrize("before", ["", block("chinese")], ids=["english", "chinese"])
-def test_the_program_runs(before: str, tmp_path: Path) -> None:
-    log = (TOP / block("diagnose").split("oomdoctor diagnose ", 1)[1].strip()).read_bytes()
-    (tmp_path / "driver.log").write_bytes(log)
-    done = subprocess.run(
-        [sys.executable, "-c", before + block("library")],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-    )
-    told = "raylet.out 没有这个文件" if before else "raylet.out no such file"
-    assert done.stdout.startswith(f"oom\n{told}\nreward-model-ram-hog 0.")
+    assert named == dict(line.split(maxsplit=1) for line in lines if line.strip())
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
 def test_what_is_installed_is_in_the_clone(readme: str) -> None:
     """As long as no index has oomdoctor."""
-    installed = re.findall(r"pip install (?:-\w+ )*(\S+)", (TOP / readme).read_text(encoding="utf-8"))
-    assert len(installed) >= 5
+    assert installed(TOP / readme) == [".", ".", ".", ".", "'.[dev]'"]
+
+
+def installed(page: Path) -> list[str]:
+    """What the commands of a page install, all of which the clone has."""
+    found = re.findall(r"(?:pipx? install|uvx --from) (?:-\w+ )*([^\s`]+)", page.read_text(encoding="utf-8"))
     extras = {f"'.[{extra}]'" for extra in metadata("oomdoctor").get_all("Provides-Extra") or ()}
-    assert set(installed) <= {".", *extras}
+    assert set(found) <= {".", *extras}
+    return found
 
 
 @pytest.mark.skipif(not (TOP / ".github").is_dir(), reason="beside a wheel not all is there that is linked to")

@@ -1,7 +1,7 @@
 """The pages in the second language say the same as the first: what both must have in common is compared here.
 
 Figures, code, links, quoted log text and names are the same in every language, in the same section. `pytest --update`
-takes over into README.zh-CN.md the blocks of README.md that are printed or run as they are; the rest is for people.
+takes over into README.zh-CN.md and docs the blocks that are printed or run as they are; the rest is for people.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from oomdoctor.pages import FOLDER, page
 
 TOP = Path(__file__).parent.parent
 README = TOP / "README.md"
-CHINESE_README = TOP / "README.zh-CN.md"
+ITS_PAGES = sorted((TOP / "docs").rglob("*.zh-CN.md"))
+IN_TWO = {path.name: path for path in (TOP / "README.zh-CN.md", *ITS_PAGES)}
 HEADINGS = ["发生了什么", "原因", "判断依据", "如何修改", "代价", "容易混淆的情况", "参考资料"]
 TRANSLATED = {"RAM", "GPU"}  # written like names, and words of the language: "GPU memory" is one word in Chinese
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARKED = re.compile(r"(?<=^<!-- )(\w+) -->\n(```.*?^```)$", re.DOTALL | re.MULTILINE)
+SHOWN = re.compile(r"^```console\n.*?^```$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"\s+# .*$", re.MULTILINE)
 SPAN = re.compile(r"`[^`]+`")
 LINK = re.compile(r"(?<=\]\()[^)]+|https?://[^\s)]+")
@@ -82,7 +84,7 @@ def _spans(section: str) -> Counter[str]:
 
 
 def _links(section: str) -> Counter[str]:
-    return Counter(LINK.findall(SPAN.sub("", _text(section))))
+    return Counter(target.replace(".zh-CN.md", ".md") for target in LINK.findall(SPAN.sub("", _text(section))))
 
 
 def _numbers(section: str) -> Counter[str]:
@@ -146,9 +148,9 @@ def test_no_page_is_left_over() -> None:
 IN_CHINESE = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob(f"*.{CHINESE}.md"))}
 
 
-@pytest.mark.parametrize("name", [*IN_CHINESE, CHINESE_README.name])
+@pytest.mark.parametrize("name", [*IN_CHINESE, *IN_TWO])
 def test_blanks_and_punctuation_are_those_of_chinese(name: str) -> None:
-    whole = IN_CHINESE.get(name) or CHINESE_README.read_text(encoding="utf-8")
+    whole = IN_CHINESE.get(name) or IN_TWO[name].read_text(encoding="utf-8")
     text = re.sub(r"<!--.*?-->", "", FENCE.sub("", whole))
     prose = SPAN.sub("`code`", LINK.sub("", text))
     han, latin = "[\u4e00-\u9fff]", "[A-Za-z0-9`]"
@@ -158,17 +160,21 @@ def test_blanks_and_punctuation_are_those_of_chinese(name: str) -> None:
     assert re.findall(broken, prose, re.MULTILINE) == []
 
 
-def test_both_readmes_say_the_same(update: bool) -> None:
-    english, chinese = (path.read_text(encoding="utf-8") for path in (README, CHINESE_README))
+@pytest.mark.parametrize("name", IN_TWO)
+def test_both_say_the_same(name: str, update: bool) -> None:
+    second = IN_TWO[name]
+    first = second.with_name(name.replace(".zh-CN", ""))
+    english, chinese = (path.read_text(encoding="utf-8") for path in (first, second))
     if update:
-        blocks = dict(MARKED.findall(english))
+        blocks, shown = dict(MARKED.findall(english)), iter(SHOWN.findall(english))
         chinese = MARKED.sub(lambda old: f"{old[1]} -->\n{blocks.get(old[1], old[2])}", chinese)
-        CHINESE_README.write_text(chinese, encoding="utf-8")
+        chinese = SHOWN.sub(lambda old: next(shown, old[0]), chinese)
+        second.write_text(chinese, encoding="utf-8")
     assert list(differences(english, chinese)) == []
 
 
 def test_the_readmes_lead_to_each_other() -> None:
-    first = [path.read_text(encoding="utf-8").partition("\n")[0] for path in (README, CHINESE_README)]
+    first = [path.read_text(encoding="utf-8").partition("\n")[0] for path in (README, IN_TWO["README.zh-CN.md"])]
     assert first == ["English | [简体中文](README.zh-CN.md)", "[English](README.md) | 简体中文"]
 
 

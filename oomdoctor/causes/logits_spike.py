@@ -7,6 +7,8 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, logits
 
 ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill", "tensor-parallel", "chunked-logits")
+# Sampling needs one row of logits per request
+REQUEST_KNOBS = ("fewer-sequences", "lower-engine-reservation", "tensor-parallel", "eager-mode")
 
 CAUSE = Cause(
     id="logits-spike",
@@ -26,8 +28,8 @@ CAUSE = Cause(
         Row(logits.working_on_logits, Grade.NAMES),
         Row(logits.array_over_a_vocabulary, Grade.NAMES),
         Row(logits.engine_scoring_tokens, Grade.NAMES, ENGINE_KNOBS),
-        Row(logits.engine_working_on_logits, Grade.POINTS, ENGINE_KNOBS),
-        Row(logits.sampler_working_on_logits, Grade.HINTS, ENGINE_KNOBS),
+        Row(logits.engine_working_on_logits, Grade.POINTS, REQUEST_KNOBS),
+        Row(logits.sampler_working_on_logits, Grade.HINTS, REQUEST_KNOBS),
     ),
     against=(Row(logits.small_for_logits, Grade.POINTS),),
     knobs=(

@@ -5,11 +5,17 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, engine
+from oomdoctor.signs.logits import sampler_working_on_logits
 
 AT_THE_START = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 OF_WHAT_IS_FREE = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "eager-mode", "free-the-gpu")
 BESIDE_A_TRAINER = ("lower-engine-reservation", "engine-sleep", "offload-optimizer", "clear-references",
                     "offload-parameters", "separate-placement", "shorter-context")  # fmt: skip
+# A sampler's tensors have one row per request; fewer tokens per step do not shrink them
+IN_THE_SAMPLER = ("fewer-sequences", "lower-engine-reservation", "eager-mode", "tensor-parallel")
+# Engines sleep and wake up beside a trainer, which has to leave the GPU first
+AT_WAKE_UP = ("lower-engine-reservation", "clear-references", "offload-optimizer", "offload-parameters",
+              "separate-placement", "start-in-sequence")  # fmt: skip
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
@@ -66,6 +72,10 @@ CAUSE = Cause(
         "separate-placement",
         "tensor-parallel",
     ),
-    knobs_where=((engine.beside_a_trainer, BESIDE_A_TRAINER),),
+    knobs_where=(
+        (engine.beside_a_trainer, BESIDE_A_TRAINER),
+        (engine.waking_up, AT_WAKE_UP),
+        (sampler_working_on_logits, IN_THE_SAMPLER),
+    ),
     before=("activations",),
 )

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct, field
 
 from oomdoctor import families, scan, streams
+from oomdoctor.families.event import Place
 from oomdoctor.incident import trajectory
 from oomdoctor.incident.assemble import Gathered
 from oomdoctor.incident.trajectory import TrajectoryBuilder
 from oomdoctor.job import context
 from oomdoctor.job.context import ContextBuilder
 from oomdoctor.language import say
+from oomdoctor.reading.ending import ending
 from oomdoctor.scan import Slice
 from oomdoctor.sources import Source
 from oomdoctor.streams import Page
@@ -28,19 +30,22 @@ class Reading(Struct):
     job: ContextBuilder = field(default_factory=ContextBuilder)
     memory: TrajectoryBuilder = field(default_factory=TrajectoryBuilder)
     lines: int = 0
+    ending: Place | None = None  # the error that the first log with one ends with
 
     def add(self, source: Source, tell: Tell = lambda: None) -> None:
         """Take what this log says."""
         last = None
         for page, piece in pages(source, tell):
-            last = piece
+            last = page, piece
             self.job.add(page)
             self.memory.add(page)
             for index, found in families.found_in(page):
                 if piece.owns(found.at.line):
                     self.gathered.add(found, index)
             self.gathered.look_around(page)
-        self.lines += last.last_line if last is not None else 0
+        if last is not None:
+            self.lines += last[1].last_line
+            self.ending = self.ending or ending(last[0])
 
     def join(self, later: Reading) -> None:
         """Take what was read of other logs, which come after these."""
@@ -48,6 +53,7 @@ class Reading(Struct):
         self.job.join(later.job)
         self.memory.join(later.memory)
         self.lines += later.lines
+        self.ending = self.ending or later.ending
 
 
 def anchors() -> tuple[bytes, ...]:

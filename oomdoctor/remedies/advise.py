@@ -29,6 +29,7 @@ from oomdoctor.remedies import (
     training,
 )
 from oomdoctor.remedies.holder import holder
+from oomdoctor.remedies.initial import counts_tokens
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import (
@@ -39,6 +40,7 @@ from oomdoctor.remedies.settings import (
     done,
     excluded_by,
     missing,
+    of_call,
     same,
     spelling,
 )
@@ -62,6 +64,16 @@ AMONG_THE_FIRST: Final = 2
 _WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
 _DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
+# Knobs whose numbers stand for a choice and are no amounts to begin with
+_CHOICES: Final = frozenset(
+    {
+        "engine-sleep", "keep-engine-cache", "less-offload", "less-swap-space", "memory-efficient-attention",
+        "more-address-space", "quantize-kv-cache", "quantize-weights", "raise-memlock", "shard-states", "unpin-memory",
+    }
+)  # fmt: skip
+_TELLING: Final = 8  # characters of a function's name
+_OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
+_SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill or leaves it to the kernel")
 
 # What people reach for when host memory runs out, although it is meant for the card.
@@ -151,10 +163,20 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
     if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None
-    row = spelling(knob.id, crash.context) or _engines_own(knob, cause, crash) or _systems_own(knob, crash)
+    row = spelling(knob.id, crash.context) or _engines_own(knob, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):
         row = spelling(knob.id, crash.context, crash.job.world)
+    if row is not None:
+        row = of_call(row, crash.context, _calls(knob, crash))
     return None if row is not None and row.is_call and not _own_program(crash) else row
+
+
+def _calls(knob: Knob, crash: Crash) -> Iterator[str]:
+    """By what names the options of the failing call go, the longest first: "ref_log_prob" of `compute_ref_log_prob`."""
+    called = {frame.function.lstrip("_").removeprefix("compute_") for frame in crash.frames()}
+    yield from sorted((name for name in called if len(name) >= _TELLING and "_" in name), key=lambda name: -len(name))
+    if crash.stage == "logprob" and knob.id in _OF_BATCHES:
+        yield from _SCORING
 
 
 def _own_program(crash: Crash) -> bool:
@@ -167,10 +189,11 @@ def _of_another_world(row: Spelling, crash: Crash) -> bool:
     return own is not None and world not in (own.world, *_ANY_WORLD) and own.world not in _ANY_WORLD
 
 
-def _engines_own(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
+def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     """The engine's spelling where a message is its own and no framework is named."""
     engine = fractions.engine_of(crash)
-    if engine is None and (cause.startswith(vllm.NAME) or crash.in_trace(rf"\b{vllm.NAME}\b")):
+    shown = rf"(?i)\b{vllm.NAME}\b"
+    if engine is None and (crash.mentions(shown) or crash.in_trace(shown)):
         engine = vllm.NAME
     return spelling(knob.id, crash.context, engine) if engine is not None else None
 
@@ -235,10 +258,13 @@ def _plain(case: Case) -> Proposal | Refusal:
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
     if now is None and same(default, value):
         return Refusal(say("{name} is already {value} by default", name=row.setting, value=default))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        told = say("{value} is a usual start value", value=value)
-        return Proposal(suggested=value, derivation=told)
-    return Proposal(suggested=value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return Proposal(suggested=value)
+    if counts_tokens(case):
+        return Proposal()
+    if case.knob in _CHOICES:
+        return Proposal(suggested=value, derivation=translated(A_WORD))
+    return Proposal(suggested=value, derivation=say("{value} is a usual start value", value=value))
 
 
 def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:

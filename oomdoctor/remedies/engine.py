@@ -31,7 +31,7 @@ from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
-from oomdoctor.remedies.initial import begin, default_of
+from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
@@ -178,6 +178,8 @@ def lower(case: Case) -> Answer:
     if fractions.reckons_otherwise(crash):
         return fractions.lowered(case, oom)
     known = share(crash) or default_of(case)
+    if oom is not None and known is not None and _contradicts(oom, *known):
+        known = None
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
         return _step_down(known)
     if known is None:
@@ -186,6 +188,11 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _step_down(known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _contradicts(oom: DeviceOutOfMemory, now: float, assumed: tuple[str, ...]) -> bool:
+    """PyTorch's tensors alone take more of the GPU than the share that was assumed."""
+    return bool(assumed) and (oom.allocated_bytes or 0) > (now + shares.STEP) * (oom.total_bytes or math.inf)
 
 
 def _fixed_cache(crash: Crash) -> Refusal | None:
@@ -291,7 +298,7 @@ def _from_refusal(
             )
         )  # fmt: skip
     return Proposal(
-        action=_lowered(now, fits),
+        action=_lowered(now, fits, assumed),
         current=None if assumed else now,
         suggested=fits,
         derivation=derivation,
@@ -380,7 +387,7 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
     return Proposal(
         action=say(
             "Lower the engine's GPU memory share from {now} in steps of {step} until the rest fits",
-            now=f"{now:.2f}", step=shares.STEP,
+            now=_as_known(now, assumed), step=shares.STEP,
         ),
         current=None if assumed else now,
         suggested=first if first >= shares.LEAST else None,
@@ -389,10 +396,14 @@ def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
     )  # fmt: skip
 
 
-def _lowered(now: float | None, then: float) -> str:
+def _lowered(now: float | None, then: float, assumed: tuple[str, ...] = ()) -> str:
     if now is None:
         return say("Lower the engine's GPU memory share to {then}", then=f"{then:.2f}")
-    return say("Lower the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}")
+    return say("Lower the engine's GPU memory share: {now} -> {then}", now=_as_known(now, assumed), then=f"{then:.2f}")
+
+
+def _as_known(now: float, assumed: tuple[str, ...]) -> str:
+    return as_default(f"{now:.2f}") if assumed else f"{now:.2f}"
 
 
 # raise
@@ -440,7 +451,8 @@ def raise_share(case: Case) -> Answer:
         return at_the_limit
     return Proposal(
         action=say(
-            "Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{wanted:.2f}"
+            "Raise the engine's GPU memory share: {now} -> {then}",
+            now=_as_known(now, assumed), then=f"{wanted:.2f}",
         ),
         current=None if assumed else now,
         suggested=wanted,
@@ -455,7 +467,9 @@ def raise_share(case: Case) -> Answer:
 def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
     return Proposal(
-        action=say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        action=say(
+            "Raise the engine's GPU memory share: {now} -> {then}", now=_as_known(now, assumed), then=f"{then:.2f}"
+        ),
         current=None if assumed else now,
         suggested=then,
         derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
@@ -535,7 +549,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
         action=say(
             "Raise the GPU memory share ({now} -> {then}) and lower the context length ({length} -> "
 "{tokens} tokens)",
-            now=f"{now:.2f}", then=f"{then:.2f}", length=length, tokens=tokens,
+            now=_as_known(now, assumed), then=f"{then:.2f}", length=length, tokens=tokens,
         ),
         current=None if assumed else now,
         suggested=then,

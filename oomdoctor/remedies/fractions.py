@@ -15,7 +15,7 @@ from oomdoctor.incident.engine_facts import Loading, loading, static_fraction
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, engine_printing, some
 from oomdoctor.language import say
-from oomdoctor.remedies.initial import default_of
+from oomdoctor.remedies.initial import as_default, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.units import show
 
@@ -156,7 +156,7 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
     if then < shares.LEAST:
         return Refusal(say("no lower share makes enough room ({formula})", formula=f"{now:g} - {formula} = {then:g}"))
     return Proposal(
-        action=_lowered(now, then),
+        action=_lowered(now, then, assumed),
         current=None if assumed else now,
         suggested=then,
         derivation=say("{now} - {formula} = {then}", now=f"{now:g}", formula=formula, then=f"{then:g}"),
@@ -171,7 +171,7 @@ def _step_down(now: float | None, assumed: tuple[str, ...]) -> Answer:
     if then < shares.LEAST:
         return None
     return Proposal(
-        action=_lowered(now, then),
+        action=_lowered(now, then, assumed),
         current=None if assumed else now,
         suggested=then,
         derivation=first_step(f"{now:g} - {shares.STEP} = {then:g}"),
@@ -196,5 +196,6 @@ def _raised(now: float | None, then: float) -> str:
     return say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:g}", then=f"{then:g}")
 
 
-def _lowered(now: float, then: float) -> str:
-    return say("Lower the engine's GPU memory share: {now} -> {then}", now=f"{now:g}", then=f"{then:g}")
+def _lowered(now: float, then: float, assumed: tuple[str, ...]) -> str:
+    shown = as_default(f"{now:g}") if assumed else f"{now:g}"
+    return say("Lower the engine's GPU memory share: {now} -> {then}", now=shown, then=f"{then:g}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 from oomdoctor.versions import version_of
 
@@ -13,9 +14,11 @@ from oomdoctor.versions import version_of
 LEAST: Final[Mapping[str, int]] = {
     "smaller-microbatch": 1,
     "fewer-workers": 1,
-    "fewer-sequences": 1,
     "fewer-environments": 1,
 }
+# Half of a context that nobody printed cuts off what the job needs, and half of a budget may be less than one request
+_OF_TOKENS: Final = ("shorter-context", "shorter-sequences", "smaller-prefill", "token-budget-batching")
+_TOKENS: Final = late(r"(?i)token|(?:^|[._-])(?:max|seq\w{0,6})_?len(?:gth)?\b")
 
 
 def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
@@ -26,32 +29,47 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
     value = row.smallest_default(version_of(case.crash.context.frameworks.get(row.framework)))
     if value is None:
         return None
-    figures = {"name": row.setting, "value": f"{value:g}"}
-    if len(row.defaults) > 1:
-        return value, (say("{name} is {value} (its smallest default, not in the log)", **figures),)
-    return value, (say("{name} is {value} (its default, not in the log)", **figures),)
+    return value, (say("{name} is {value} (its default, not in the log)", name=row.setting, value=f"{value:g}"),)
+
+
+def as_default(value: str) -> str:
+    """A value of today that nobody printed."""
+    return say("{value} (default)", value=value)
+
+
+def counts_tokens(case: Case) -> bool:
+    """A length or a budget of tokens: no number is right for every job."""
+    return case.knob in _OF_TOKENS or (case.row is not None and _TOKENS.search(case.row.setting) is not None)
 
 
 def begin(case: Case) -> Answer:
-    """Half of the default; the least where there is none, and the table has no usual value."""
+    """Half of the default; the least where there is none, and the table has no usual value. Of tokens no number."""
     row = case.row
     if row is None or not row.takes_value or row.type not in ("int", "size"):
         return None
+    if counts_tokens(case):
+        return None if case.knob == "shorter-context" else _half_of_what_it_is(row.setting)
     known = default_of(case)
     if known is not None and known[0] >= 2:
         now, assumed = known
         then = int(now) // 2
         return Proposal(
-            action=say("Set {name} to {then}, half its default", name=row.setting, then=then),
+            action=say("Halve {name}: {now} -> {then}", name=row.setting, now=as_default(f"{now:g}"), then=then),
             suggested=then,
             derivation=f"{now:g} / 2 = {then}",
             assumes=assumed,
         )
-    least = LEAST.get(case.knob)
-    if least is None or row.value is not None:
+    if row.value is not None:
         return None
+    least = LEAST.get(case.knob)
+    if least is None:
+        return _half_of_what_it_is(row.setting)
     return Proposal(
         action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=least),
         suggested=least,
         derivation=say("{least} is the minimum; current value not in the log", least=least),
     )
+
+
+def _half_of_what_it_is(name: str) -> Proposal:
+    return Proposal(action=say("Halve {name} (value not in the log)", name=name))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -209,6 +209,17 @@ def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling 
     """How the outermost framework of the log that owns the knob spells it; an option before a line of code."""
     chosen = [row for framework in ([layer] if layer else _layers(context)) if (row := _best(knob, framework, context))]
     return next((row for row in chosen if not row.is_code), chosen[0] if chosen else None)
+
+
+def of_call(row: Spelling, context: Context, names: Iterable[str]) -> Spelling:
+    """The framework's row of the knob whose option is named after what was called; the row itself where none is."""
+    if row.key in context.settings:
+        return row
+    known = known_versions(row.framework, context)
+    others = [one for one in of_knob(row.knob, row.framework) if one.takes_value and not one.is_code]
+    fitting = [one for one in others if _is_there(one, context) and one.versions.overlaps(known)]
+    by_name = (one for name in names for one in fitting if name in one.key.replace(".", "_"))
+    return next(by_name, row)
 
 
 def _layers(context: Context) -> Iterator[str]:

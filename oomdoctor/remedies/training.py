@@ -14,10 +14,12 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import engine, models
+from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
@@ -67,6 +69,7 @@ def smaller_microbatch(case: Case) -> Answer:
     if accumulation is None or proposal.suggested is None:
         return replace(proposal, cost=say("smaller global batch without more accumulation"))
     now, assumed = accumulation
+    shown = as_default(str(now)) if assumed else now
     line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, share * now)
     return replace(
         proposal,
@@ -74,7 +77,7 @@ def smaller_microbatch(case: Case) -> Answer:
             "{action}, and {option} {now} -> {then}",
             action=proposal.action,
             option=ACCUMULATION,
-            now=now,
+            now=shown,
             then=share * now,
         ),
         derivation=_same_global_batch(proposal.derivation, now, share),
@@ -177,6 +180,8 @@ def fewer_predictions(case: Case) -> Answer:
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
+    if phase(case.crash) == "waking":
+        return Proposal(action=say("Offload the trainer and empty its cache before the engine wakes up"))
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
@@ -190,6 +195,8 @@ def _of_the_stage(case: Case) -> Case:
 
 def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
     """Over how many steps the job accumulates now, and what was assumed."""
+    if case.number() is None:
+        return None  # half of a batch that nobody printed asks for no number of steps
     stated = case.crash.setting(ACCUMULATION)
     if stated is not None:
         now = stated.value

@@ -127,6 +127,7 @@ def _left_out(part: Part, kept: int) -> str:
 # In the order in which they are read; the first needs no title ...
 _WHY: Final = ""
 _CHANGE: Final = mark("What to change")
+_IF_MEMORY: Final = mark("If it was memory")
 _LEDGER: Final = mark("Where the memory was")
 _EVIDENCE: Final = mark("What the log says")
 _NEXT: Final = mark("What would tell more")
@@ -140,8 +141,8 @@ _LOOKALIKES: Final = mark("Not a memory failure")
 _NOTES: Final = mark("Notes")
 # ... and in that in which they are kept
 _KEPT_LONGEST: Final = (
-    _WHY, _CHANGE, _EVIDENCE, _NOTES, _LEDGER, _NEXT, _ENVIRONMENT, _SETTINGS, _NOT_THIS, _ALSO, _CRASHES, _LOOKALIKES,
-    _TIMELINE,
+    _WHY, _CHANGE, _IF_MEMORY, _EVIDENCE, _NOTES, _LEDGER, _NEXT, _ENVIRONMENT, _SETTINGS, _NOT_THIS, _ALSO, _CRASHES,
+    _LOOKALIKES, _TIMELINE,
 )  # fmt: skip
 
 
@@ -173,6 +174,9 @@ def _reasons(diagnosis: Diagnosis) -> Iterator[str]:
 def _healthy(report: Report) -> Iterator[str]:
     told = nothing_found(report)
     yield f"## {told.verdict}{' ' if told.words else ''}{told.words}"
+    if report.last_error is not None:
+        place, text = _at(report.last_error.file, report.last_error.line), code(report.last_error.text, LONGEST_NAME)
+        yield say("It ends with another error: {line}", line=say("{name}: {why}", name=place, why=text))
 
 
 def _parts(report: Report, incident: Incident | None) -> Iterator[Part]:
@@ -204,13 +208,19 @@ def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
     numbered = tuple(_remedy(number, remedy) for number, remedy in enumerate(remedies, start=1))
     said = enough(incident.gap, remedies)
     how_much = say("{name}: {why}", name=prose(said.verdict), why=prose(said.words)) if said is not None else ""
-    yield Part(title=_CHANGE, items=numbered, most=REMEDIES, put=_blocks, what=mark("remedies"), head=how_much)
+    to_run = tuple(sanitize(command) for command in commands(incident, remedies))
+    to_tell = Part(title=_NEXT, items=to_run, most=QUOTES, put=_fence, what=mark("commands"))
+    guess = incident.verdict == "inconclusive"
+    if guess:
+        yield to_tell
+    title = _IF_MEMORY if guess else _CHANGE
+    yield Part(title=title, items=numbered, most=REMEDIES, put=_blocks, what=mark("remedies"), head=how_much)
     ledgers = tuple(_ledger(ledger) for ledger in incident.ledger)
     grown = incident.trajectory and incident.trajectory["points"] and prose(growth(incident.trajectory))
     yield Part(title=_LEDGER, items=ledgers, most=LEDGERS, put=_blocks, what=mark("devices"), head=grown or "")
     yield Part(title=_EVIDENCE, items=tuple(_excerpt(report, incident)), most=QUOTES, put=_fence, what=mark("lines"))
-    to_run = tuple(sanitize(command) for command in commands(incident, remedies))
-    yield Part(title=_NEXT, items=to_run, most=QUOTES, put=_fence, what=mark("commands"))
+    if not guess:
+        yield to_tell
     not_this = (
         *(f"- {say('{name}: {why}', name=code(ruled.cause), why=prose(ruled.why))}" for ruled in incident.ruled_out),
         *(_rejected(one) for one in incident.remedies_rejected),

@@ -11,7 +11,7 @@ from oomdoctor import __version__
 from oomdoctor.causes import killed_without_evidence
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
-from oomdoctor.families.event import Event, Frame, Lookalike
+from oomdoctor.families.event import Event, Frame, Lookalike, Place
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import in_order
 from oomdoctor.job.model import Context, Trajectory
@@ -28,6 +28,7 @@ from oomdoctor.report.contract import (
     JobRecord,
     Ledger,
     LedgerRow,
+    Line,
     Moment,
     Quote,
     Report,
@@ -48,6 +49,7 @@ def build(
     errors: Sequence[Trouble],
     notes: Sequence[str],
     stats: Stats,
+    ending: Place | None = None,
 ) -> Report:
     events = _in_log_order([one.decision.crash for one in advice])
     ids = {id(event): f"e{number}" for number, event in enumerate(events, start=1)}
@@ -64,6 +66,7 @@ def build(
         errors=tuple(errors),
         notes=tuple(notes),
         stats=stats,
+        last_error=Line(ending.file, ending.line, ending.text) if ending is not None and not incidents else None,
     )
 
 

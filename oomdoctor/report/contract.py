@@ -53,6 +53,14 @@ class Quote(Struct, frozen=True):
     why: str
 
 
+class Line(Struct, frozen=True):
+    """A line of a log."""
+
+    file: str
+    line: int
+    text: str
+
+
 class LedgerRow(Struct, frozen=True):
     what: str
     bytes: int | None
@@ -145,6 +153,7 @@ class Report(Struct, frozen=True, kw_only=True):
     errors: tuple[Trouble, ...]
     notes: tuple[str, ...]  # what the reader should know of the input: cut by `ray logs`, NUL blocks, ...
     stats: Stats
+    last_error: Line | None = None  # what a log without a memory failure ends with
     schema_version: int = SCHEMA_VERSION
     tool: Mapping[str, str] = field(default_factory=dict)
 

@@ -34,12 +34,13 @@ from oomdoctor.report.words import (
     growth,
     headline,
     is_free,
+    last_error,
     nothing_found,
     open_question,
     root_of,
-    sentences,
     since,
     sure,
+    tells_much,
     what_was_read,
     who,
 )
@@ -61,10 +62,12 @@ WITHOUT_REASONS = 6
 
 # How many of each the one screen holds; everything is there with -v.
 REMEDIES = 3
+GUESSES = 2  # remedies of what may not have been memory
 LEDGER_ROWS = 5
 LEAST_ROWS = 3
 QUOTES = 1
 HINTS = 2
+ENDING = 2  # lines of the error that a log ends with
 COMMANDS = 1
 CRASHES = 5
 LINES_OF_A_REASON = 3
@@ -171,7 +174,7 @@ def renderables(report: Report, page: Page) -> list[RenderableType]:
 
 def _report(report: Report, page: Page) -> Iterator[RenderableType]:
     if not report.incidents:
-        yield from _healthy(report)
+        yield from _healthy(report, page)
     if count := crashes(report):
         yield _line((count, "bold"))
     for number, incident in enumerate(report.incidents[: page.some(CRASHES)]):
@@ -190,11 +193,13 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
     yield from _footer(report, page)
 
 
-def _healthy(report: Report) -> Iterator[RenderableType]:
+def _healthy(report: Report, page: Page) -> Iterator[RenderableType]:
     told = nothing_found(report)
     yield _line(
         (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
     )
+    if error := last_error(report):
+        yield _line(say("It ends with another error: {line}", line=error), lines=page.some(ENDING))
 
 
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
@@ -208,13 +213,17 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     if incident.trajectory and incident.trajectory["points"] and (page.verbose or _rests_on_growth(best, page)):
         yield from _growth(incident.trajectory, page)
     for ledger in incident.ledger[: page.some(1)]:
-        yield from _gap(page)
-        yield from _ledger(ledger, page)
+        if page.verbose or tells_much(ledger):
+            yield from _gap(page)
+            yield from _ledger(ledger, page)
+    if incident.verdict == "inconclusive":
+        yield from _open(incident, best, page)
     if best is not None and best.remedies:
         yield from _gap(page)
-        yield from _remedies(best.remedies, page)
+        yield from _remedies(incident, best.remedies, page)
         yield from _enough(incident.gap, best.remedies)
-    yield from _open(incident, best, page)
+    if incident.verdict != "inconclusive":
+        yield from _open(incident, best, page)
     if page.verbose:
         yield Text()
         yield from _all_behind(report, incident, page)
@@ -234,7 +243,7 @@ def _open(incident: Incident, best: Diagnosis | None, page: Page) -> Iterator[Re
         yield _line(say("{question} This would tell:", question=question))
     elif question or to_run:
         yield _line(question or say("This would tell more:"))
-    for command in to_run[: page.some(COMMANDS)]:
+    for command in to_run[: page.some(COMMANDS + (incident.verdict == "inconclusive"))]:
         yield _to_copy(command)
 
 
@@ -351,9 +360,12 @@ def _right(words: str, width: int) -> str:
     return " " * (width - cell_len(words)) + words
 
 
-def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
-    yield _heading(say("What to change"))
-    for number, remedy in enumerate(remedies[: page.some(_remedies_shown(page))], start=1):
+def _remedies(incident: Incident, remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
+    """What to change; of a death that may not be one of memory, what to change if it was."""
+    guess = incident.verdict == "inconclusive"
+    yield _heading(say("If it was memory") if guess else say("What to change"))
+    most = min(_remedies_shown(page), GUESSES) if guess else _remedies_shown(page)
+    for number, remedy in enumerate(remedies[: page.some(most)], start=1):
         yield _numbered(number, action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
@@ -363,10 +375,12 @@ def _remedies(remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType
 
 def _reasons(remedy: Remedy, page: Page) -> Iterator[RenderableType]:
     """How its value comes about, what it costs and takes for granted."""
-    why = [formula(remedy), say("Cost: {cost}", cost=remedy.cost) if costs(remedy) else ""]
+    cost = say("Cost: {cost}", cost=remedy.cost) if costs(remedy) else ""
     assumed = remedy.assumes if page.verbose or page.tight < WITHOUT_DOUBTS else ()
-    if any(why):
-        yield _line((sentences(why), "dim"), indent=5, lines=page.some(LINES_OF_A_REASON))
+    if why := formula(remedy):
+        yield _line((why, "dim"), indent=5, lines=page.some(LINES_OF_A_REASON - bool(cost)))
+    if cost:
+        yield _line((cost, "dim"), indent=5, lines=page.some(1))
     if assumed:
         yield _line((say("Assumes: {assumption}", assumption=semicolons(assumed)), "dim"), indent=5)
     if page.verbose and remedy.reference:
@@ -388,7 +402,7 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Rend
         yield _line((say("Also possible: "), "bold"), diagnosis.headline)
         yield from _diagnosis(incident, diagnosis, page)
         if diagnosis.remedies:
-            yield from _remedies(diagnosis.remedies, page)
+            yield from _remedies(incident, diagnosis.remedies, page)
         yield Text()
     for ruled in incident.ruled_out:
         yield _line((say("Ruled out: "), "bold"), say("{name}: {why}", name=ruled.cause, why=ruled.why))

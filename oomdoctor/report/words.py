@@ -12,7 +12,7 @@ from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, mark, one_of, say, semicolons, translated
 from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
-from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, LedgerRow, Moment, Report
+from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
 
 OTHERS: Final = 2  # causes that a line names beside the likeliest
@@ -69,14 +69,20 @@ def sure(incident: Incident, diagnosis: Diagnosis) -> str:
 def open_question(incident: Incident) -> str | None:
     """What the log leaves open, and what else it may be."""
     if incident.verdict == "inconclusive":
-        return say("Open: whether it died of memory.")
+        return say("First find out whether it was memory.")
     if not incident.cause_open:
         return None
-    fallbacks = {cause.id for cause in causes() if cause.fallback}
-    others = [one.cause for one in incident.diagnoses[1:] if one.cause not in fallbacks][:OTHERS]
-    if others:
+    if others := _others(incident):
         return say("Open: the log does not decide the cause; it may also be {causes}.", causes=one_of(others))
     return say("Open: the log does not show what used the memory.")
+
+
+def _others(incident: Incident) -> list[str]:
+    """The other causes that would change what to do."""
+    fallbacks = {cause.id for cause in causes() if cause.fallback}
+    advised = {remedy.knob for one in incident.diagnoses[:1] for remedy in one.remedies}
+    others = (one for one in incident.diagnoses[1:] if one.cause not in fallbacks)
+    return [one.cause for one in others if {remedy.knob for remedy in one.remedies[:1]} - advised][:OTHERS]
 
 
 def nothing_found(report: Report) -> Told:
@@ -84,6 +90,14 @@ def nothing_found(report: Report) -> Told:
     if not report.stats.bytes:
         return Told(say("NOTHING READ"))
     return Told(say("NO MEMORY FAILURE FOUND"), say("({what} read)", what=what_was_read(report)))
+
+
+def last_error(report: Report) -> str | None:
+    """What ended a log without a memory failure, where a line near its end says so."""
+    error = report.last_error
+    if error is None:
+        return None
+    return say("{file}:{line}: {text}", file=error.file, line=error.line, text=error.text.strip())
 
 
 def what_was_read(report: Report) -> str:
@@ -225,6 +239,14 @@ def sentences(parts: Iterable[str]) -> str:
     for part in (part.rstrip(".。") for part in parts if part):
         text = say("{sentence}. {next}", sentence=text, next=part) if text else part
     return text
+
+
+def tells_much(ledger: Ledger) -> bool:
+    """Whether it explains half of what there is, or of what is not free."""
+    known = [row.bytes for row in ledger.rows if row.bytes]
+    if not known or (len(known) == 1 and is_free(ledger.rows[0])):
+        return False
+    return ledger.total_bytes is None or sum(known) * 2 >= ledger.total_bytes
 
 
 def is_free(row: LedgerRow) -> bool:

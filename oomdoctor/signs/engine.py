@@ -19,6 +19,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, trainers
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.logits import in_a_sampler
 from oomdoctor.signs.trace import beyond_share
 from oomdoctor.units import GIB, show
 
@@ -62,6 +63,12 @@ _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
 def beside_a_trainer(crash: Crash) -> Seen | None:
     """A trainer runs in the same job: settings for the engine's requests do not help the trainer."""
     return Seen(words="") if crash.context.frameworks.keys() & trainers() else None
+
+
+@sign
+def waking_up(crash: Crash) -> Seen | None:
+    """The engine was waking up and taking its memory back."""
+    return Seen(words="") if phase(crash) == "waking" else None
 
 
 @sign
@@ -360,11 +367,18 @@ def _beside_its_share(crash: Crash) -> Seen:
     words = joined(
         (
             _fraction(crash) or _meaning(crash) or _share(facts(crash)),
-            _request(crash.root, translated(_DOING.get(phase(crash) or "", ""))),
+            _request(crash.root, _when(crash)),
             say("A smaller batch size does not shrink the share."),
         )
     )
     return Seen(words=words, evidence=(crash.root,))
+
+
+def _when(crash: Crash) -> str:
+    step = phase(crash) or ""
+    if step == "serving" and in_a_sampler(crash):
+        return say("in the engine's sampler, outside its share")  # warm-up runs go through it as well
+    return translated(_DOING.get(step, ""))
 
 
 def _share(it: EngineFacts) -> str:

@@ -61,6 +61,12 @@ _WORKER_SETTINGS: Final = (
 _POOL_SETTINGS: Final = ("n_jobs", "jobs", "processes", "max_workers", "n_workers", "workers", "nproc")
 _POOLS: Final = ("joblib", "pool", "loky")
 
+# torch/utils/data/dataloader.py
+_LOADER: Final = late(
+    r"This DataLoader will create (\d{1,4}) worker processes in total\. Our suggested max number of worker in current "
+    r"system is (\d{1,4})\b"
+)
+
 COMMAND_SHOWN: Final = 60
 # What stands behind "Killed" in a shell's line
 _COMMAND: Final = late(r"\b\d{1,9} [Kk]illed:?\s{1,40}(\S.{0,200})")
@@ -178,13 +184,20 @@ def one_of_a_pool_was_killed(crash: Crash) -> Seen | None:
         return None
     root, killed = crash.root, any(kill.signal == SIGKILL for kill in crash.every(Kill))
     of_a_loader = isinstance(root, LoaderDeath) and (killed or root.signal is not None)
-    of_a_pool = isinstance(root, Kill) and root.reporter in _POOLS
+    of_a_pool = isinstance(root, Kill) and (root.reporter in _POOLS or (killed and _beyond_the_cores(crash)))
     if not (of_a_loader or of_a_pool) or table(crash) is not None:
         return None
     words = say(
         "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
     )
     return Seen(words=words, evidence=(root,), against=(say("how much each of them held is not in the log"),))
+
+
+def _beyond_the_cores(crash: Crash) -> bool:
+    """PyTorch warns of a loader with more workers than there are cores."""
+    line = crash.mentions(_LOADER.pattern)
+    match = _LOADER.search(line) if line is not None else None
+    return match is not None and int(match[1]) >= 2 * int(match[2])
 
 
 @sign

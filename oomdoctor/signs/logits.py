@@ -144,13 +144,18 @@ def array_over_a_vocabulary(crash: Crash) -> Seen | None:
 @sign
 def engine_working_on_logits(crash: Crash) -> Seen | None:
     """The innermost frames of an inference engine work on the logits, without its sampler."""
-    return _working(crash) if crash.job.in_engine and not innermost(crash, SAMPLER, FRAMES) else None
+    return _working(crash) if crash.job.in_engine and not in_a_sampler(crash) else None
 
 
 @sign
 def sampler_working_on_logits(crash: Crash) -> Seen | None:
     """The innermost frames are an engine's sampler."""
-    return _working(crash) if crash.job.in_engine and innermost(crash, SAMPLER, FRAMES) else None
+    return _working(crash) if crash.job.in_engine and in_a_sampler(crash) else None
+
+
+def in_a_sampler(crash: Crash) -> bool:
+    """Whether the innermost frames choose the next tokens."""
+    return innermost(crash, SAMPLER, FRAMES) is not None
 
 
 def _working(crash: Crash) -> Seen | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from remedy_logs import crashes_of, cuda
 
 import oomdoctor
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.backfill import EVIDENCE
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.order import BOUGHT, in_order
+from oomdoctor.remedies.order import BOUGHT, in_order, stated_knobs
 
 LIMIT = "container-limit"
 
@@ -139,3 +140,73 @@ def test_a_group_of_no_manager_names_none(tmp_path: Path) -> None:
     raised = next(r for r in remedies if r["knob"] == "raise-container-limit")  # type: ignore[attr-defined]
     assert raised["setting"] is None
     assert "memory.max" in raised["snippet"]
+
+
+WHOLE = "kernel: Out of memory: " + KERNEL.partition("memory: ")[2]
+
+
+@pytest.mark.parametrize("beside", [POD, SLURM])
+def test_swap_is_nothing_for_a_limit(tmp_path: Path, beside: str) -> None:
+    assert "mkswap" not in str(diagnosed(tmp_path, beside))
+    assert "mkswap" not in str(diagnosed(tmp_path, WHOLE + beside))
+
+
+OF_A_GROUP = (
+    "Memory cgroup out of memory: Killed process 8376 (python) total-vm:1601096kB, anon-rss:1020648kB, "
+    "file-rss:91976kB, shmem-rss:0kB, UID:0 pgtables:2520kB oom_score_adj:0\n"
+)
+OF_THE_NODE = (
+    "Out of memory: Killed process 8376 (python) total-vm:1601096kB, anon-rss:1020648kB, file-rss:91976kB, "
+    "shmem-rss:0kB, UID:0 pgtables:2520kB oom_score_adj:0\n"
+)
+
+
+@pytest.mark.parametrize("kill", [OF_A_GROUP, OF_THE_NODE, "Killed\n"], ids=["group", "node", "killed"])
+@pytest.mark.parametrize(
+    ("options", "knob", "line"),
+    [
+        ("--batch-size 64", "smaller-microbatch", "--batch-size 32"),
+        ("--eval_batch_size 16", "smaller-microbatch", "--eval_batch_size 8"),
+        ("--num-workers 8", "fewer-workers", "--num-workers 4"),
+        ("--jobs 8 --batch-size 64", "fewer-workers", "--jobs 4"),
+    ],
+)
+def test_what_the_job_counts_goes_first_where_only_its_end_is_known(
+    tmp_path: Path, kill: str, options: str, knob: str, line: str
+) -> None:
+    _, knobs, lines = advised(tmp_path, f"+ python -u fit.py {options}\n{kill}")
+    assert knobs[0] == knob
+    quartered = kill != "Killed\n" and line == "--batch-size 32"  # by the kernel, before any step was done
+    assert lines[knob] == ("--batch-size 16" if quartered else line)
+
+
+@pytest.mark.parametrize("options", ["--batch-size 1", "--max_len 64", "--batch-size auto", "--num-workers true"])
+def test_what_is_no_count_does_not(tmp_path: Path, options: str) -> None:
+    _, knobs, lines = advised(tmp_path, f"+ python -u fit.py {options}\n{OF_A_GROUP}")
+    plain = advised(tmp_path, f"+ python -u fit.py\n{OF_A_GROUP}")
+    assert knobs[0] == plain[1][0]
+    assert options.partition(" ")[0] not in (lines[knobs[0]] or "")
+
+
+def test_what_the_job_counts_is_nothing_for_its_card(tmp_path: Path) -> None:
+
+    crash = crashes_of("+ python -u fit.py --num-workers 8\ntorch.OutOfMemoryError: " + cuda())[0]
+    assert crash.pool == "gpu"
+    assert stated_knobs(crash) == ()
+
+
+COMPUTE = (
+    "llama_context:        CPU  output buffer size =     0.06 MiB\nllama_kv_cache:        CPU KV buffer size =  "
+    "1024.00 MiB\nggml_aligned_malloc: insufficient memory (attempted to allocate 1283.51 MB)\n"
+    "ggml_gallocr_reserve_n_impl: failed to allocate CPU buffer of size 1345857536\n"
+    "graph_reserve: failed to allocate compute buffers\n"
+)
+
+
+def test_the_buffer_that_an_engine_computes_in_on_the_host(tmp_path: Path) -> None:
+    cause, knobs, _ = advised(tmp_path, COMPUTE)
+    assert cause == "activations"
+    assert knobs[0] == "smaller-prefill"
+    assert "shorter-context" in knobs[:3]
+    bare, _, _ = advised(tmp_path, COMPUTE.splitlines()[2] + "\n")
+    assert bare != "activations"

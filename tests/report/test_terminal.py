@@ -53,7 +53,7 @@ Where the memory was: 128.00 GiB of node 10.3.0.8
   █ reward server (PID 230)    88.00 GiB   69%  line 415
   ▓ everything else in use     27.20 GiB   21%  derived  line 412
   ▒ PolicyActor (PID 4471)      6.40 GiB    5%  line 416
-    object store                 unknown
+    Ray object store             unknown
   · free                        6.40 GiB    5%  derived  line 412
 
 What to change
@@ -80,8 +80,8 @@ Also possible: The reward server (PID 230) leaks about 30 MiB of RAM per step
 
 Ruled out: object-store-full: nothing spilled and no store message stands in the log
 Ruled out: container-limit: 128.00 GiB is the node's own memory
-Not advised: Let the engine free its GPU memory while the trainer works [engine-sleep]: it keeps a copy
-of the weights in the memory that ran out
+Not advised: Let the engine free its GPU memory while the trainer works [engine-sleep]: it keeps a
+copy of the weights in the memory that ran out
 In the order of the log
   2025-04-02 11:20:31  driver.log:412  root: memory-kill, PolicyActor, PID 4471, node 10.3.0.8
                        driver.log:431  cascade: actor-death, PolicyActor, PID 4471, node 10.3.0.8
@@ -136,8 +136,9 @@ INCONCLUSIVE_100 = """\
 CANNOT TELL: Something was killed (SIGKILL), and the log does not say why
   killed-without-evidence (likely): The shell reports a SIGKILL; nothing says who sent it.
   <stdin>:9: Killed
-Open: whether it died of memory. This would tell:
+First find out whether it was memory. This would tell:
   dmesg -T | grep -i -E 'killed process|oom'
+  journalctl -k --since '1 hour ago'
 Read: 9 KiB.
 More: oomdoctor explain killed-without-evidence; all of it: -v  (v1:0123456789abcdef)
 """
@@ -211,12 +212,37 @@ def test_what_is_narrow_does_not_say_more() -> None:
 
 
 def test_an_open_cause_is_likely_and_names_the_others() -> None:
-    crash = replace(CRASH, cause_open=True)
-    text = plain(replace(OOM, incidents=(crash,)))
+    best, behind = CRASH.diagnoses
+    other = replace(behind, remedies=(replace(MORE, knob="clear-references"),))
+    text = plain(replace(OOM, incidents=(replace(CRASH, cause_open=True, diagnoses=(best, other)),)))
     assert "reward-model-ram-hog (likely):" in text
     assert "%" not in text.splitlines()[1]
     assert "it may also be host-memory-leak. This would tell:\n  ray memory --stats-only\n" in text
     assert "it may also be" not in plain(OOM)
+
+
+def test_a_cause_with_the_same_cure_is_no_other_answer() -> None:
+    best, behind = CRASH.diagnoses
+    same = replace(behind, remedies=best.remedies[:1])
+    text = plain(replace(OOM, incidents=(replace(CRASH, cause_open=True, diagnoses=(best, same)),)))
+    assert "it may also be" not in text
+
+
+def test_of_a_death_the_question_stands_before_the_guesses() -> None:
+    (crash,) = INCONCLUSIVE.incidents
+    guesses = replace(crash, diagnoses=(replace(crash.diagnoses[0], remedies=HOG.remedies),))
+    text = plain(replace(INCONCLUSIVE, incidents=(guesses,)))
+    assert text.index("First find out whether it was memory") < text.index("If it was memory")
+    assert "What to change" not in text
+    assert "  3. " not in text
+
+
+def test_a_ledger_that_explains_little_is_left_to_the_long_form() -> None:
+    rows = (LedgerRow("worker", 10 * GIB, "printed", 1),)
+    little = replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),))
+    assert "Where the memory was" not in plain(little)
+    assert "Where the memory was" in plain(little, verbose=True)
+    assert "Where the memory was" in plain(OOM)
 
 
 def test_a_fallback_is_no_other_answer() -> None:
@@ -261,12 +287,12 @@ def test_a_sure_answer_leaves_the_next_commands_to_the_long_form() -> None:
 
 def test_many_rows_become_one_line() -> None:
     rows = tuple(LedgerRow(f"worker {n}", (n + 1) * 1024**3, "printed", n + 1) for n in range(10))
-    report = replace(OOM, incidents=(replace(BARE, ledger=(replace(NODE, rows=rows),)),))
+    report = replace(OOM, incidents=(replace(BARE, ledger=(replace(NODE, rows=rows, total_bytes=100 * GIB),)),))
     text = plain(report)
     assert "worker 9 " in text
     assert "worker 5 " in text
     assert "worker 4 " not in text
-    assert re.search(r"^  o 5 smaller ones together {2,}15\.00 GiB   12%  derived$", text, re.MULTILINE)
+    assert re.search(r"^  o 5 smaller ones together {2,}15\.00 GiB   15%  derived$", text, re.MULTILINE)
     assert "worker 0 " in plain(report, verbose=True)
 
 
@@ -276,9 +302,9 @@ def test_the_rest_of_the_table_is_counted_among_the_smaller_ones() -> None:
         LedgerRow("4 smaller processes of the table", 30 * 1024**3, "derived", 9),
         LedgerRow("free", 1024**2, "derived", 9),
     )
-    text = plain(replace(OOM, incidents=(replace(BARE, ledger=(replace(NODE, rows=rows),)),)))
+    text = plain(replace(OOM, incidents=(replace(BARE, ledger=(replace(NODE, rows=rows, total_bytes=100 * GIB),)),)))
     assert "4 smaller processes" not in text
-    assert re.search(r"^  % 6 smaller ones together {2,}33\.00 GiB   26%  derived$", text, re.MULTILINE)
+    assert re.search(r"^  % 6 smaller ones together {2,}33\.00 GiB   33%  derived$", text, re.MULTILINE)
     assert "free" in text
 
 
@@ -300,7 +326,7 @@ def test_rows_that_are_more_than_the_total_stay_inside_the_bar() -> None:
 
 def test_names_that_are_cut_show_it() -> None:
     rows = (LedgerRow("a worker with a long name " * 4, 1024**3, "printed", 1),)
-    report = replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),))
+    report = replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows, total_bytes=2 * GIB),)),))
     assert "  # a worker wi...     1.00 GiB\n" in plain(report, 31)
     assert "  █ a worker with…     1.00 GiB\n" in rendered(report, width=31, color=False, unicode=True, verbose=False)
 

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import translated
+from oomdoctor.language import say, translated
 from oomdoctor.report.vocabulary import STAGES, WAKING
+from oomdoctor.signs.logits import in_a_sampler
 
 
 def doing(crash: Crash) -> str | None:
     """What the job was doing, behind any sentence: "in the backward pass"."""
     if crash.stage == "weight_sync" and crash.root.figures("fields").get("layer") == "cumem":
         return translated(WAKING)
+    if crash.stage == "serving" and in_a_sampler(crash):
+        return say("in the sampler")  # warm-up runs go through it as well
     return translated(STAGES.get(crash.stage, "")) or None
 
 
