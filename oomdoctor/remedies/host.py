@@ -37,6 +37,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
+from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -206,6 +207,8 @@ def fewer_workers(case: Case) -> Answer:
 
 def less_offload(case: Case) -> Answer:
     crash = case.crash
+    if (pair := caches_of_ranks(crash)) is not None:
+        return _smaller_buffers_of_ranks(*pair)
     refused = crash.first(HostCacheTooLarge)
     if refused is not None and refused.tried_bytes and refused.free_bytes is not None:
         return _smaller_host_cache(crash, refused.tried_bytes, refused.free_bytes)
@@ -227,6 +230,30 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _smaller_buffers_of_ranks(size: float, ranks: float) -> Proposal:
+    """LMCache's setting counts for each rank."""
+    half = math.floor(size / 2)
+    return Proposal(
+        action=say(
+            "Lower max_local_cpu_size from {size:g} GB until {ranks:g} times that fits into the node's RAM",
+            size=size,
+            ranks=ranks,
+        ),
+        setting="max_local_cpu_size",
+        current=size,
+        suggested=half,
+        snippet=f"max_local_cpu_size: {half}",
+        derivation=say(
+            "{size:g} / 2 = {half}; {ranks:g} ranks x {half} GB = {all:g} GB",
+            size=size,
+            half=half,
+            ranks=ranks,
+            all=ranks * half,
+        ),
+        cost=say("fewer cached prefixes"),
     )
 
 
