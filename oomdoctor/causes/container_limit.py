@@ -31,6 +31,10 @@ CAUSE = Cause(
         mark("{kernel_limit} was hit: {limit_killed} held {limit_killed_most}"),
         mark("{kernel_limit} was hit: the kernel killed {limit_killed}[, which held {limit_killed_size}]"),
         mark("{kernel_limit} was hit[ when {oom_invoker} requested memory]"),
+        mark(
+            "{limited_job} hit its memory limit[ of {job_limit}]: {limit_command} was OOM-killed"
+            "[; last step in the log: {last_step}]"
+        ),
         mark("{limited_job} hit its memory limit of {job_limit}[ {doing}][: {oom_kills}]"),
         mark("{limited_job} hit its memory limit[ ({limit_exit})][ {doing}][: {oom_kills}]"),
         mark("A memory limit was hit: {oom_kills}"),

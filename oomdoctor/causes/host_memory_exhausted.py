@@ -14,7 +14,11 @@ from oomdoctor.signs.host_refusals import (
     host_refused_without_a_size,
     no_memory_in_a_pass_on_the_cpu,
 )
-from oomdoctor.signs.kills import killed_for_the_nodes_memory, nearly_full_before_the_kill
+from oomdoctor.signs.kills import (
+    killed_for_the_nodes_memory,
+    nearly_full_before_the_kill,
+    only_small_processes_were_killed,
+)
 from oomdoctor.signs.node import a_table_names_the_holder, first_rows_are_missing, nobody_stands_out, table_misses_half
 from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_without_a_table
 
@@ -27,6 +31,7 @@ CAUSE = Cause(
         mark("Ray's limit of {low_ray_limit} was reached[; Ray killed {ray_killed}]"),
         mark("Memory of {node} is full: {full} in use[; Ray killed {ray_killed}]"),
         mark("Ray killed {ray_kill_count}: {node} ran out of memory"),
+        mark("The kernel killed {small_victim}: no larger process was left to kill on {node}"),
         mark("{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory"),
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
@@ -43,6 +48,7 @@ CAUSE = Cause(
         Row(table_misses_half, Grade.POINTS),
         Row(nobody_stands_out, Grade.HINTS),
         Row(ray_killed_without_a_table, Grade.HINTS),
+        Row(only_small_processes_were_killed, Grade.HINTS, ("collect-evidence", "more-host-memory")),
         Row(killed_for_the_nodes_memory, Grade.HINTS),
         Row(nearly_full_before_the_kill, Grade.POINTS),
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),

@@ -123,8 +123,10 @@ def _cut_off(finding: Finding, grade: Grade, *, begun: bool = False) -> Finding:
         if begun
         else say("the log ends before the error message")
     )
+    unseen = say("The log does not show what failed. If memory ran out, this is the likeliest cause.")
     return replace(
         finding,
+        why=finding.why if begun else unseen,
         grade=grade if begun else grade.lowered(UNSEEN),
         shows_memory=False,
         against=(*finding.against, where),

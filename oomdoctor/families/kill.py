@@ -18,7 +18,7 @@ from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import ends_well, explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import PROGRESS, goes_on, place_of, process_of
-from oomdoctor.families.loudness import is_quiet
+from oomdoctor.families.loudness import is_error, is_quiet
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
@@ -27,6 +27,7 @@ from oomdoctor.streams import Line, Page
 SIGBUS: Final = "SIGBUS"
 SIGKILL: Final = "SIGKILL"
 TABLE_LINES: Final = 400
+ABOVE_THE_END: Final = 200  # lines
 CHARACTERS: Final = 1500
 
 
@@ -108,6 +109,12 @@ _WAS_KILLED: Final = (
     r"|(?= (?:here|there|now|again|unexpectedly|abruptly|silently|suddenly|at \d|after \d))))"
 )
 
+# Of a log whose process may have ended by itself
+_ENDED: Final = late(
+    r"(?i)\b(?:finish|complet|success|done|saved|exit|shut|stop|clos(?:e|ing)|interrupt|cancel|terminat|quit|abort)"
+    r"|\b100%|\^C|SIG(?:INT|TERM)|\bTraceback\b"
+)
+
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
     (reporter, late("|".join(patterns)))
@@ -144,6 +151,8 @@ _REPORTERS: Final = tuple(
             ),
             _WAS_KILLED,
         ),
+        # Python's helper outlives a process that left its shared memory behind, as one that was killed does
+        ("tracker", r"resource_tracker: There appear to be \d{1,9} leaked shared_memory objects"),
         ("systemd", r"code=killed, status=\d"),
         ("tgi", r"Shard process was signaled to shutdown with signal \d"),
         ("ollama", r"llama runner process has terminated: signal: killed"),
@@ -273,7 +282,9 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
     if reporter == "notebook" or (reporter == "silence" and _is_silent(page, index, text)):
         yield from _vanished(page, index, reporter)
-    if reporter in {"notebook", "silence"}:
+    if reporter == "tracker" and _is_all_that_is_said(page, index):
+        yield from _vanished(page, index, reporter)
+    if reporter in {"notebook", "silence", "tracker"}:
         return
     yield from _death(page, index, reporter, figures, lines)
 
@@ -281,6 +292,16 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
 def _is_silent(page: Page, index: int, text: str) -> bool:
     """Whether nothing tells what the process ended of, and nobody went on without it."""
     if is_quiet(page, index, text) or ends_well(page, index) or goes_on(page, index):
+        return False
+    return own_error(page, index) is None and not _crashed(page, index)
+
+
+def _is_all_that_is_said(page: Page, index: int) -> bool:
+    """Whether the log ends here, and nothing above tells of an end, good or bad, or of work that was done."""
+    if any(line.text.strip() and "resource_tracker" not in line.text for line in page.lines[index + 1 :]):
+        return False
+    above = [line.text[:CHARACTERS] for line in page.lines[max(0, index - ABOVE_THE_END) : index]]
+    if any(_ENDED.search(text) or is_error(text) for text in above):
         return False
     return own_error(page, index) is None and not _crashed(page, index)
 
@@ -583,6 +604,7 @@ FAMILY = Family(
         " no longer ",
         " not alive any",
         "KernelRestarter: ",
+        "leaked shared_memory objects",
         "ession crashed for",
         " abruptly",
         " unexpectedly",

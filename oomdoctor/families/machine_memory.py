@@ -30,6 +30,9 @@ class MachineProcess(Struct, frozen=True, kw_only=True):
     command: str
 
 
+ABOVE_THE_JOB: Final = 3  # lines: the head of a table and its rows
+
+
 class MachineMemory(Event, frozen=True, kw_only=True):
     """One print; of a tool that prints a row every few seconds, its last row."""
 
@@ -61,6 +64,11 @@ class MachineMemory(Event, frozen=True, kw_only=True):
             return self.used_fraction
         total, used = self.total_bytes or self._sum_bytes, self.in_use_bytes
         return used / total if total and used is not None else None
+
+    @property
+    def is_above_the_job(self) -> bool:
+        """Whether nothing of a job stands above a print without a time: it is of some moment before the job."""
+        return self.time is None and self.at.line <= ABOVE_THE_JOB
 
     @property
     def _sum_bytes(self) -> int | None:

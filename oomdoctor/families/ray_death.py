@@ -183,7 +183,7 @@ def _death(page: Page, index: int) -> Read:
     pid = _number(_value(found, "pid"))
     why = why or _crashed(page, index, pid)
     if why is None and _says_nothing(found) and ends_well(page, index):
-        why = mark("the job finished anyway: Ray reruns the task of a lost worker")
+        why = mark("Ray lost a worker and the log does not say why; a later line says that the run ended well")
     if why is not None:
         return Lookalike(at, why)
     exit_type = _exit_type(found)

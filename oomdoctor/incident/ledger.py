@@ -29,6 +29,7 @@ SUMMANDS_SHOWN: Final = 4  # in the formula of a sum
 FREE: Final = "free"
 LIVE: Final = "live tensors"
 UNALLOCATED: Final = "reserved but unallocated"
+RAYS_ROWS: Final = 10  # of its table of memory users; where there are fewer, the log may be cut
 OUTSIDE_AND_OTHERS: Final = "outside PyTorch, and other processes"
 
 
@@ -112,7 +113,8 @@ def _node(event: NodeOutOfMemory) -> Ledger:
     if event.used_bytes is not None:
         shown = sum(row.bytes or 0 for row in rows)
         if event.used_bytes > shown:
-            elsewhere = _rest("in use, in no row of the table", line, event.used_bytes, shown)
+            where = "in use, in no row of the table" if len(event.rows) >= RAYS_ROWS else "in use, in no row of the log"
+            elsewhere = _rest(where, line, event.used_bytes, shown)
             rows.append(elsewhere if rows else LedgerRow("in use", event.used_bytes, "printed", line))
         if event.total_bytes is not None:
             rows.append(_rest(FREE, line, event.total_bytes, event.used_bytes))

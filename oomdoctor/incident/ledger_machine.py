@@ -10,7 +10,7 @@ from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import GPU, say, translated
-from oomdoctor.units import show
+from oomdoctor.units import TIB, show
 
 PROCESSES_SHOWN = 5
 
@@ -20,8 +20,19 @@ def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
     root = next((event for event in events if event.role == "root"), None)
     prints = [event for event in events if isinstance(event, MachineMemory) and event.total_bytes]
     before = [event for event in prints if root is None or _is_before(event, root)]
-    if before and before[-1].in_use_bytes is not None:
-        yield _machine(before[-1], before[-1].in_use_bytes, before[-1].total_bytes or 0)
+    if before and (used := _in_use(before[-1])) is not None:
+        yield _machine(before[-1], used, before[-1].total_bytes or 0)
+
+
+def _in_use(event: MachineMemory) -> int | None:
+    """What is in use; as printed where the total is rounded to tenths of a TiB: a difference would be its rounding."""
+    return event.used_bytes if _is_rounded(event) and event.used_bytes is not None else event.in_use_bytes
+
+
+def _is_rounded(event: MachineMemory) -> bool:
+    total = event.total_bytes or 0
+    tenths = 10 * total / TIB
+    return total >= TIB and event.tool == "free" and abs(total - round(tenths) * TIB / 10) <= 1
 
 
 def _is_before(event: Event, root: Event) -> bool:
@@ -45,9 +56,19 @@ def _machine(event: MachineMemory, used: int, total: int) -> Ledger:
         rest = show(total - used)
         formula = say("{total} - {rest} available = {used}", total=show(total), rest=rest, used=show(used))
         rows.append(LedgerRow("in use by all processes", used, "derived", line, formula))
-    formula = f"{show(total)} - {show(used)} = {show(total - used)}"
-    rows.append(LedgerRow("free", total - used, "derived", line, formula))
-    return Ledger("host_ram", say("node ({tool})", tool=event.tool), total, tuple(rows))
+    if _is_rounded(event) and event.available_bytes is not None:
+        rows.append(LedgerRow("free", event.available_bytes, "printed", line))
+    else:
+        formula = f"{show(total)} - {show(used)} = {show(total - used)}"
+        rows.append(LedgerRow("free", total - used, "derived", line, formula))
+    return Ledger("host_ram", _name(event), total, tuple(rows))
+
+
+def _name(event: MachineMemory) -> str:
+    """The tool that printed it; above the first line of the job, and without a time, it says nothing of the failure."""
+    if event.is_above_the_job:
+        return say("node ({tool}, before the job's first line, time unknown)", tool=event.tool)
+    return say("node ({tool})", tool=event.tool)
 
 
 def plans(events: Sequence[Event]) -> Iterator[Ledger]:

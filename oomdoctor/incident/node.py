@@ -38,6 +38,8 @@ EXPLAINED: Final = 0.50
 LOW_LIMIT: Final = 0.9
 # One request from which on a single process is the matter.
 LARGE: Final = 1 * GIB
+# Of what a process held: a part of shared memory that is worth a word.
+SHARED: Final = 0.05
 
 # A machine is as good as full from here on.
 NEARLY_FULL: Final = 0.9
@@ -295,6 +297,27 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     node = address_of(crash)
     address = f" -ip {node}" if node else ""
     return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def held_by(kill: KernelKill) -> int | None:
+    """What a process that the kernel killed held: memory of its own and shared memory."""
+    if kill.anon_rss_bytes is None and kill.shmem_rss_bytes is None:
+        return None
+    return (kill.anon_rss_bytes or 0) + (kill.shmem_rss_bytes or 0)
+
+
+def held_in_words(kill: KernelKill) -> str:
+    """The same as a figure, with its part that is shared memory where that is a good part."""
+    held, shared = held_by(kill) or 0, kill.shmem_rss_bytes or 0
+    if shared < SHARED * held or not shared:
+        return show(held)
+    return say("{held} ({shared} of it shared memory)", held=show(held), shared=show(shared))
+
+
+def largest_kill(crash: Crash) -> KernelKill | None:
+    """Of the processes that the kernel killed the one that held most: the first is often a bystander."""
+    kills = [kill for kill in crash.every(KernelKill) if held_by(kill) is not None]
+    return max(kills, key=lambda kill: held_by(kill) or 0, default=None)
 
 
 def address_of(crash: Crash) -> str | None:

@@ -23,6 +23,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "in use by others": mark("other processes"),
     "in use before the engine started": mark("used before the engine started"),
     "in use, in no row of the table": mark("other memory (not in Ray's list)"),
+    "in use, in no row of the log": mark("other memory (not among the rows in the log)"),
     "in use, by no process of the table": mark("other memory (not in nvidia-smi's list)"),
     "object store": mark("Ray object store"),
     "live tensors": mark("PyTorch tensors"),

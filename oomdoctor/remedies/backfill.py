@@ -12,6 +12,7 @@ from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.order import EVIDENCE, in_order
 from oomdoctor.remedies.own_line import in_front
+from oomdoctor.signs.kills import only_small_processes_were_killed
 
 ENOUGH: Final = 3
 Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
@@ -24,7 +25,9 @@ def table() -> tuple[Row, ...]:
 
 
 def in_general(crash: Crash) -> tuple[str, ...]:
-    """The knobs of the first row of this pool and task."""
+    """The knobs of the first row of this pool and task; none where no process of the job holds the memory."""
+    if only_small_processes_were_killed(crash) is not None:
+        return ()
     fitting = (row for row in table() if row[0] == crash.pool and (not row[1] or crash.job.task in row[1]))
     return next((knobs for _, _, knobs in fitting), ())
 

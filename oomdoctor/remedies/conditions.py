@@ -19,14 +19,16 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import node_memory, of_low_limit, ray_kill, total_bytes
+from oomdoctor.incident.node import machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.remedies import engine, host, own_line, own_options
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import placement
+from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
+from oomdoctor.signs.kills import only_small_processes_were_killed
 
 Question = Callable[[Case], bool]
 
@@ -37,6 +39,7 @@ _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
+_NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
@@ -62,6 +65,7 @@ BEFORE_LOADING: Final = frozenset(
         "clear-references", "move-process", "collect-evidence", "pin-version", "fix-environment",
     }
 )  # fmt: skip
+HALF_FULL: Final = 0.5  # of the machine
 MUCH: Final = 0.25  # of the card with somebody else
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
 PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
@@ -245,14 +249,25 @@ def something_collected(case: Case) -> bool:
 def worker_processes(case: Case) -> bool:
     """A refusal is one process's own; a kill may be of one among many, unless the kernel lists no second one."""
     crash = case.crash
+    if only_small_processes_were_killed(crash) is not None:
+        return False
     if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
-        return True
+        return _several(case)
     if isinstance(crash.root, KernelKill) and not _kernel_lists_one(crash):
-        return True
+        return _several(case)
     stated = crash.setting(*KNOBS["fewer-workers"].settings)
     several = stated is not None and isinstance(stated.value, int) and stated.value > 1
     listed = isinstance(crash.root, HostAllocation) and node_memory(crash) is not None
     return several or listed or crash.in_trace(_WORKERS) is not None
+
+
+def _several(case: Case) -> bool:
+    """A setting, a table, the traceback or a line near the failure speaks of workers; or the framework starts some."""
+    crash = case.crash
+    told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
+    named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
+    starts_some = case.row is not None and bool(case.row.defaults)
+    return told or named or starts_some or crash.mentions(_NAMES_WORKERS) is not None
 
 
 def _kernel_lists_one(crash: Crash) -> bool:
@@ -273,7 +288,8 @@ def weights_are_loaded(case: Case) -> bool:
 
 def offloaded(case: Case) -> bool:
     stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
-    return stated or case.crash.first(HostCacheTooLarge) is not None
+    refused = case.crash.first(HostCacheTooLarge) is not None
+    return stated or refused or caches_of_ranks(case.crash) is not None
 
 
 def object_store(case: Case) -> bool:
@@ -292,8 +308,13 @@ def killed_by_rays_monitor(case: Case) -> bool:
 
 
 def node_is_full(case: Case) -> bool:
-    """Not where memory is left that Ray is told to leave alone."""
-    return total_bytes(case.crash) is None or not of_low_limit(case.crash)
+    """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
+    nothing shows that it ran out."""
+    crash = case.crash
+    prints = [each.share for each in machine_before(crash) if each.share is not None]
+    if prints and prints[-1] < HALF_FULL and not crash.proven:
+        return False
+    return total_bytes(crash) is None or not of_low_limit(crash)
 
 
 CONDITIONS: Final[Mapping[str, Question]] = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import node_memory
+from oomdoctor.incident.node import LARGE, held_by, held_in_words, largest_kill, node_memory
 from oomdoctor.language import say
 from oomdoctor.units import show
 
@@ -26,9 +25,8 @@ def holder(knob: str, crash: Crash) -> str | None:
     if memory is not None and memory.holders:
         most = memory.holders[0]
         return say("{who} held {amount}", who=most.who, amount=show(most.largest)) if most.largest else None
-    killed = [one for one in crash.every(KernelKill) if one.anon_rss_bytes and one.process.name]
-    victim = max(killed, key=lambda one: one.anon_rss_bytes or 0, default=None)
-    if victim is None:
+    victim = largest_kill(crash)
+    if victim is None or victim.process.name is None or (held_by(victim) or 0) < LARGE:
         return None
     who = f"{victim.process.name} (PID {victim.process.pid})" if victim.process.pid else victim.process.name
-    return say("{who} held {amount}", who=who, amount=show(victim.anon_rss_bytes or 0))
+    return say("{who} held {amount}", who=who, amount=held_in_words(victim))

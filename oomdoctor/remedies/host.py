@@ -16,7 +16,18 @@ from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, Sto
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import Holder, node_memory, ray_kill, store_bytes, total_bytes, used_bytes
+from oomdoctor.incident.node import (
+    LARGE,
+    Holder,
+    held_by,
+    held_in_words,
+    largest_kill,
+    node_memory,
+    ray_kill,
+    store_bytes,
+    total_bytes,
+    used_bytes,
+)
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import listed, say, semicolons
@@ -26,6 +37,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
+from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -195,6 +207,8 @@ def fewer_workers(case: Case) -> Answer:
 
 def less_offload(case: Case) -> Answer:
     crash = case.crash
+    if (pair := caches_of_ranks(crash)) is not None:
+        return _smaller_buffers_of_ranks(*pair)
     refused = crash.first(HostCacheTooLarge)
     if refused is not None and refused.tried_bytes and refused.free_bytes is not None:
         return _smaller_host_cache(crash, refused.tried_bytes, refused.free_bytes)
@@ -216,6 +230,30 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _smaller_buffers_of_ranks(size: float, ranks: float) -> Proposal:
+    """LMCache's setting counts for each rank."""
+    half = math.floor(size / 2)
+    return Proposal(
+        action=say(
+            "Lower max_local_cpu_size from {size:g} GB until {ranks:g} times that fits into the node's RAM",
+            size=size,
+            ranks=ranks,
+        ),
+        setting="max_local_cpu_size",
+        current=size,
+        suggested=half,
+        snippet=f"max_local_cpu_size: {half}",
+        derivation=say(
+            "{size:g} / 2 = {half}; {ranks:g} ranks x {half} GB = {all:g} GB",
+            size=size,
+            half=half,
+            ranks=ranks,
+            all=ranks * half,
+        ),
+        cost=say("fewer cached prefixes"),
     )
 
 
@@ -682,17 +720,17 @@ def more_host_memory(case: Case) -> Answer:
 
 def _more_than_the_victim(crash: Crash) -> Proposal | None:
     """Where only the kernel's line stands: what the killed process alone held."""
-    held = [(k.anon_rss_bytes, k.process.pid) for k in crash.every(KernelKill) if k.anon_rss_bytes]
-    if not held:
+    kill = largest_kill(crash)
+    held = held_by(kill) if kill is not None else None
+    if kill is None or held is None or held < LARGE:
         return None
-    most, pid = max(held, key=lambda one: one[0])
     return Proposal(
         action=say(
             "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
-            pid=pid,
-            amount=show(most),
+            pid=kill.process.pid,
+            amount=held_in_words(kill),
         ),
-        derivation=say("{amount} held by PID {pid} alone", amount=show(most), pid=pid),
+        derivation=say("{amount} held by PID {pid} alone", amount=show(held), pid=kill.process.pid),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oomdoctor.families.event import Event
+from oomdoctor.families.kill import Kill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.ray_store import StoreTooLarge
@@ -15,10 +16,15 @@ from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes, used_bytes
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import settling
 from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
+# In its configuration, or as it prints that
+_OF_LMCACHE: Final = late(r"\bmax_local_cpu_size[\"']?(?:: |=|:)(\d{1,5}(?:\.\d{1,3})?)\b")
+MANY_GB: Final = 256  # more than most nodes can spare
 MOST_SUMMANDS: Final = 8  # in the formula of a sum
 # Of the node's memory: with so much the job's own processes no longer fit beside it, or hardly do.
 HALF: Final = 0.5
@@ -62,6 +68,43 @@ def host_cache_was_refused(crash: Crash) -> Seen | None:
     else:
         words = say("The engine requests {tried} of host memory for its KV cache.", tried=tried)
     return Seen(words=words, evidence=(refusal,))
+
+
+@sign
+def every_rank_keeps_a_cache(crash: Crash) -> Seen | None:
+    """LMCache's buffer in host memory is one per tensor-parallel rank; together they are hundreds of GB, and a process
+    died without a reason."""
+    pair = caches_of_ranks(crash)
+    if pair is None:
+        return None
+    size, ranks = pair
+    words = say(
+        "LMCache keeps {size:g} GB of host RAM per rank (max_local_cpu_size): {ranks:g} ranks x {size:g} GB = "
+        "{all:g} GB.",
+        size=size,
+        ranks=ranks,
+        all=size * ranks,
+    )
+    return Seen(
+        words=words,
+        evidence=(crash.root,),
+        against=(say("the log prints neither the node's RAM nor why the process died"),),
+        next_evidence=("free -g", *settling(crash)),
+    )
+
+
+def caches_of_ranks(crash: Crash) -> tuple[float, float] | None:
+    """The GB per rank and the number of ranks."""
+    line = crash.mentions(_OF_LMCACHE.pattern)
+    stated = _OF_LMCACHE.search(line) if line is not None else None
+    size, ranks = float(stated[1]) if stated is not None else 0, _count(crash, "tensor_parallel_size")
+    return (size, ranks) if isinstance(crash.root, Kill) and ranks >= 2 and size * ranks >= MANY_GB else None
+
+
+def _count(crash: Crash, name: str) -> float:
+    setting = crash.setting(name)
+    value = setting.value if setting is not None else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 @sign

@@ -12,6 +12,7 @@ from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import held_by, held_in_words
 from oomdoctor.language import mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
@@ -86,14 +87,14 @@ def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
     kill = crash.first(KernelKill)
     if kill is None or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
         return None
-    name, pid, held = kill.process.name or say("a process"), kill.process.pid, kill.anon_rss_bytes
+    name, pid, held = kill.process.name or say("a process"), kill.process.pid, held_by(kill)
     if held is not None:
         words = say(
             "The kernel killed {name} (PID {pid}), which held {held}, while model weights were loading. Every "
             "process that loads weights needs host memory for them.",
             name=name,
             pid=pid,
-            held=show(held),
+            held=held_in_words(kill),
         )
     else:
         words = say(

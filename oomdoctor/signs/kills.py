@@ -20,16 +20,27 @@ from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HOG, LARGE, NEARLY_FULL, machine_before, raylet_log, total_bytes
+from oomdoctor.incident.node import (
+    HOG,
+    LARGE,
+    NEARLY_FULL,
+    held_by,
+    held_in_words,
+    largest_kill,
+    machine_before,
+    raylet_log,
+    total_bytes,
+)
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, settling
+from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, settling
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.text import sanitize
-from oomdoctor.units import percent, show
+from oomdoctor.units import MIB, percent, show
 
+SMALL: Final = 64 * MIB  # of a process: none of this size fills a machine
 FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fill it
 # Worker processes that one setting starts.
 MANY: Final = 16
@@ -59,6 +70,7 @@ _LOADER: Final = late(
 COMMAND_SHOWN: Final = 60
 # What stands behind "Killed" in a shell's line
 _COMMAND: Final = late(r"\b\d{1,9} [Kk]illed:?\s{1,40}(\S.{0,200})")
+_SUBPROCESS: Final = late(r"\bKilling subprocess (\d{1,9})\b")
 _OTHER_COMMAND: Final = late(r"[|;&<>]")
 _VARIABLE: Final = late(r"[A-Za-z_]\w{0,60}=")
 _WRAPPERS: Final = ("exec", "env", "nohup", "nice", "sudo", "time", "command")
@@ -192,7 +204,7 @@ def _beyond_the_cores(crash: Crash) -> bool:
 def largest_process_held_little(crash: Crash) -> Seen | None:
     """earlyoom, or the kernel without a bias, kills the process with the most memory; it held at most 15%."""
     one = _victim(crash)
-    if one is None or one.whole_bytes is None or one.bytes > FEW * one.whole_bytes:
+    if one is None or one.whole_bytes is None or not SMALL <= one.bytes <= FEW * one.whole_bytes:
         return None
     by_size = one.kill.oom_score_adj == "0" if isinstance(one.kill, KernelKill) else one.kill.killer == "earlyoom"
     if not by_size:
@@ -216,7 +228,7 @@ def killed_process_held_most(crash: Crash) -> Seen | None:
         return None
     share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     words = say("{held}: {share} of {total}.", held=one.words, share=share, total=total)
-    return Seen(words=words, evidence=(one.kill,))
+    return Seen(words=joined((words, _among_ranks(crash, one))), evidence=(one.kill,))
 
 
 @sign
@@ -237,7 +249,40 @@ def killed_process_was_large(crash: Crash) -> Seen | None:
     if one is None or one.whole_bytes is not None or one.bytes < LARGE:
         return None
     words = say("{held}. The log does not print the machine's memory size.", held=one.words)
-    return Seen(words=words, evidence=(one.kill,))
+    return Seen(words=joined((words, _among_ranks(crash, one))), evidence=(one.kill,))
+
+
+def _among_ranks(crash: Crash, one: Victim) -> str:
+    """The killed process may be one of several that a launcher started for the same work."""
+    near = (crash.root.at.text, *crash.root.around.before, *crash.root.around.after)
+    ranks = {int(match[1]) for match in map(_SUBPROCESS.search, near) if match is not None}
+    if len(ranks) < 2 or one.kill.process.pid not in ranks:
+        return ""
+    return say(
+        "DeepSpeed started {count} such processes; if each held as much, {count} x {each} = {all}.",
+        count=len(ranks),
+        each=show(one.bytes),
+        all=show(len(ranks) * one.bytes),
+    )
+
+
+@sign
+def only_small_processes_were_killed(crash: Crash) -> Seen | None:
+    """The kernel killed for the whole machine, and every process that it killed held less than 64 MiB: the memory is
+    in none that it may kill."""
+    kill = largest_kill(crash)
+    if kill is None or (held_by(kill) or 0) >= SMALL or crash.pool != "host_ram" or table(crash) is not None:
+        return None
+    kills = crash.every(KernelKill)
+    if any(held_by(each) is None or int(each.oom_score_adj or 0) > 0 for each in kills):
+        return None
+    words = say(
+        "The kernel found no larger process to kill than {who} with {held}. So no process that it may kill holds "
+        "the memory: look for files in tmpfs or /dev/shm, huge pages, kernel slab, or a protected process.",
+        who=_who(kill),
+        held=held_in_words(kill),
+    )
+    return Seen(words=words, evidence=kills[:3], next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))
 
 
 class Victim(Struct, frozen=True):
@@ -253,11 +298,10 @@ def _victim(crash: Crash) -> Victim | None:
     """The largest of those who were killed: the first is often a bystander."""
     if table(crash) is not None:
         return None
-    kills = [kill for kill in crash.every(KernelKill) if kill.anon_rss_bytes is not None]
-    if kills:
-        kill = max(kills, key=_own)
-        own = _own(kill)
-        return Victim(kill, _by_the_kernel(kill, own), own, kill.limit_bytes or total_bytes(crash))
+    kill = largest_kill(crash)
+    if kill is not None:
+        own = held_by(kill) or 0
+        return Victim(kill, _by_the_kernel(kill), own, kill.limit_bytes or total_bytes(crash))
     early = max(crash.every(UserspaceKill), key=lambda event: event.rss_bytes or 0, default=None)
     if early is None or early.rss_bytes is None or early.rss_bytes < LARGE:
         return None
@@ -267,24 +311,20 @@ def _victim(crash: Crash) -> Victim | None:
     return Victim(early, words, early.rss_bytes, _in_use_at(early))
 
 
-def _own(kill: KernelKill) -> int:
-    return (kill.anon_rss_bytes or 0) + (kill.shmem_rss_bytes or 0)
-
-
 def _in_use_at(early: UserspaceKill) -> int | None:
     """What was in use; earlyoom kills while much is free, where it is told to."""
     total, free = early.total_bytes, early.available_bytes
     return total - free if total is not None and free is not None and free < total else total
 
 
-def _by_the_kernel(kill: KernelKill, own: int) -> str:
+def _by_the_kernel(kill: KernelKill) -> str:
     if kill.constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
         return say(
             "{who} held {own} when the kernel killed it because its NUMA nodes were full",
             who=_who(kill),
-            own=show(own),
+            own=held_in_words(kill),
         )
-    return say("{who} held {own} when the kernel killed it", who=_who(kill), own=show(own))
+    return say("{who} held {own} when the kernel killed it", who=_who(kill), own=held_in_words(kill))
 
 
 def _who(kill: KernelKill | UserspaceKill) -> str:

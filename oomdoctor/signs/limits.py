@@ -10,13 +10,16 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import NEARLY_FULL, machine_before
+from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
 from oomdoctor.units import show
 
 MUCH_SHARED: Final = 0.25  # of what the control group used
+_ENDED: Final = (
+    r"\bCANCELLED\b|: Out Of Memory|Terminating StepId|forcing job termination|^Killed$|: Exited with exit code"
+)
 _OF_NUMA_NODES: Final = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 MANAGERS: Final = {
     "slurm": "Slurm",
@@ -164,20 +167,20 @@ def _shared(kill: KernelKill) -> int | None:
 
 
 def _victim(kill: KernelKill) -> str:
-    name, pid, held = kill.process.name, kill.process.pid, kill.anon_rss_bytes
+    name, pid, held = kill.process.name, kill.process.pid, held_by(kill)
     if not name:
         return ""
     if not held:
         return say("The kernel killed {name} (host PID {pid}).", name=name, pid=pid)
     return say(
-        "The kernel killed {name} (host PID {pid}), which held {held} (anon-rss).", name=name, pid=pid, held=show(held)
+        "The kernel killed {name} (host PID {pid}), which held {held}.", name=name, pid=pid, held=held_in_words(kill)
     )
 
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     who = MANAGERS[kill.manager]
     hit = (
-        say("{who} reports that job {job} hit its memory limit", who=who, job=kill.job)
+        say("{who} reports that job {job} hit its memory limit", who=who, job=job_and_step(kill.job))
         if kill.job
         else say("{who} reports that the memory limit was hit", who=who)
     )
@@ -185,7 +188,7 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     return Seen(
         words=joined((say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many)),
         evidence=(kill, *_records_beside(crash, kill)),
-        against=_may_be_harmless(kill),
+        against=_may_be_harmless(crash, kill),
         pool="cgroup",
     )
 
@@ -199,14 +202,26 @@ def _figures(crash: Crash, kill: LimitKill) -> str:
         figures += say("; the printed {used} in use was measured at another moment", used=show(used))
     elif used:
         figures += say(", {used} in use", used=show(used))
-    peak = max((event.anon_rss_bytes or 0 for event in crash.every(KernelKill)), default=0)
-    if peak:
-        figures += say("; the killed process held {peak} (anon-rss)", peak=show(peak))
+    most = largest_kill(crash)
+    if most is not None and held_by(most):
+        figures += say("; the killed process held {peak}", peak=held_in_words(most))
     return figures
 
 
-def _may_be_harmless(kill: LimitKill) -> tuple[str, ...]:
-    if kill.manager == "slurm" and kill.kills is not None:
+def job_and_step(job: str) -> str:
+    """Slurm writes a step behind its job's number and a dot."""
+    number, _, step = job.partition(".")
+    if step.isdecimal():
+        return say("{job} (step {step})", job=number, step=step)
+    if step == "batch":
+        return say("{job} (batch script)", job=number)
+    return say("{job} ({step} step)", job=number, step=step) if step else number
+
+
+def _may_be_harmless(crash: Crash, kill: LimitKill) -> tuple[str, ...]:
+    """Unless another line shows that the job itself ended."""
+    ended = crash.first(Kill) is not None or crash.mentions(_ENDED) is not None
+    if kill.manager == "slurm" and kill.kills is not None and not ended:
         return (say("Slurm counts every killed process of the step, helpers too; the job may have continued"),)
     return ()
 

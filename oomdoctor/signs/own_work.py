@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import held_in_words
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -14,7 +15,6 @@ from oomdoctor.signs.evaluation import killed_during_an_evaluation
 from oomdoctor.signs.host_data import data_is_kept_by_a_setting
 from oomdoctor.signs.host_loading import the_kernel_killed_while_loading_weights
 from oomdoctor.signs.node_groups import several_alike_have_it
-from oomdoctor.units import show
 
 _WORK: Final = (
     while_a_checkpoint_was_written_or_read,
@@ -50,7 +50,7 @@ def each_process_loads_the_weights(crash: Crash) -> Seen | None:
     words = say(
         "{count} processes loaded the weights at once, and each held a full copy of its own: the killed one {held}.",
         count=count,
-        held=show(kill.anon_rss_bytes or 0),
+        held=held_in_words(kill),
     )
     return Seen(words=words, evidence=(kill,), stage="model_load")
 

@@ -63,7 +63,7 @@ def test_the_kernels_record_names_the_group_and_its_figures() -> None:
     assert judgement.pool == crash.pool == "cgroup"
     assert judgement.why == (
         "/oomdoctor-test reached its memory limit: 1.17 GiB in use, 1.17 GiB allowed. The machine itself may have free "
-        "memory. The kernel killed pt_data_worker (host PID 19669), which held 321 MiB (anon-rss)."
+        "memory. The kernel killed pt_data_worker (host PID 19669), which held 321 MiB."
     )
 
 
@@ -76,7 +76,7 @@ def test_slurm_explains_the_loaders_death() -> None:
     assert isinstance(judgement, Finding)
     assert crash.root.kind == "limit-kill"
     assert "Slurm" in judgement.why
-    assert "job 812.0" in judgement.why
+    assert "job 812 (step 0)" in judgement.why
     assert "3 processes were killed" in judgement.why
     assert "the job may have continued" in judgement.against[0]
 
@@ -126,7 +126,7 @@ def test_what_the_kernel_killed_beside_the_managers_word() -> None:
     killed = "Out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:0kB\n"
     found = judgement_of(CAUSE, crash_of(slurm + killed))
     assert isinstance(found, Finding)
-    assert "the killed process held 57.22 GiB (anon-rss)" in found.why
+    assert "the killed process held 57.22 GiB" in found.why
 
 
 def test_a_row_of_slurms_table_tells_its_figures_only_below_their_names() -> None:

@@ -80,7 +80,7 @@ def test_a_node_groups_processes_by_name_and_names_what_is_in_no_row() -> None:
         (4 * GIB, "derived"),
     ]
     assert ledger.rows[1].what.startswith("2 x ")
-    assert ledger.rows[2].what == "in use, in no row of the table"
+    assert ledger.rows[2].what == "in use, in no row of the log"
     assert ledger.unexplained_bytes == 0
 
 
@@ -177,7 +177,7 @@ def test_a_report_of_which_a_part_is_missing_derives_nothing_from_it() -> None:
 def test_what_a_node_has_free_is_not_told_without_its_total() -> None:
     row = Row(pid=7, bytes=60 * GIB, command="python train.py")
     kill = NodeOutOfMemory(at=AT, rows=(row,), used_bytes=80 * GIB)
-    assert [what for what, _, _ in rows(ledgers([kill])[0])] == ["train.py (pid 7)", "in use, in no row of the table"]
+    assert [what for what, _, _ in rows(ledgers([kill])[0])] == ["train.py (pid 7)", "in use, in no row of the log"]
 
 
 def table(held: int | None, mig: str | None = None) -> GpuTable:

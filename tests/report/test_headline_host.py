@@ -173,10 +173,44 @@ def test_more_than_the_limit_is_no_part_of_it() -> None:
 
 def test_a_job_and_its_limit() -> None:
     over = "slurmstepd: error: Step 7712.0 exceeded memory limit (67209216 > 67108864), being killed"
-    assert said("container-limit", over) == "Slurm job 7712.0 hit its memory limit of 64 GiB"
+    assert said("container-limit", over) == "Slurm job 7712 (step 0) hit its memory limit of 64 GiB"
     event = "slurmstepd: error: Detected 1 oom_kill event in StepId=90211.2."
     told = said("container-limit", f"{event} Some of the step tasks have been OOM Killed.")
-    assert told == "Slurm job 90211.2 hit its memory limit: 1 process OOM-killed"
+    assert told == "Slurm job 90211 (step 2) hit its memory limit: 1 process OOM-killed"
+
+
+@pytest.mark.parametrize(
+    ("step", "job"),
+    [
+        ("191.batch", "191 (batch script)"), ("19_4.3", "19_4 (step 3)"), ("88", "88"),
+        ("7.extern", "7 (extern step)"), ("12.interactive", "12 (interactive step)"),
+    ],
+)  # fmt: skip
+def test_a_step_is_a_step_of_its_job(step: str, job: str) -> None:
+    event = f"slurmstepd: error: Detected 1 oom-kill event(s) in StepId={step} cgroup. Some of your processes may have"
+    told = said("container-limit", f"{event} been killed by the cgroup out-of-memory handler.")
+    assert told == f"Slurm job {job} hit its memory limit: 1 process OOM-killed"
+
+
+OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been OOM Killed.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "end"),
+    [
+        (f"{OOM}srun: error: n1: tasks 1-3: Out Of Memory", "3 tasks out of memory"),
+        (f"{OOM}srun: error: n1: task 2: Out Of Memory", "1 task out of memory"),
+        (f"{OOM}srun: error: n1: tasks 0,4-7: Out Of Memory\nsrun: error: n2: tasks 8-9: Out Of Memory",
+         "7 tasks out of memory"),
+        (f"{OOM}run.sh: line 8:  815 Killed     python3 main.py --lr 1", "python3 main.py (PID 815) was OOM-killed"),
+        (f"{OOM}run.sh: line 8:  815 Killed     python3 main.py\nEpoch: [2][ 511/1736]\nEpoch: [2][ 512/1736]\nKilled",
+         "python3 main.py (PID 815) was OOM-killed; last step in the log: 512 of 1736, epoch 2"),
+        (f"{OOM}a.sh: line 8:  815 Killed          python3 a.py\na.sh: line 9:  816 Killed          python3 b.py",
+         "1 process OOM-killed"),
+    ],
+)  # fmt: skip
+def test_what_the_other_lines_say_of_those_that_were_killed(log: str, end: str) -> None:
+    assert said("container-limit", log) == f"Slurm job 77 (step 0) hit its memory limit: {end}"
 
 
 def test_who_was_killed_where_nobody_says_why() -> None:

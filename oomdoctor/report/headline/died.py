@@ -9,7 +9,9 @@ from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.ray_death import FatalSignal, NodeDeath, WorkerDeath
 from oomdoctor.families.sglang import SchedulerFailed
+from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cascade import EngineFailed
+from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import say
@@ -61,6 +63,13 @@ def kill_code(crash: Crash) -> str | None:
         return say("exit code {code}", code=code)
     signal = root.signal if isinstance(root, Kill | LoaderDeath | FatalSignal) else None
     return SIGKILL if signal == "Killed" else signal
+
+
+def cut_line(crash: Crash) -> str | None:
+    """Where the log ends inside a traceback, without the error's own words."""
+    root = crash.root
+    cut = isinstance(root, CutTraining) or (isinstance(root, CutTraceback) and not root.begun)
+    return str(root.at.line) if cut and not crash.proven else None
 
 
 def lost(crash: Crash) -> str | None:
@@ -176,5 +185,6 @@ def _rays_worker(death: WorkerDeath) -> str:
 
 
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot for slot in (loaded, killed_process, kill_code, lost, suspected, dead_process, bus_victim)
+    slot.__name__: slot
+    for slot in (loaded, cut_line, killed_process, kill_code, lost, suspected, dead_process, bus_victim)
 }

@@ -8,12 +8,14 @@ from typing import Final
 from oomdoctor.families.container import NodePressure
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
+from oomdoctor.incident import node
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import ray_kill
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
+from oomdoctor.signs.kills import only_small_processes_were_killed
 from oomdoctor.signs.ray_kills import OF_A_RANK, a_rank_was_killed
 
 SHOWN: Final = 48  # characters of a name that is no class or script
@@ -59,6 +61,11 @@ def killed_part(crash: Crash) -> str | None:
     size = held_by(kill) if kill is not None else None
     whole = _whole(kill) if kill is not None else None
     return beside(size, whole) if size and whole and size <= whole else None
+
+
+def small_victim(crash: Crash) -> str | None:
+    """The largest of those that the kernel killed, where all of them held next to nothing."""
+    return killed_sized(crash) if only_small_processes_were_killed(crash) is not None else None
 
 
 def oom_invoker(crash: Crash) -> str | None:
@@ -136,7 +143,7 @@ def held_by(kill: KernelKill | UserspaceKill) -> int | None:
     """What it held of its own and of shared memory."""
     if isinstance(kill, UserspaceKill):
         return kill.rss_bytes
-    return (kill.anon_rss_bytes or 0) + (kill.shmem_rss_bytes or 0) or None
+    return node.held_by(kill) or None
 
 
 def _whole(kill: KernelKill | UserspaceKill) -> int | None:
@@ -149,7 +156,7 @@ def _whole(kill: KernelKill | UserspaceKill) -> int | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        killer, killed, killed_size, killed_sized, killed_part, oom_invoker, nameless_killer, pressed, ray_killed,
-        ray_kill_count, killed_rank,
+        killer, killed, killed_size, killed_sized, killed_part, small_victim, oom_invoker, nameless_killer, pressed,
+        ray_killed, ray_kill_count, killed_rank,
     )
 }  # fmt: skip

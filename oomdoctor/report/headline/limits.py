@@ -7,16 +7,20 @@ from typing import Final
 
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, machine_before
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
 from oomdoctor.report.headline.kills import held_by, name_of
-from oomdoctor.signs.limits import MANAGERS, MUCH_SHARED
+from oomdoctor.signs.kills import as_reported, program_of
+from oomdoctor.signs.limits import MANAGERS, MUCH_SHARED, job_and_step
 
 _CONTAINER: Final = late(r"docker|kubepods|containerd|libpod|crio|/pod[0-9a-f]")
 _LONG_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{20,}")
+_SPAN: Final = late(r"(\d{1,6})(?:-(\d{1,6}))?")
+_STEP: Final = late(r"(?i)\bepoch:? ?\[ {0,6}(\d{1,6})\] ?\[ {0,9}(\d{1,9})/ {0,9}(\d{1,9})\]")
 _SCHEDULERS: Final = ("slurm", "lsf", "pbs", "sge", "htcondor")
 
 
@@ -57,7 +61,7 @@ def limited_job(crash: Crash) -> str | None:
     manager = MANAGERS[kill.manager]
     manager = manager[:1].upper() + manager[1:]
     if kill.job:
-        return say("{manager} job {job}", manager=manager, job=kill.job)
+        return say("{manager} job {job}", manager=manager, job=job_and_step(kill.job))
     if kill.container:
         return say("Container {name}", name=kill.container)
     if kill.tasks and kill.host:
@@ -106,9 +110,39 @@ def limit_killed_most(crash: Crash) -> str | None:
 def oom_kills(crash: Crash) -> str | None:
     """How many processes were killed there."""
     kill = _limit_kill(crash)
-    if kill is None or not kill.kills:
+    if kill is None:
+        return None
+    tasks = sum(_count_of(each) for each in {one.tasks for one in crash.every(LimitKill) if one.tasks})
+    if tasks and tasks >= (kill.kills or 0):
+        return counted(tasks, mark("{count} task out of memory"), mark("{count} tasks out of memory"))
+    if not kill.kills:
         return None
     return counted(kill.kills, mark("{count} process OOM-killed"), mark("{count} processes OOM-killed"))
+
+
+def limit_command(crash: Crash) -> str | None:
+    """The command that a shell says was killed, where it names one alone."""
+    commands = {each.process.pid: as_reported(each) for each in crash.every(Kill) if program_of(each) is not None}
+    kill = _limit_kill(crash)
+    if len(commands) != 1 or kill is None or (kill.kills or 1) != 1:
+        return None
+    return next(iter(commands.values()))
+
+
+def last_step(crash: Crash) -> str | None:
+    """The last step that lines near the failure print, with its epoch."""
+    around = crash.root.around
+    lines = (*reversed(around.after), *reversed(around.before))
+    found = next((match for match in map(_STEP.search, lines) if match is not None), None)
+    if found is None:
+        return None
+    return say("{step} of {total}, epoch {epoch}", epoch=found[1], step=found[2], total=found[3])
+
+
+def _count_of(tasks: str) -> int:
+    """How many a list of Slurm's names: "0,4-7" are five."""
+    spans = (_SPAN.fullmatch(each) for each in tasks.strip("[]").split(","))
+    return sum(int(span[2] or span[1]) - int(span[1]) + 1 for span in spans if span is not None)
 
 
 def docker_used(crash: Crash) -> str | None:
@@ -159,6 +193,6 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
         kernel_limit, kernel_shared, limited_job, job_limit, limit_exit, limit_killed, limit_killed_size,
-        limit_killed_most, oom_kills, docker_used, evicted, evicted_free, evicted_held,
+        limit_killed_most, oom_kills, limit_command, last_step, docker_used, evicted, evicted_free, evicted_held,
     )
 }  # fmt: skip

@@ -10,8 +10,10 @@ from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.host import group, group_held
+from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.offload import (
     names_of_switches,
     optimizer_on_the_cpu,
@@ -57,6 +59,18 @@ def host_buffer_requested(crash: Crash) -> str | None:
     return brief(root.tried_bytes) if isinstance(root, BufferFull) and root.tried_bytes else None
 
 
+def cache_of_ranks(crash: Crash) -> str | None:
+    """What LMCache keeps in host memory for all ranks: "800 GB"."""
+    pair = caches_of_ranks(crash)
+    return f"{pair[0] * pair[1]:g} GB" if pair is not None else None
+
+
+def ranks_of_cache(crash: Crash) -> str | None:
+    """How that comes about: "4 ranks x 200 GB"."""
+    pair = caches_of_ranks(crash)
+    return say("{ranks:g} ranks x {size:g} GB", ranks=pair[1], size=pair[0]) if pair is not None else None
+
+
 def waiting_cache(crash: Crash) -> str | None:
     """TurboMind, where it has no host memory for the KV cache of sequences that wait."""
     root = crash.root
@@ -82,7 +96,8 @@ def sleepers_held(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        swap_space, swap_ram, host_cache, host_cache_free, offloads, host_buffer_requested, waiting_cache,
+        swap_space, swap_ram, host_cache, host_cache_free, offloads, host_buffer_requested, cache_of_ranks,
+        ranks_of_cache, waiting_cache,
         deepspeed_in_ram, sleepers, sleepers_held,
     )
 }  # fmt: skip
