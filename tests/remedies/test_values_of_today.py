@@ -270,6 +270,7 @@ def test_no_code_for_who_reads_an_applications_own_words(head: str, in_code: boo
 
 def test_forges_own_switch_for_pinned_memory() -> None:
     log = (
+        "Environment vars changed: {'stream': False, 'inference_memory': 950.0, 'pin_shared_memory': True}\n"
         "[Memory Management] Target: KModel, Free GPU: 3301.12 MB, Model Require: 6246.84 MB, Previously Loaded: 0.00 "
         "MB, Inference Require: 950.00 MB, Remaining: -3895.72 MB, CPU Swap Loaded (shared memory): 4012.40 MB, GPU "
         "Loaded: 2234.44 MB\nRuntimeError: CUDA error: out of memory\n"
