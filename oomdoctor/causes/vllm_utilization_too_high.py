@@ -63,20 +63,9 @@ CAUSE = Cause(
         Row(engine.tensors_beyond_a_share, Grade.HINTS),
         Row(engine.others_beside_the_engine, Grade.HINTS),
     ),
-    knobs=(
-        "lower-engine-reservation",
-        "smaller-prefill",
-        "fewer-sequences",
-        "shorter-context",
-        "eager-mode",
-        "engine-sleep",
-        "separate-placement",
-        "tensor-parallel",
-    ),
-    knobs_where=(
-        (engine.beside_a_trainer, BESIDE_A_TRAINER),
-        (engine.waking_up, AT_WAKE_UP),
-        (sampler_working_on_logits, IN_THE_SAMPLER),
-    ),
+    knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "eager-mode",
+           "engine-sleep", "separate-placement", "tensor-parallel"),
+    knobs_where=((engine.beside_a_trainer, BESIDE_A_TRAINER), (engine.waking_up, AT_WAKE_UP),
+                 (sampler_working_on_logits, IN_THE_SAMPLER)),
     before=("activations",),
-)
+)  # fmt: skip

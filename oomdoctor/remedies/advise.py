@@ -11,9 +11,10 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
-from oomdoctor.language import mark, say, semicolons, translated
+from oomdoctor.language import filled, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import (
+    A_CHOICE,
     A_SWITCH,
     A_WORD,
     Rejected,
@@ -279,7 +280,7 @@ def _plain(case: Case) -> Proposal | Refusal:
     if counts_tokens(case):
         return Proposal()
     if case.knob in _CHOICES:
-        return Proposal(suggested=value, derivation=translated(A_WORD))
+        return Proposal(suggested=value, derivation=filled(A_CHOICE, {"value": value}))
     return Proposal(suggested=value, derivation=say("{value} is a usual start value", value=value))
 
 

@@ -516,7 +516,8 @@ def ray_counts(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        available, batch, batch_tokens, beside_engine, cache_before, cache_fraction, cache_missing, cache_needed, cache_room,
+        available, batch, batch_tokens, beside_engine, cache_before, cache_fraction, cache_missing, cache_needed,
+        cache_room,
         cache_there, cache_tokens, dummies, encoder, engine, engine_first, engine_within, external_weights,
         fraction, free_before, free_before_weights, free_requests, freed, full_context, gpus_visible,
         gpus_wanted, graph_pools, host_buffer, in_encoder, least_fraction, left_by_weights, left_of, length,
