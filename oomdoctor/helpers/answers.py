@@ -105,7 +105,7 @@ def _happened(report: Report, incident: Incident, budget: Budget) -> Answer:
 
 def _said(incident: Incident) -> str:
     words = headline(incident).words
-    return f"{words[:1].upper()}{words[1:]}" if words else say("Out of memory")
+    return words or say("Out of memory")
 
 
 def _told(best: Diagnosis) -> str:

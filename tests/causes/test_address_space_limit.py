@@ -47,7 +47,7 @@ def test_a_large_size_may_really_be_missing() -> None:
 def test_a_refusal_under_ulimit() -> None:
     judgement = judgement_of(CAUSE, crash_of((FIXTURES / "torch-under-ulimit.log").read_text()))
     assert isinstance(judgement, Finding)
-    assert judgement.grade is Grade.HINTS
+    assert judgement.grade is Grade.LEFT, "PyTorch prints its errno whatever was short"
     assert "4.47 GiB" in judgement.why
     assert "ulimit -v" in judgement.next_evidence
 

@@ -181,7 +181,7 @@ BACK = ("/env/lib/python3.11/site-packages/torch/autograd/graph.py", "_engine_ru
         ((MAIN, STEP, STATES), "optimizer-states", "low-memory-optimizer"),
         ((MAIN, LOOP, JOIN), "eval-accumulation", "smaller-buffers"),
         ((MAIN, BACK), "activations", "smaller-microbatch"),
-        ((MAIN,), "address-space-limit", "smaller-microbatch"),
+        ((MAIN,), "host-memory-exhausted", "smaller-microbatch"),
     ],
 )
 def test_what_pytorch_was_refused_on_the_cpu(tmp_path: Path, frames: Any, cause: str, first: str) -> None:
@@ -233,8 +233,8 @@ def test_a_long_context_on_the_host(tmp_path: Path, context: int, cache: int, ca
     ("before", "cause"),
     [
         ("+ export POLARS_MAX_THREADS=2\n+ python join.py --rows 9\n", "dataset-in-ram"),
-        ("+ python join.py --rows 9\n", "address-space-limit"),
-        ("+ ./bipolars --rows 9\n", "address-space-limit"),
+        ("+ python join.py --rows 9\n", "host-memory-exhausted"),
+        ("+ ./bipolars --rows 9\n", "host-memory-exhausted"),
     ],
 )
 def test_a_library_for_tables_was_refused(tmp_path: Path, before: str, cause: str) -> None:

@@ -37,5 +37,5 @@ def test_the_engine_says_so() -> None:
     finding = judged(CAUSE, log)
     assert isinstance(finding, Finding)
     assert finding.grade == Grade.PROVES
-    assert "1024 dummy requests" in finding.why
+    assert "1,024 dummy requests" in finding.why
     assert finding.stage == "engine_init"

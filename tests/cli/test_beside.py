@@ -55,7 +55,7 @@ def test_each_may_be_repeated(log: Path, tmp_path: Path) -> None:
 def test_the_text_says_what_is_not_from_the_log(log: Path, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python t.py --micro_train_batch_size 8\n")
     done = told(log, "-v", "--launch", tmp_path / "run.sh")
-    assert "Assumes: micro_train_batch_size=8 is from run.sh line 1, not from the log" in done.output
+    assert "micro_train_batch_size=8 from run.sh line 1, not from the log" in done.output
     assert "micro_train_batch_size=8 (from run.sh line 1, not from the log)" in " ".join(done.output.split())
 
 

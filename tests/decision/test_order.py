@@ -57,7 +57,10 @@ def test_what_the_figures_show_comes_before_the_activations_of_a_backward_pass(
 
 
 # What an engine's worker prints of a computation, without a frame that is the engine's own
-SORTED = "    scores, order = hidden.sort(dim=-1, descending=False)"
+SORTED = (
+    '  File "/job/score.py", line 9, in rank',
+    "    scores, order = hidden.sort(dim=-1, descending=False)",
+)
 # What the allocators say that map memory anew when an engine wakes
 MAPPED = (
     "[torch_memory_saver.cpp] CUresult error: 2 (out of memory)  file=csrc/utils.h func=cu_mem_create line=194",
@@ -75,14 +78,14 @@ def by(actor: str, *lines: str) -> str:
 )
 def test_an_engines_process_keeps_nothing_for_a_backward_pass(actor: str, tmp_path: Path) -> None:
     """Its name alone says that it is one."""
-    found = causes(by(actor, SORTED, refused(78.0, 76.0).rstrip()), tmp_path)
+    found = causes(by(actor, *SORTED, refused(78.0, 76.0).rstrip()), tmp_path)
     assert found[0] == "vllm-utilization-too-high"
     assert "activations" not in found
 
 
 @pytest.mark.parametrize("actor", ["WorkerDict", "ActorModelRayActor", "TrainerActor", "RewardModelRayActor"])
 def test_a_trainers_process_that_prints_the_same_does(actor: str, tmp_path: Path) -> None:
-    found = causes(by(actor, SORTED, refused(78.0, 76.0).rstrip()), tmp_path)
+    found = causes(by(actor, *SORTED, refused(78.0, 76.0).rstrip()), tmp_path)
     assert found[0] == "activations"
     assert "vllm-utilization-too-high" not in found
 

@@ -24,8 +24,7 @@ ALL = ["vllm.yml", "ray.yml", "verl.yml", "openrlhf.md", "rendered.yml"]
 
 
 def headline_of(log: Path) -> str:
-    words = diagnose(log).incidents[0].headline
-    return words[:1].upper() + words[1:]
+    return diagnose(log).incidents[0].headline
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_everything_from_outside_is_marked(log: Path, tmp_path: Path) -> None:
     remedies = [remedy for diagnosis in report["diagnoses"] for remedy in diagnosis["remedies"]]
     halved = next(remedy for remedy in remedies if remedy["knob"] == "smaller-microbatch")
     assert halved["suggested"] == 4
-    assert "micro_train_batch_size=8 is from --assume, not from the log" in halved["assumes"]
+    assert "micro_train_batch_size=8 from --assume, not from the log" in halved["assumes"]
     assert "openrlhf is from run.sh, not from the log" in halved["assumes"]
 
 

@@ -139,7 +139,7 @@ def test_a_group_of_no_manager_names_none(tmp_path: Path) -> None:
     remedies = diagnosed(tmp_path, GROUP.format("/mine") + KERNEL)[0]["remedies"]
     raised = next(r for r in remedies if r["knob"] == "raise-container-limit")  # type: ignore[attr-defined]
     assert raised["setting"] is None
-    assert "memory.max" in raised["snippet"]
+    assert "/sys/fs/cgroup/memory" in raised["snippet"]
 
 
 WHOLE = "kernel: Out of memory: " + KERNEL.partition("memory: ")[2]

@@ -55,7 +55,7 @@ def test_both_together_close_the_gap() -> None:
     assert found is not None
     assert found.alone == ("raise-engine-reservation",)
     assert found.derivation == (
-        "8.00 GiB for one request of 65536 tokens + 512 MiB that its room is below zero = 8.50 GiB"
+        "8.00 GiB for one request of 65536 tokens + 512 MiB below zero = 8.50 GiB"
     )
 
 

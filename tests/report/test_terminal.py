@@ -30,7 +30,7 @@ Where the memory was: 128.00 GiB of node 10.3.0.8
 What to change
   1. Start the reward server (PID 230) on another node, or cap its memory
      --remote_rm_url http://<other-node>:5000/get_reward
-     121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB.
+     121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB
      Cost: another node's memory, and a network hop per batch of rewards
   2. Restart the reward server between epochs while its growth is looked for
   3. Lower the number of reward workers from 8 to 5
@@ -59,7 +59,7 @@ Where the memory was: 128.00 GiB of node 10.3.0.8
 What to change
   1. Start the reward server (PID 230) on another node, or cap its memory
      --remote_rm_url http://<other-node>:5000/get_reward
-     121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB.
+     121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB
      Cost: another node's memory, and a network hop per batch of rewards
      Assumes: the server answers over HTTP, as its flag says
      https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html
@@ -67,7 +67,8 @@ What to change
      Cost: a pause per restart
   3. Lower the number of reward workers from 8 to 5
      --workers 5
-     8 workers hold 88.00 GiB, 11.00 GiB each; 5 x 11.00 = 55.00 GiB. Cost: slower rewards
+     8 workers hold 88.00 GiB, 11.00 GiB each; 5 x 11.00 = 55.00 GiB
+     Cost: slower rewards
   4. Give the node more memory
      Cost: money
 This would tell more:
@@ -116,8 +117,8 @@ What to change
      its memory
      --remote_rm_url http://<other-node>:5000/get_reward
      121.60 GiB in use - 88.00 GiB
-     of PID 230 = 33.60 GiB, under
-     0.95 x 128.00 GiB = 121.60 G...
+     of PID 230 = 33.60 GiB, unde...
+     Cost: another node's memory,...
   2. Restart the reward server
      between epochs while its growth
      is looked for

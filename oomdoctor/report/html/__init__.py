@@ -220,7 +220,7 @@ def _environment() -> Environment:
     environment.filters.update(
         {
             "pools": _pools, "size": show, "percent": percent, "quote": quote, "some": some, "spread": spread,
-            "sentence": _sentence, "breakable": _breakable,
+            "breakable": _breakable,
         }
     )  # fmt: skip
     return environment
@@ -245,11 +245,6 @@ def _breakable(name: str) -> Markup:
 
 def _pools(pools: Iterable[str]) -> str:
     return listed(translated(POOL_NAMES.get(pool, pool)) for pool in pools)
-
-
-def _sentence(words: str) -> str:
-    """With a capital letter, as a sentence begins."""
-    return words[:1].upper() + words[1:]
 
 
 @cache
