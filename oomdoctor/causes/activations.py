@@ -17,6 +17,7 @@ ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences"
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
+SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
 CAUSE = Cause(
     id="activations",
@@ -27,6 +28,7 @@ CAUSE = Cause(
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
         mark("An allocation of {requested}[ for shape {shape}][ {doing}] is larger than {gpu} ({too_small})"),
+        mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("{work} needed {requested} more on {gpu}[ for an array of shape {shape}][ ({place})]"),
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested, {free} free[ of {total}]"),
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested[ ({place})]"),
@@ -40,6 +42,7 @@ CAUSE = Cause(
     signs=(
         Row(passes.in_a_backward_pass, Grade.NAMES),
         Row(passes.in_a_forward_pass, Grade.NAMES),
+        Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.array_of_a_shape, Grade.NAMES),
         Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),

@@ -20,8 +20,8 @@ CAUSE = Cause(
         mark("{taker} reserved GPU memory in advance: {probed_free} of {probed_total} were left for libraries"),
         mark("JAX or TensorFlow reserved GPU memory in advance: {probed_free} of {probed_total} were left"),
         mark("{taker} reserved GPU memory in advance: PyTorch cannot use {not_torch} of {total} on {gpu}"),
-        mark("{taker} reserved GPU memory in advance: {library_name} got none on {gpu}"),
-        mark("JAX or TensorFlow reserved GPU memory in advance: {library_name} got none on {gpu}"),
+        mark("{library_name} got no memory on {gpu}: {taker} probably reserved it in advance"),
+        mark("{library_name} got no memory on {gpu}: JAX or TensorFlow probably reserved it in advance"),
     ),
     pools=("gpu",),
     signs=(
@@ -30,6 +30,6 @@ CAUSE = Cause(
         Row(a_handle_fails_in_jax, Grade.POINTS),
         Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),
     ),
-    knobs=("cap-preallocation", "separate-placement", "fix-environment"),
+    knobs=("cap-preallocation", "free-the-gpu", "separate-placement", "fix-environment"),
     before=("non-torch-memory",),
 )

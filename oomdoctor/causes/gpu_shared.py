@@ -6,7 +6,13 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, neighbours, placement
 
-AT_THE_START = ("free-the-gpu", "lower-engine-reservation", "start-in-sequence", "separate-placement")
+AT_THE_START = (
+    "free-the-gpu",
+    "lower-engine-reservation",
+    "fix-placement",
+    "start-in-sequence",
+    "separate-placement",
+)
 BESIDE_AN_ENGINE = (
     "lower-engine-reservation",
     "free-the-gpu",

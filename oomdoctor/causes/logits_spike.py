@@ -15,6 +15,7 @@ CAUSE = Cause(
     title=mark("The logits over the vocabulary do not fit"),
     headlines=(
         mark("The logits over the vocabulary need {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("The logits over the vocabulary need {requested}[ (shape {shape})] on {gpu}[ ({place})]"),
         mark("The logits over the vocabulary do not fit on {gpu}[ {doing}][ ({place})]"),
         mark("The logits over the vocabulary do not fit in {ram}[: {requested} requested]"),

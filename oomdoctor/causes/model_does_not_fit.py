@@ -12,6 +12,7 @@ KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model",
 INFERENCE_KNOBS = ("quantize-weights", "smaller-model", "tensor-parallel", "offload-parameters", "more-gpus",
                    "shard-states", "mixed-precision")  # fmt: skip
 BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
+CACHE_KNOBS = ("shorter-context", "quantize-kv-cache", "offload-parameters", "quantize-weights", "smaller-model")
 WORKSPACE_KNOBS = ("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context")
 
 CAUSE = Cause(
@@ -19,6 +20,7 @@ CAUSE = Cause(
     title=mark("The model does not fit in GPU memory"),
     headlines=(
         mark("The model's weights ({share_weights}) do not fit in the {share_room} that {engine_within} may use"),
+        mark("Metal ran out of memory[ {doing}], after a KV cache of {cache_before} was allocated"),
         mark("The model's weights ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
         mark("Weights and states ({arguments}) do not fit on {gpu} ({total})"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
@@ -53,6 +55,7 @@ CAUSE = Cause(
         Row(loading.loading_meets_a_full_card, Grade.POINTS),
         Row(loading.refused_while_laying_out_weights, Grade.POINTS, INFERENCE_KNOBS),
         Row(loading.live_tensors_beyond_any_share, Grade.POINTS, INFERENCE_KNOBS),
+        Row(ggml.command_beside_a_cache, Grade.POINTS, CACHE_KNOBS),
         Row(ggml.some_buffer_refused, Grade.POINTS, BUFFER_KNOBS),
         Row(warm_up.warm_up_after_loading, Grade.HINTS, INFERENCE_KNOBS),
         Row(ggml.buffer_beside_the_weights_refused, Grade.HINTS, BUFFER_KNOBS),

@@ -11,6 +11,7 @@ CAUSE = Cause(
     title=mark("The optimizer states do not fit beside the weights"),
     headlines=(
         mark("The optimizer step needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
         mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][ ({place})]"),
     ),

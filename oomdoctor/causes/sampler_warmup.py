@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.engine_steps import warming_the_sampler
+from oomdoctor.signs.engine_steps import the_engine_says_what_fits, warming_the_sampler
 
 CAUSE = Cause(
     id="sampler-warmup",
@@ -18,4 +18,5 @@ CAUSE = Cause(
     pools=("gpu",),
     signs=(Row(warming_the_sampler, Grade.PROVES),),
     knobs=("fewer-sequences", "lower-engine-reservation", "eager-mode"),
+    knobs_where=((the_engine_says_what_fits, ("lower-engine-reservation", "fewer-sequences", "eager-mode")),),
 )

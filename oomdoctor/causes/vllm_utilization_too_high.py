@@ -32,6 +32,7 @@ CAUSE = Cause(
         mark("{beside_engine} ran out of memory on {gpu} beside {engine_within}[, which reserves {share} of it]"),
         mark("{server} reserves {share} of {gpu} and needed {requested} more[ {doing}]; {free} were free"),
         mark("{server} needed {requested} more[ {doing}]; {free}[ of {total}] were free on {gpu}"),
+        mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("{server} needed {requested} more on {gpu}[ {doing}][ ({share} reserved)][ ({place})]"),
         mark("{server} ran out of memory on {gpu}[ {doing}][, with {share} of it reserved][ ({place})]"),
         mark("An allocation of {requested} failed on {gpu} beside CUDA graphs ({graph_pools})[: {free} free]"),
@@ -62,20 +63,9 @@ CAUSE = Cause(
         Row(engine.tensors_beyond_a_share, Grade.HINTS),
         Row(engine.others_beside_the_engine, Grade.HINTS),
     ),
-    knobs=(
-        "lower-engine-reservation",
-        "smaller-prefill",
-        "fewer-sequences",
-        "shorter-context",
-        "eager-mode",
-        "engine-sleep",
-        "separate-placement",
-        "tensor-parallel",
-    ),
-    knobs_where=(
-        (engine.beside_a_trainer, BESIDE_A_TRAINER),
-        (engine.waking_up, AT_WAKE_UP),
-        (sampler_working_on_logits, IN_THE_SAMPLER),
-    ),
+    knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "eager-mode",
+           "engine-sleep", "separate-placement", "tensor-parallel"),
+    knobs_where=((engine.beside_a_trainer, BESIDE_A_TRAINER), (engine.waking_up, AT_WAKE_UP),
+                 (sampler_working_on_logits, IN_THE_SAMPLER)),
     before=("activations",),
-)
+)  # fmt: skip

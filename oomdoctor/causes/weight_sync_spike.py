@@ -12,6 +12,7 @@ CAUSE = Cause(
     title=mark("Sending weights to the engine needs more GPU memory than is free"),
     headlines=(
         mark("Sending weights to {engine_within} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+        mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("Sending weights to {engine_within} ran out of memory on {gpu}[: {requested} requested][ ({place})]"),
     ),
     pools=("gpu",),

@@ -154,6 +154,9 @@ _OWNERS = (
     ("kv", late(r"kv_cache|kv self size|llama_context: |llama_new_context_with_model: |constructing llama_context")),
     ("weights", late(r"load_tensors|llama_model_load|print_info|llm_load_|llama_model_loader")),
 )
+_METALS_COMMAND = "kIOGPU"  # what failed is a computation, and no buffer of the load
+_METALS_LINES = 6
+_SET_UP = late(r"compute buffer size =|graph splits =|warming up the model")
 # Other programs have buffers with a size, too.
 _WRITERS = late(
     r"\b(?:llama|llm|ggml|common|clip)_|\b(?:load_tensors|sched_reserve|graph_reserve|clip|srv|warmup)\b|msg=\"offload"
@@ -386,7 +389,8 @@ def _refused(page: Page, index: int) -> Read:
     text = " ".join(line.text[:400] for line in lines)
     card = figures.pop("card", None)
     device = figures.get("device")
-    what = figures.setdefault("what", _owner(page, index, text))
+    computes = _METALS_COMMAND in text and _is_set_up(page, index)
+    what = figures.setdefault("what", None if computes else _owner(page, index, text))
     if _LARGEST.search(text):
         figures["limited"] = True
     host = _pool(device) == "host_ram" or "ggml_aligned_malloc" in text or "cpu_buffer" in text
@@ -395,10 +399,19 @@ def _refused(page: Page, index: int) -> Read:
         time=first.mark.time,
         process=process_of(first, _number(device) if card is None else card),
         pool="host_ram" if host or "OutOfHostMemory" in text else "gpu",
-        stage=_STAGES.get(what or "", "unknown"),
+        stage=_STAGES.get(what or "", "engine_init" if computes and _warms_up(page, index) else "unknown"),
         strength=3 if figures.get("tried_bytes") or figures.get("buffer_bytes") else 2,
         **figures,
     )
+
+
+def _is_set_up(page: Page, index: int) -> bool:
+    """Whether all buffers are there: the compute buffers come last."""
+    return any(_SET_UP.search(line.text[:400]) for line in page.before(index, _ABOVE))
+
+
+def _warms_up(page: Page, index: int) -> bool:
+    return any("warming up the model" in line.text[:400] for line in page.before(index, _METALS_LINES))
 
 
 def _of_one_failure(lines: Sequence[Line]) -> list[Line]:

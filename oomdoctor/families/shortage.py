@@ -108,8 +108,9 @@ _LARGER_THAN_A_LIMIT = late(
 )
 # "aborted due to insufficient system resources", where a model was being loaded
 _LOADS_A_MODEL = late(
-    r"(?i)\bmodel (?:\w{1,12} )?load|\bload\w{0,3} (?:of )?(?:\w{1,12} ){0,3}(?:model|weights|checkpoint)"
-    r"|\bmodel weights\b"
+    r"(?i)^(?!.*\bnan\b)"  # a guard that works with a broken figure
+    r".*?(?:\bmodel (?:\w{1,12} )?load|\bload\w{0,3} (?:of )?(?:\w{1,12} ){0,3}(?:model|weights|checkpoint)"
+    r"|\bmodel weights\b)"
 )
 _RESOURCES_SHORT = tuple(late(pattern) for pattern in (r"L[waH]{0,2}g", r"g[wa]{0,3}L"))
 # A pool, where the sentence counts bytes; "exceeds the capacity by 8 GiB"

@@ -271,7 +271,9 @@ def _is_limited(found: Shortfall, text: str) -> bool:
 
 
 def _is_bare(found: Shortfall, text: str) -> bool:
-    """Whether it says no more than that memory ran out, beside one word: not to whom, how much, nor of what."""
+    """Whether it says no more than "OOM", beside one word: not to whom, how much, nor of what."""
+    if "emory" in text:
+        return False
     letters = found.sentence.letters
     beside = re.sub(r"[:.,()]", "", letters[: found.start] + letters[found.end :])
     if len(beside) > 1 or found.sentence.amounts or found.code is not None or found.limited or found.waits:

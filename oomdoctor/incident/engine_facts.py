@@ -126,6 +126,13 @@ def loading(crash: Crash) -> Loading | None:
     return Loading(before, after) if before > after > 0 else None
 
 
+def cache_that_fits(crash: Crash) -> MemoryProfile | None:
+    """vLLM's account that names a size of the KV cache that fits, smaller than the one in use."""
+    known = [event for event in crash.every(MemoryProfile) if event.kv_to_fit_bytes is not None]
+    last = known[-1] if known else None
+    return last if last is not None and 0 < (last.kv_to_fit_bytes or 0) < (last.kv_bytes or 0) else None
+
+
 def ready_bytes(crash: Crash) -> int | None:
     """What SGLang had left on the card when it was ready to serve, on the rank with the least."""
     ready = (step.free_bytes for step in crash.every(EngineStep) if step.step == "ready" and _until(step, crash.root))

@@ -230,9 +230,17 @@ def _engine(event: MemoryProfile) -> Ledger:
     )
     rows = [LedgerRow(what, size, "printed", line) for what, size in parts if size is not None]
     if event.requested_bytes is not None and event.total_bytes is not None:
-        rows.append(_rest("outside the engine's share", line, event.total_bytes, event.requested_bytes))
+        beside = event.graph_bytes if _graphs_beside(event) else None
+        rows.append(_rest("outside the engine's share", line, event.total_bytes, event.requested_bytes, beside))
     planned = say("{card}, as planned by the engine", card=_card_name(event))
     return Ledger("gpu", planned, event.total_bytes, tuple(rows))
+
+
+def _graphs_beside(event: MemoryProfile) -> bool:
+    """CUDA graphs that were captured behind the KV cache lie outside the share, which the other parts fill."""
+    parts = (event.weights_bytes, event.non_torch_bytes, event.consumed_bytes, event.activation_bytes, event.kv_bytes)
+    left = (event.requested_bytes or 0) - sum(part or 0 for part in parts)
+    return event.kv_bytes is not None and left < (event.graph_bytes or 0) / 2
 
 
 def _start(event: NotEnoughFree) -> Ledger:

@@ -12,6 +12,7 @@ Number = int | float | str | bool | None
 # The derivations of a switch and of a word
 A_SWITCH = mark("a switch: nothing to compute")
 A_WORD = mark("one of its values: nothing to compute")
+A_CHOICE = mark("{value} is one of its values: nothing to compute")
 
 
 class Beside(Struct, frozen=True):

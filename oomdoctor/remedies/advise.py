@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.arithmetic import vllm
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
-from oomdoctor.language import mark, say, semicolons, translated
+from oomdoctor.language import filled, mark, say, semicolons, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies import (
+    A_CHOICE,
     A_SWITCH,
     A_WORD,
     Rejected,
@@ -71,6 +74,7 @@ _CHOICES: Final = frozenset(
         "more-address-space", "quantize-kv-cache", "quantize-weights", "raise-memlock", "shard-states", "unpin-memory",
     }
 )  # fmt: skip
+_RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a class, or who wrote the line and when
 _TELLING: Final = 8  # characters of a function's name
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
 _SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
@@ -168,6 +172,9 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         row = spelling(knob.id, crash.context, crash.job.world)
     if row is not None:
         row = of_call(row, crash.context, _calls(knob, crash))
+    in_code = row is not None and (row.is_call or row.is_argument)
+    if in_code and _told_by_an_application(crash):
+        return None
     return None if row is not None and row.is_call and not _own_program(crash) else row
 
 
@@ -177,6 +184,16 @@ def _calls(knob: Knob, crash: Crash) -> Iterator[str]:
     yield from sorted((name for name in called if len(name) >= _TELLING and "_" in name), key=lambda name: -len(name))
     if crash.stage == "logprob" and knob.id in _OF_BATCHES:
         yield from _SCORING
+
+
+def _told_by_an_application(crash: Crash) -> bool:
+    """A program caught the error and tells of it in words of its own: whoever reads that has settings, and no code."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or root.around.trace or crash.context.settings:
+        return False
+    before, message, _ = root.at.text.partition("CUDA out of memory")
+    words = before.strip(" :[]'\"(")
+    return bool(message) and " " in words and _RAISED.search(before) is None
 
 
 def _own_program(crash: Crash) -> bool:
@@ -263,7 +280,7 @@ def _plain(case: Case) -> Proposal | Refusal:
     if counts_tokens(case):
         return Proposal()
     if case.knob in _CHOICES:
-        return Proposal(suggested=value, derivation=translated(A_WORD))
+        return Proposal(suggested=value, derivation=filled(A_CHOICE, {"value": value}))
     return Proposal(suggested=value, derivation=say("{value} is a usual start value", value=value))
 
 
@@ -275,11 +292,12 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
     inner = row is not None and some([row.framework], "runs inside trainers") and case.crash.job.may_share
-    if row is not None and inner and snippet is not None and answer.snippet is None:
+    argument = inner or (row is not None and row.framework == vllm.NAME and engine.in_python(case.crash))
+    if row is not None and argument and snippet is not None and answer.snippet is None:
         snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
-    setting = answer.setting or _setting(row, inner)
+    setting = answer.setting or _setting(row, argument)
     held_by = holder(knob.id, case.crash) if answer.action is None and not (snippet or setting) else None
     action = answer.action or translated(knob.action)
     return Remedy(

@@ -44,6 +44,7 @@ _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+_DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
 # A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
 _SAMPLERS: Final = (
     r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
@@ -56,6 +57,14 @@ _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
+# vLLM looks at its share before it loads anything: nothing else of the job matters then
+BEFORE_LOADING: Final = frozenset(
+    {
+        "lower-engine-reservation", "raise-engine-reservation", "free-the-gpu", "fix-placement", "start-in-sequence",
+        "separate-placement", "engine-sleep", "more-gpus", "offload-optimizer", "offload-parameters",
+        "clear-references", "move-process", "collect-evidence", "pin-version", "fix-environment",
+    }
+)  # fmt: skip
 HALF_FULL: Final = 0.5  # of the machine
 MUCH: Final = 0.25  # of the card with somebody else
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
@@ -65,6 +74,8 @@ PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
 def holds(knob: Knob, case: Case) -> bool:
     """Whether the job may have the knob, and what the knob takes for granted is so."""
     job = case.crash.job
+    if knob.id not in BEFORE_LOADING and isinstance(case.crash.root, NotEnoughFree):
+        return False
     if knob.worlds and job.world not in (*knob.worlds, _ANY_WORLD):
         return False
     if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
@@ -128,6 +139,8 @@ def on_that_side(case: Case) -> bool:
 def several_cards(case: Case) -> bool:
     crash = case.crash
     together = case.cause == "device-misplacement" or crash.in_trace(_OF_RANKS) is not None
+    if case.knob == "fix-placement" and isinstance(crash.root, NotEnoughFree):
+        return True  # it may take another one
     return together or crash.job.spread or bool(placement.ranks(crash))
 
 
@@ -166,7 +179,7 @@ def batch_of_its_own(case: Case) -> bool:
     crash = case.crash
     if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
         return False
-    if _beyond_a_half(crash.root):
+    if _beyond_a_half(crash.root) or case.cause == "framework-preallocation":
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
@@ -209,7 +222,7 @@ def tiles(case: Case) -> bool:
 
 
 def _computes_pictures(crash: Crash) -> bool:
-    if crash.in_trace(_OF_PICTURES) is not None:
+    if crash.in_trace(_OF_PICTURES) is not None or crash.mentions(_DRAWN) is not None:
         return True
     return isinstance(crash.root, ArrayOutOfMemory) and crash.mentions(_OPS_ON_PICTURES) is not None
 
@@ -266,6 +279,8 @@ def _kernel_lists_one(crash: Crash) -> bool:
 def weights_are_loaded(case: Case) -> bool:
     """A script that builds an array in host memory loads none."""
     crash = case.crash
+    if crash.stage == "checkpoint_save":
+        return False
     if not isinstance(crash.root, HostAllocation) or crash.stage in _LOADING:
         return True
     return crash.in_trace(_OF_WEIGHTS) is not None or bool(crash.context.models)

@@ -123,7 +123,12 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
 def cap_preallocation(case: Case) -> Answer:
     if case.row is not None and case.now is not None and same(case.now.value, case.row.value):
         return already(case.now, case.now.value)
-    return Proposal(suggested=case.row.value if case.row is not None else None)
+    if case.row is None:
+        return None
+    name = title(case.row.framework)
+    return Proposal(
+        action=say("Stop {framework} from reserving the whole GPU", framework=name), suggested=case.row.value
+    )
 
 
 def raise_cap(case: Case) -> Answer:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import kv_cache, shares, vllm
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.vllm_error import (
     ContextDoesNotFit,
@@ -25,7 +28,7 @@ from oomdoctor.families.vllm_figures import (
     Sleep,
     WeightsLoaded,
 )
-from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, facts, loading, phase
+from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, cache_that_fits, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
@@ -59,6 +62,10 @@ _CAPTURED: Final = (
     "max_capture_size",
     "cuda_graph_sizes",
 )
+FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
+_BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
+_NOTEBOOK: Final = r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^File <ipython-input"
+_FLASH_ATTENTION: Final = r"Flash Attention was auto, set to enabled|\bflash_attn\s{1,4}= (?:1|on|enabled)\b"
 PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
@@ -168,7 +175,7 @@ def lower(case: Case) -> Answer:
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused, refused.free_bytes, refused.total_bytes)
-    fixed = _fixed_cache(crash)
+    fixed = _fixed_cache(crash) or _as_the_engine_says(case)
     if fixed is not None:
         return fixed
     elsewhere = not_its_share(crash)
@@ -188,6 +195,27 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _step_down(known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def in_python(crash: Crash) -> bool:
+    """Whether a program or a notebook builds the engine itself, by arguments of the options' names."""
+    return crash.in_trace(_BUILT) is not None or crash.mentions(_NOTEBOOK) is not None
+
+
+def _as_the_engine_says(case: Case) -> Proposal | None:
+    event, row = cache_that_fits(case.crash), case.row
+    if event is None or (row is not None and row.framework not in (vllm.NAME, "unsloth")):
+        return None
+    fits, now = event.kv_to_fit_bytes or 0, event.kv_bytes or 0
+    in_code = (row is not None and row.framework != vllm.NAME) or in_python(case.crash)
+    return Proposal(
+        action=say("Limit the KV cache to what fits by the log: {now} -> {then}", now=show(now), then=show(fits)),
+        current=now,
+        suggested=fits,
+        setting=FIXED_CACHE if in_code else f"--{FIXED_CACHE.replace('_', '-')}",
+        snippet=f"{FIXED_CACHE}={fits}" if in_code else f"--{FIXED_CACHE.replace('_', '-')} {fits}",
+        derivation=say("{size} is the engine's own suggestion in line {line}", size=show(fits), line=event.at.line),
+    )
 
 
 def _contradicts(oom: DeviceOutOfMemory, now: float, assumed: tuple[str, ...]) -> bool:
@@ -708,13 +736,38 @@ def fewer_sequences(case: Case) -> Answer:
     return half(case)
 
 
+def smaller_prefill(case: Case) -> Answer:
+    """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
+    answer, root = half(case), case.crash.root
+    if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":
+        return answer
+    if not root.tried_bytes:
+        return answer
+    return replace(
+        answer,
+        derivation=say(
+            "at best {tried} / 2 = {half} of compute buffer",
+            tried=show(root.tried_bytes),
+            half=show(root.tried_bytes / 2),
+        ),
+    )
+
+
+def _of_the_values_too(case: Case) -> Proposal | None:
+    """llama.cpp has an option for the keys and one for the values, which needs flash attention."""
+    row = case.row
+    if row is None or row.setting != "-ctk" or case.crash.mentions(_FLASH_ATTENTION) is None:
+        return None
+    return Proposal(suggested=row.value, snippet=f"-ctk {row.value} -ctv {row.value}")
+
+
 def quantize_cache(case: Case) -> Answer:
     if case.now is not None and str(case.now.value).startswith(("fp8", "int8", "q8", "q4")):
         return Refusal(say("the KV cache is already {value} ({place})", value=case.now.value, place=case.now.place))
     error = case.crash.first(ContextDoesNotFit)
     row = case.row
     if error is None or row is None or not error.needed_bytes:
-        return _fixed(case)
+        return _of_the_values_too(case) or _fixed(case)
     halved = error.needed_bytes // 2
     if error.kv_bytes is not None and halved > error.kv_bytes:
         longest = 2 * (error.estimated_tokens or 0)
@@ -901,7 +954,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "raise-engine-reservation": raise_share,
     "shorter-context": shorter_context,
     "fewer-sequences": fewer_sequences,
-    "smaller-prefill": half,
+    "smaller-prefill": smaller_prefill,
     "eager-mode": fewer_graphs,
     "quantize-kv-cache": quantize_cache,
     "tensor-parallel": split,

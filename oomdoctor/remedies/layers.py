@@ -12,16 +12,14 @@ LEAST = 1
 
 
 def fewer_layers(case: Case) -> Answer:
-    """Half of the layers that are on the card; where no number is known, the least, to be raised."""
+    """Half of the layers that are on the card."""
     row = case.row
     if case.crash.job.world != "ggml" or row is None or row.type != "int":
         return None
     now = _on_the_card(case)
     if now is None or now <= LEAST:
         return Proposal(
-            action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=LEAST),
-            suggested=LEAST,
-            derivation=say("{least} is the minimum; current value not in the log", least=LEAST),
+            action=say("Put fewer layers on the GPU: lower {name} (value not in the log)", name=row.setting)
         )
     then = now // 2
     return Proposal(

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, listed, mark, say
@@ -113,6 +114,11 @@ def fix_placement(case: Case) -> Answer:
     crash = case.crash
     masks = crash.setting("CUDA_VISIBLE_DEVICES")
     row = own(crash)
+    if isinstance(crash.root, NotEnoughFree) and not row and not crash.job.spread:
+        return Proposal(
+            action=say("Start the engine on another GPU that is free (CUDA_VISIBLE_DEVICES)"),
+            snippet="nvidia-smi --query-gpu=index,memory.free,memory.total --format=csv",
+        )
     action = say("Give every rank its own GPU: set the device from LOCAL_RANK before the first CUDA call")
     if row:
         action = say(

@@ -17,7 +17,9 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
+from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
@@ -28,6 +30,7 @@ from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
 from oomdoctor.units import GIB, MIB, show
 
+_PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
@@ -142,7 +145,10 @@ def lower_precision(case: Case) -> Answer:
 
 
 def low_memory_optimizer(case: Case) -> Answer:
-    """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both."""
+    """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
+    line = case.row.shown if case.row is not None else ""
+    if "bf16" in line and "8bit" not in line:
+        return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
     if (
         case.crash.pool not in _RAM
         or case.crash.job.world != "torch"
@@ -154,6 +160,27 @@ def low_memory_optimizer(case: Case) -> Answer:
         snippet="optimizer = torch.optim.Adafactor(model.parameters())",
         assumes=(say("PyTorch >= 2.5 (not printed)"),),
     )
+
+
+def _as_spelled(case: Case) -> Value:
+    return None if case.row is None else True if case.row.is_switch else case.row.value
+
+
+def shard_checkpoint(case: Case) -> Answer:
+    """Options that list what is saved: whole weights come off the list; where the log does not show it, states do."""
+    row = case.row
+    if row is None or not row.key.endswith("contents"):
+        return None
+    saved = _PART_OF_A_CHECKPOINT.findall(str(case.now.value)) if case.now is not None else []
+    kept = [part for part in saved if part != "hf_model"]
+    if kept and kept != saved:
+        value = f"[{','.join(map(repr, kept))}]"
+        return Proposal(
+            action=say("Save the shards alone, without a copy of the whole weights (hf_model)"),
+            suggested=value,
+            snippet=row.write.replace("{}", f'"{value}"'),
+        )
+    return Proposal(suggested=row.value, cost=say("the checkpoint has no optimizer states: no exact resume"))
 
 
 def keeps_predictions(cause: str, crash: Crash) -> bool:
@@ -366,6 +393,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "offload-optimizer": offload_optimizer,
     "chunked-logits": chunk_logits,
     "mixed-precision": lower_precision,
+    "sharded-checkpoint": shard_checkpoint,
     "low-memory-optimizer": low_memory_optimizer,
     "smaller-buffers": fewer_predictions,
     "clear-references": clear_references,

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from oomdoctor.causes import causes
 from oomdoctor.job.names import figure
-from oomdoctor.language import all_of, counted, mark, one_of, say, semicolons, translated
-from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
+from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
+from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
@@ -225,7 +225,8 @@ def action(remedy: Remedy) -> str:
 def formula(remedy: Remedy) -> str:
     """How the suggested value comes about; empty where nothing was computed."""
     text = remedy.derivation or ""
-    return "" if text in (translated(A_SWITCH), translated(A_WORD)) else text
+    chosen = filled(A_CHOICE, {"value": remedy.suggested})
+    return "" if text in (translated(A_SWITCH), translated(A_WORD), chosen) else text
 
 
 def costs(remedy: Remedy) -> bool:

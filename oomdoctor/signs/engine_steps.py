@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ProfilingDisturbed, WarmupOutOfMemory
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, WeightsLoaded
-from oomdoctor.incident.engine_facts import facts, phase
+from oomdoctor.incident.engine_facts import cache_that_fits, facts, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
@@ -35,6 +36,7 @@ _SYNC: Final = (
     r"|step_model_update|model_update|sync_model_weights|prepare_weights_for_ipc_refit)\b"
 )
 _CALLED: Final = r"\b(?:method|function) '?_?(?:sync_|broadcast_|update_)(?:model|weight|policy)"
+_BY_RAY: Final = r"killed by `?ray\.kill"
 # Frameworks' ways to run the engine with the trainer's weights
 _FOR_GENERATION: Final = (
     r"unwrap_model_for_generation|ShardingManager|rollout_mode|prepare_for_generation|per_tensor_generator"
@@ -126,6 +128,8 @@ def eager_mode(crash: Crash) -> Seen | None:
 @sign
 def warming_the_sampler(crash: Crash) -> Seen | None:
     """vLLM says that the warm-up of its sampler failed, or the traceback shows the sampler's dummy run."""
+    if isinstance(crash.root, BufferRefused):
+        return None  # llama.cpp warms up with an empty run
     warmup = crash.first(WarmupOutOfMemory)
     dummies = phase(crash) == "warming" or (crash.job.in_reserving_engine and crash.mentions(_DUMMIES) is not None)
     if warmup is None and not dummies:
@@ -169,6 +173,12 @@ def waking_only(crash: Crash) -> Seen | None:
     if phase(crash) != "waking":
         return None
     return Seen(words=say("the engine was only waking up: no weights had been gathered or sent"))
+
+
+@sign
+def the_engine_says_what_fits(crash: Crash) -> Seen | None:
+    """vLLM names a size of the KV cache that fits, smaller than the one in use."""
+    return Seen(words="") if cache_that_fits(crash) is not None else None
 
 
 @sign
@@ -302,11 +312,26 @@ def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
 
 
 def _on_their_way(crash: Crash) -> Seen:
-    on_their_way = say(
+    on_their_way = _killed_on_their_way(crash) or say(
         "The trainer was sending its weights to the engine. This step gathers whole parameters, in addition "
         "to the trainer's shards and the engine's own copy."
     )
     return Seen(words=joined((on_their_way, _request(crash))), evidence=(crash.root,), stage="weight_sync")
+
+
+def _killed_on_their_way(crash: Crash) -> str | None:
+    """Whom Ray killed is a victim: somebody else ran out of memory."""
+    if not killed_by_ray(crash):
+        return None
+    return say(
+        "A function that sends weights to the engine failed next: its actor was killed. If this step ran out of "
+        "memory, it had gathered whole parameters, in addition to the trainer's shards and the engine's own copy."
+    )
+
+
+def killed_by_ray(crash: Crash) -> bool:
+    """Whether the function that failed beside the message was ended by `ray.kill`."""
+    return not crash.root.around.trace and crash.mentions(_BY_RAY) is not None
 
 
 def _request(crash: Crash) -> str:

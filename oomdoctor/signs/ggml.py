@@ -14,7 +14,18 @@ from oomdoctor.units import show
 METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
 BESIDE: Final = 0.5
+SCORES: Final = 4  # times the KV cache
 OF_GGML = r"(?i)ggml|llama|gguf|whisper"
+
+
+@sign
+def scores_fill_the_compute_buffer(crash: Crash) -> Seen | None:
+    """The compute buffer that failed is four times the KV cache or more: without flash attention it holds the attention
+    scores, which half of the batch halves at best."""
+    root, cache = crash.root, sum(one.held_bytes or 0 for one in _held(crash, "kv"))
+    if not isinstance(root, BufferRefused) or root.what != "compute" or not cache:
+        return None
+    return compute_buffer_refused(crash) if (root.tried_bytes or 0) >= SCORES * cache else None
 
 
 @sign
@@ -132,6 +143,13 @@ def some_buffer_refused(crash: Crash) -> Seen | None:
 
 
 @sign
+def command_beside_a_cache(crash: Crash) -> Seen | None:
+    """A computation on Metal ran out of memory after the KV cache and the compute buffers were allocated."""
+    root = crash.root
+    return _buffer(crash, root) if computed_after(crash) and isinstance(root, BufferRefused) else None
+
+
+@sign
 def buffer_beside_the_weights_refused(crash: Crash) -> Seen | None:
     """The failed buffer is not for the weights: it is the KV cache or the compute buffer."""
     root = crash.root
@@ -140,7 +158,30 @@ def buffer_beside_the_weights_refused(crash: Crash) -> Seen | None:
     return _buffer(crash, root, against=(say("the failed allocation was not for the weights"),))
 
 
+def computed_after(crash: Crash) -> int | None:
+    """The KV cache that was there before Metal ran out of memory in a computation."""
+    root = crash.root
+    if not isinstance(root, BufferRefused) or root.what is not None or METALS_COMMAND not in root.at.text:
+        return None
+    return sum(one.held_bytes or 0 for one in _held(crash, "kv")) or None
+
+
+def _held(crash: Crash, what: str) -> list[Buffer]:
+    """The buffers of this kind before the failure: each once, though lines tell of it twice."""
+    root = crash.root.at
+    told = [one for one in crash.every(Buffer) if one.what == what and one.pool == "gpu" and one.at.file == root.file]
+    return [one for one in told if one.device is not None] or told[:1]
+
+
 def _buffer(crash: Crash, root: BufferRefused, against: tuple[str, ...] = ()) -> Seen:
+    cache = computed_after(crash)
+    if cache is not None:
+        words = say(
+            "A computation on Metal ran out of memory after the KV cache ({cache}) and the compute buffers had been "
+            "allocated: weights and buffers together are too large for the GPU.",
+            cache=show(cache),
+        )
+        return Seen(words=words, evidence=(root,), against=against)
     tried, free = _tried(root), _free_bytes(crash)
     if tried and free is not None:
         words = say(

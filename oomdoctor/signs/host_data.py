@@ -10,6 +10,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, asked_for
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -39,7 +40,6 @@ _KEEPS: Final = (
     "load_in_memory", "load_in_ram", "load_into_memory", "preload", "preload_data", "cache_in_memory", "ram_cache",
 )  # fmt: skip
 _MEMORY: Final = ("memory", "ram", "mem", "in_memory", "true", "all")
-_OF_TABLES: Final = ("polars", "datafusion", "deltalake", "lancedb", "lance")  # libraries in Rust
 _HOST: Final = ("host_ram", "cgroup")
 _TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
 # The columns of a table that is rather mostly empty than a matrix of the model.
@@ -216,8 +216,7 @@ def a_data_library_was_refused(crash: Crash) -> Seen | None:
     refused = crash.first(HostAllocation)
     if refused is None or refused.allocator != "rust":
         return None
-    library = next((name for name in _OF_TABLES if name in crash.job.frameworks), None)
-    library = library or next((word for word in _OF_TABLES if crash.mentions(rf"\b{word}(?:_|\b)") is not None), None)
+    library = next((name for name in crash.job.frameworks if some([name], "holds tables in Rust")), None)
     if library is None:
         return None
     words = say("{library} was refused memory for its tables{asked}.", library=library, asked=asked_for(crash))

@@ -132,7 +132,7 @@ def shared_roles(crash: Crash, gpus: float) -> tuple[str, ...]:
     that is not enough."""
     asked = asked_gpus(crash)
     flags: list[str] = []
-    left = asked.gpus if asked is not None and "openrlhf" in crash.job.frameworks else 0
+    left = asked.gpus if asked is not None and _of_role(crash, "actor") else 0
     prefix = "train." if _is_dotted(crash) else ""
     for name, roles in _SHARED.items():
         saves = min(_of_role(crash, role) for role in roles)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from system_logs import crashes_of
 
 import oomdoctor
+from oomdoctor.signs.scheduling import shared_roles
 
 KILLED = (
     "[35256.620408] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
@@ -231,7 +233,6 @@ def test_a_long_context_on_the_host(tmp_path: Path, context: int, cache: int, ca
     ("before", "cause"),
     [
         ("+ export POLARS_MAX_THREADS=2\n+ python join.py --rows 9\n", "dataset-in-ram"),
-        ("+ python polars_join.py --rows 9\n", "dataset-in-ram"),
         ("+ python join.py --rows 9\n", "address-space-limit"),
         ("+ ./bipolars --rows 9\n", "address-space-limit"),
     ],
@@ -256,3 +257,55 @@ JAX = "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 
 def test_a_step_of_jax_on_the_host(tmp_path: Path, code: str, cause: str) -> None:
     frame = f'Traceback (most recent call last):\n  File "/srv/fit.py", line 38, in <module>\n    {code}\n'
     assert causes(tmp_path, f"+ python fit.py --batch-size 64\n{frame}{JAX}")[0] == cause
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("  0%|          | 0/2 [00:00<?, ?it/s]", 8),
+        ("step 0 of 9", 8),
+        ("step 12 loss 0.4", 16),
+    ],
+)
+def test_before_a_step_was_done_a_half_is_often_too_little(tmp_path: Path, line: str, value: int) -> None:
+    log = ended("python fit.py --per_device_train_batch_size 32 --gradient_accumulation_steps 1", line)
+    remedies = diagnosed(tmp_path, log, dmesg())["diagnoses"][0]["remedies"]
+    assert (remedies[0]["knob"], remedies[0]["suggested"]) == ("smaller-microbatch", value)
+    assert remedies[0]["snippet"].endswith(f"--gradient_accumulation_steps {32 // value}")
+
+
+@pytest.mark.parametrize(
+    ("count", "advised"),
+    [(1, False), (4, True)],
+)
+def test_one_process_has_no_fewer_workers(tmp_path: Path, count: int, advised: bool) -> None:
+    diagnoses = diagnosed(tmp_path, ended("python run.py --points 12", "round 0 read"), dmesg(count))["diagnoses"]
+    assert any(one["knob"] == "fewer-workers" for one in diagnoses[0]["remedies"]) == advised
+
+
+SERVER = (
+    "INFO vllm engine.py:3] Initializing an LLM engine (v0.6.3) with config: model='org/model', dtype={dtype}\n"
+    '  File "/env/lib/python3.11/site-packages/vllm/model_executor/models/llama.py", line 7, in load_weights\n'
+    "    weight = torch.empty(shape)\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 140.00 MiB. GPU 0 has a total capacity of 23.67 GiB "
+    "of which 37.88 MiB is free. Including non-PyTorch memory, this process has 23.63 GiB memory in use. Of the "
+    "allocated memory 23.28 GiB is allocated by PyTorch, and 51.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+
+
+def test_an_engine_is_given_no_code_for_its_precision(tmp_path: Path) -> None:
+    log = "$ vllm serve org/model --max-model-len 8192\n" + SERVER.format(dtype="torch.bfloat16")
+    diagnoses = diagnosed(tmp_path, log)["diagnoses"]
+    assert diagnoses[0]["cause"] == "model-does-not-fit"
+    assert "autocast" not in str(diagnoses)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "flags"),
+    [(5, ["--colocate_actor_ref"]), (4, ["--colocate_actor_ref", "--colocate_critic_reward"]), (3, []), (6, [])],
+)
+def test_roles_that_share_their_gpus(gpus: int, flags: list[str]) -> None:
+    launch = "python3 -m openrlhf.cli.train_ppo_ray --vllm_num_engines 2 " + " ".join(
+        f"--{role}_num_nodes 1 --{role}_num_gpus_per_node 1" for role in ("actor", "ref", "critic", "reward")
+    )
+    assert list(shared_roles(crashes_of(f"$ {launch}\nKilled\n")[0], gpus)) == flags

@@ -38,6 +38,7 @@ QUIET = (
     "ERROR request of 3 GB exceeds the maximum request size",
     "ValueError: array of 12 GB does not exceed the maximum array size",
     "INFO: not enough resources to load the model, waiting",
+    "Error: insufficient system resources to load the model, which needs NaN GB",
     "INFO loader: enough system resources to load the model",
     RETRIES + "I slot print_timing: eval time = 7 ms\n",
     RETRY.format(64) + FAILED,

@@ -9,7 +9,6 @@ from reports import body
 
 OPEN = (
     "step prepared\nOOM",
-    "out of memory",
     "Error: OOM",
     "state: oom",
     "Reason: OOM",
@@ -28,6 +27,8 @@ CLOSED = (
     "cell: allocation failed, retrying",
 )
 NAMED = (
+    ("out of memory", "host_ram"),
+    ("tool: not enough memory", "host_ram"),
     ("ERROR failed to allocate 3 GiB on the host", "host_ram"),
     ("ERROR vulkan: out of device memory", "gpu"),
     ("loading onto cuda:0\nOOM", "gpu"),

@@ -73,7 +73,7 @@ def test_an_unknown_share_is_taken_for_the_smallest_default() -> None:
     remedy = advise(log, "lower-engine-reservation")[0]["lower-engine-reservation"]
     assert (remedy.current, remedy.suggested) == (None, 0.88)
     assert remedy.derivation == "0.90 - (2.00 GiB requested - 1.00 GiB free + 512 MiB spare) / 79.15 GiB = 0.88 at most"
-    assert "--gpu-memory-utilization is 0.9 (its smallest default, not in the log)" in remedy.assumes
+    assert "--gpu-memory-utilization is 0.9 (its default, not in the log)" in remedy.assumes
 
 
 def test_a_default_share_is_an_assumption() -> None:
@@ -586,7 +586,7 @@ SHARDED = (
             "--zero_stage 2 --adam_offload",
             "2 bytes x 7.62 B parameters / 8 GPUs = 1.77 GiB per GPU instead of 14.19 GiB (ZeRO-2)",
         ),
-        ("--zero_stage 2 --lora_rank 16", "3 is a usual start value"),  # adapters have the states
+        ("--zero_stage 2 --lora_rank 16", "3 is one of its values: nothing to compute"),  # adapters have the states
         (
             "--zero_stage 2 --lora_rank 0",
             "18 bytes x 7.62 B parameters / 8 GPUs = 15.96 GiB per GPU instead of 30.14 GiB (ZeRO-2)",

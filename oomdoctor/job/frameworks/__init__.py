@@ -56,6 +56,7 @@ Style = Literal["overrides", "flags", "yaml", "json", "code", "environment", ""]
 Trait = Literal[
     "keeps its global batch",  # which is an option of its own: it accumulates as often as it takes
     "accumulates by option",  # gradient_accumulation_steps, 1 where nobody says
+    "holds tables in Rust",  # whose runtime names neither itself nor the place where it is refused memory
     "brings states back",  # that are offloaded, to the card for the update
     "sleeps by itself",  # its engine, where both are on the same cards
     "counts cards as nodes",

@@ -29,6 +29,7 @@ from oomdoctor.report.headline.gpu import start, title
 from oomdoctor.signs import engine as engine_share
 from oomdoctor.signs import engine_steps, kv_cache, kv_pool
 from oomdoctor.signs import loading as weights_on_their_way
+from oomdoctor.signs.ggml import computed_after
 from oomdoctor.units import show
 
 LONG: Final = 40  # characters: a name that is longer is none for a headline
@@ -61,6 +62,12 @@ def engine_first(crash: Crash) -> str:
 def engine_within(crash: Crash) -> str:
     """The engine, within a sentence."""
     return engine(crash) or say("the inference engine")
+
+
+def cache_before(crash: Crash) -> str | None:
+    """The KV cache that llama.cpp had allocated before a computation ran out of memory."""
+    size = computed_after(crash)
+    return show(size) if size else None
 
 
 # its share
@@ -509,7 +516,8 @@ def ray_counts(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        available, batch, batch_tokens, beside_engine, cache_fraction, cache_missing, cache_needed, cache_room,
+        available, batch, batch_tokens, beside_engine, cache_before, cache_fraction, cache_missing, cache_needed,
+        cache_room,
         cache_there, cache_tokens, dummies, encoder, engine, engine_first, engine_within, external_weights,
         fraction, free_before, free_before_weights, free_requests, freed, full_context, gpus_visible,
         gpus_wanted, graph_pools, host_buffer, in_encoder, least_fraction, left_by_weights, left_of, length,

@@ -8,6 +8,7 @@ from typing import Final
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.report.vocabulary import STAGES, WAKING
+from oomdoctor.signs.engine_steps import killed_by_ray
 from oomdoctor.signs.logits import in_a_sampler
 
 
@@ -15,6 +16,8 @@ def doing(crash: Crash) -> str | None:
     """What the job was doing, behind any sentence: "in the backward pass"."""
     if crash.stage == "weight_sync" and crash.root.figures("fields").get("layer") == "cumem":
         return translated(WAKING)
+    if crash.stage == "weight_sync" and killed_by_ray(crash):
+        return None  # the function that failed is a victim: somebody else ran out of memory
     if crash.stage == "serving" and in_a_sampler(crash):
         return say("in the sampler")  # warm-up runs go through it as well
     return translated(STAGES.get(crash.stage, "")) or None

@@ -1,0 +1,86 @@
+"""Options of the job's own program, known by the words of their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remedy_logs import crashes_of
+
+import oomdoctor
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.own_options import own_option, table
+
+KILLED = (
+    "Memory cgroup out of memory: Killed process 8376 (python) total-vm:1601096kB, anon-rss:1020648kB, "
+    "file-rss:91976kB, shmem-rss:0kB, UID:0 pgtables:2520kB oom_score_adj:0\n"
+)
+
+
+def option(knob: str, options: str, program: str = "python -u fit.py") -> tuple[str, object] | None:
+    """The option for the knob and what to make of it."""
+    found = own_option(knob, crashes_of(f"+ {program} {options}\n{KILLED}")[0])
+    return (found.setting.name, found.then) if found is not None else None
+
+
+def test_each_row_is_of_a_knob() -> None:
+    assert {row.knob for row in table()} <= KNOBS.keys()
+
+
+@pytest.mark.parametrize(
+    ("knob", "options", "found"),
+    [
+        ("chunked-logits", "--logits-chunk-size 0", ("logits_chunk_size", 64)),
+        ("chunked-logits", "--loss-chunk-size 512", ("loss_chunk_size", 256)),
+        ("chunked-logits", "--chunk-size 512", None),
+        ("smaller-partitions", "--chunk-rows 4000", ("chunk_rows", 2000)),
+        ("smaller-partitions", "--chunksize 4000", ("chunksize", 2000)),
+        ("smaller-partitions", "--chunk-size 1", None),
+        ("smaller-partitions", "--log-chunk-size 64", None),
+        ("smaller-partitions", "--sequence-chunk-size 64", None),
+        ("smaller-buffers", "--shuffle-buffer 64", ("shuffle_buffer", 32)),
+        ("smaller-buffers", "--buffer-size all", None),
+        ("smaller-buffers", "--shuffle true", None),
+        ("smaller-buffers", "--shuffle-seed 64", None),
+        ("narrow-dtypes", "--dtype float64", ("dtype", "float32")),
+        ("narrow-dtypes", "--dtype float32", None),
+        ("narrow-dtypes", "--kv-cache-dtype float64", None),
+        ("mixed-precision", "--dtype float32", ("dtype", "bfloat16")),
+        ("mixed-precision", "--dtype bfloat16", None),
+        ("mixed-precision", "--dtype float64", None),
+        ("gradient-checkpointing", "--remat false", ("remat", True)),
+        ("gradient-checkpointing", "--remat true", None),
+        ("gradient-checkpointing", "--checkpointing-steps 0", None),
+        ("stream-data", "--cache memory", ("cache", None)),
+        ("stream-data", "--cache disk", None),
+        ("stream-data", "--cache-dir memory", None),
+        ("stream-data", "--streaming false", ("streaming", True)),
+        ("low-memory-optimizer", "--optim adamw", ("optim", None)),
+        ("low-memory-optimizer", "--optim adafactor", None),
+        ("low-memory-optimizer", "--optim-lr 1", None),
+        ("sharded-checkpoint", "--save-sharded false", ("save_sharded", True)),
+        ("low-memory-loading", "--mmap false", ("mmap", True)),
+        ("fewer-workers", "--loader-threads 8", ("loader_threads", 4)),
+        ("fewer-workers", "--worker-timeout 8", None),
+    ],
+)
+def test_an_option_is_known_by_its_words(knob: str, options: str, found: tuple[str, object] | None) -> None:
+    assert option(knob, options) == found
+
+
+def test_programs_of_frameworks_have_their_own_tables() -> None:
+    assert option("narrow-dtypes", "--dtype float64", "python -m openrlhf.cli.train_ppo_ray") is None
+
+
+def test_a_remedy_names_the_option_and_its_value(tmp_path: Path) -> None:
+    log = "Traceback (most recent call last):\n"
+    log += '  File "/srv/fit.py", line 18, in distances\n    return np.sqrt(squares - 2 * block @ points.T)\n'
+    log += "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1.07 GiB for an array with shape "
+    log += "(12000, 12000) and data type float64\n"
+    (tmp_path / "job.log").write_text(f"+ python fit.py --points 12000 --dtype float64\n{log}", encoding="utf-8")
+    first: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    remedy = next(one for one in first["remedies"] if one["knob"] == "narrow-dtypes")
+    assert (remedy["setting"], remedy["current"], remedy["suggested"]) == ("--dtype", "float64", "float32")
+    assert remedy["snippet"] == "--dtype float32"
+    assert remedy["assumes"] == ["the program takes this value for --dtype"]
