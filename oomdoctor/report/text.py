@@ -237,8 +237,11 @@ def _gap(page: Page) -> Iterator[RenderableType]:
 def _open(incident: Incident, best: Diagnosis | None, page: Page) -> Iterator[RenderableType]:
     """What the log leaves open, and what would settle it."""
     question = open_question(incident)
-    first = incident.verdict == "inconclusive"  # what would tell stands before the remedies
-    on_page = best.remedies[: page.some(_remedies_shown(page))] if best is not None and not first else ()
+    first = (
+        incident.verdict == "inconclusive"
+    )  # what would tell stands before the remedies, and of these there are fewer
+    most = min(_remedies_shown(page), GUESSES) if first else _remedies_shown(page)
+    on_page = best.remedies[: page.some(most)] if best is not None else ()
     to_run = commands(incident, on_page) if question or page.verbose or best is None else []
     if question and to_run:
         yield _line(say("{question} This would tell:", question=question))
