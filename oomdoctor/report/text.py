@@ -237,9 +237,7 @@ def _gap(page: Page) -> Iterator[RenderableType]:
 def _open(incident: Incident, best: Diagnosis | None, page: Page) -> Iterator[RenderableType]:
     """What the log leaves open, and what would settle it."""
     question = open_question(incident)
-    first = (
-        incident.verdict == "inconclusive"
-    )  # what would tell stands before the remedies, and of these there are fewer
+    first = incident.verdict == "inconclusive"  # what would tell stands before fewer remedies
     most = min(_remedies_shown(page), GUESSES) if first else _remedies_shown(page)
     on_page = best.remedies[: page.some(most)] if best is not None else ()
     to_run = commands(incident, on_page) if question or page.verbose or best is None else []
