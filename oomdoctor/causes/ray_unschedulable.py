@@ -11,7 +11,7 @@ CAUSE = Cause(
     title=mark("Ray cannot place the requested resources"),
     headlines=(
         mark("Ray cannot place the job: {too_many_requested} requested, {cluster_has} in the cluster"),
-        mark("Ray cannot place {unplaced}: the bundles of {gpus_asked} take all {cpus_taken} CPUs"),
+        mark("Ray cannot place {unplaced}: the launch needs all {all_taken} of the cluster"),
         mark("Ray cannot place {unplaced}: {placing_ended}"),
         mark("Ray cannot place the job: {placing_ended}"),
     ),

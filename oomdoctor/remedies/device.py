@@ -382,10 +382,10 @@ def _cluster(crash: Crash) -> Mapping[str, float]:
 
 
 def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
-    """Every bundle of a GPU takes a CPU too, and the driver one more."""
+    """Every bundle of a GPU takes a CPU too, and other tasks at least one more."""
     cpus = gpus + DRIVER_CPUS
     said = say(
-        "{terms} GPUs, one CPU each + {driver} for the driver = {cpus} CPUs",
+        "{terms} GPUs, one CPU each + {driver} to spare = {cpus} CPUs",
         terms=terms,
         driver=DRIVER_CPUS,
         cpus=cpus,
@@ -420,7 +420,7 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
             current=gpus,
             suggested=int(cluster_gpus),
             derivation=say(
-                "{formula}; {gpus} + {driver} for the driver = {cpus} CPUs",
+                "{formula}; {gpus} + {driver} to spare = {cpus} CPUs",
                 formula=has,
                 gpus=f"{cluster_gpus:g}",
                 driver=DRIVER_CPUS,
@@ -433,8 +433,7 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
     if cluster_cpus is not None and cluster_cpus < cpus:
         return Proposal(
             action=say(
-                "Give Ray at least {cpus} CPUs: the bundles alone use all {told}. Match CUDA_VISIBLE_DEVICES "
-                "and --num-gpus",
+                "Give Ray at least {cpus} CPUs: the launch alone uses all {told}",
                 cpus=cpus,
                 told=f"{cluster_cpus:g}",
             ),
@@ -519,8 +518,10 @@ def fix_environment(case: Case) -> Answer:
                 place=masks.place,
             )
             if masks is not None
-            else say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"),
-            snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status',
+            else say("See which tasks and actors hold the cluster's CPUs and GPUs"),
+            snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status'
+            if masks is not None
+            else "ray status -v; ray list actors --filter state=ALIVE",
         )
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
         return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY")

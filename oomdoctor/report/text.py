@@ -237,13 +237,15 @@ def _gap(page: Page) -> Iterator[RenderableType]:
 def _open(incident: Incident, best: Diagnosis | None, page: Page) -> Iterator[RenderableType]:
     """What the log leaves open, and what would settle it."""
     question = open_question(incident)
-    on_page = best.remedies[: page.some(_remedies_shown(page))] if best is not None else ()
+    first = incident.verdict == "inconclusive"  # what would tell stands before fewer remedies
+    most = min(_remedies_shown(page), GUESSES) if first else _remedies_shown(page)
+    on_page = best.remedies[: page.some(most)] if best is not None else ()
     to_run = commands(incident, on_page) if question or page.verbose or best is None else []
     if question and to_run:
         yield _line(say("{question} This would tell:", question=question))
     elif question or to_run:
         yield _line(question or say("This would tell more:"))
-    for command in to_run[: page.some(COMMANDS + (incident.verdict == "inconclusive"))]:
+    for command in to_run[: page.some(COMMANDS + first)]:
         yield _to_copy(command)
 
 

@@ -89,7 +89,7 @@ def every_rank_keeps_a_cache(crash: Crash) -> Seen | None:
         words=words,
         evidence=(crash.root,),
         against=(say("the log prints neither the node's RAM nor why the process died"),),
-        next_evidence=("free -g", *settling(crash)),
+        next_evidence=(*settling(crash), "free -g"),
     )
 
 

@@ -282,7 +282,7 @@ def only_small_processes_were_killed(crash: Crash) -> Seen | None:
         who=_who(kill),
         held=held_in_words(kill),
     )
-    return Seen(words=words, evidence=kills[:3], next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))
+    return Seen(words=words, evidence=tuple(kills[:3]), next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))
 
 
 class Victim(Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import counted, joined, mark, say
+from oomdoctor.language import all_of, counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
@@ -65,19 +65,17 @@ def request_of(crash: Crash) -> Unschedulable | None:
 def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     have, asked = cluster(crash, request), asked_gpus(crash)
     lacking, beyond = _lacking(request, have), _beyond(asked, have) if asked is not None else []
-    parts = [_sentence(request)]
+    reasons = [*beyond, *lacking]
+    if asked is not None and not reasons and taken_by_the_launch(asked, have):
+        reasons = [_taken(asked, have)]
+    parts = [*reasons, _sentence(request)]
     if have:
         parts.append(say("The cluster has {amounts}.", amounts=_amounts(have)))
     if asked is not None:
-        parts.append(
-            say(
-                "The launch line requests {sum} GPUs, and each of these bundles also takes a CPU.",
-                sum=asked.sum,
-            )
-        )
+        parts.append(say("The launch line requests {sum} GPUs and as many CPUs.", sum=asked.sum))
     open_end = request.state not in _FINAL and not lacking and not beyond
     return Seen(
-        words=joined([*parts, *beyond, *lacking]),
+        words=joined(parts),
         evidence=tuple(each for each in crash.every(Unschedulable) if each.strength)[:3],
         against=(say("Ray may have placed the request after the end of the log"),) if open_end else (),
     )
@@ -167,15 +165,25 @@ def _beyond(asked: Asked, have: Mapping[str, float]) -> list[str]:
     gpus, cpus = have.get("GPU"), have.get("CPU")
     if gpus is not None and asked.gpus > gpus:
         found.append(say("GPUs missing: {gpus:g}.", gpus=asked.gpus - gpus))
-    if cpus is not None and asked.gpus >= cpus:
-        found.append(
-            say(
-                "{bundles} bundles use all {cpus:g} CPUs; none is left for the driver's own tasks.",
-                cpus=cpus,
-                bundles=asked.gpus,
-            )
-        )
+    if cpus is not None and asked.gpus > cpus:
+        found.append(say("Each bundle of a GPU also takes a CPU, so CPUs missing: {cpus:g}.", cpus=asked.gpus - cpus))
     return found
+
+
+def taken_by_the_launch(asked: Asked, have: Mapping[str, float]) -> bool:
+    """Whether the launch needs every CPU or GPU of the cluster and not one more."""
+    return asked.gpus in (have.get("GPU"), have.get("CPU"))
+
+
+def _taken(asked: Asked, have: Mapping[str, float]) -> str:
+    """Which of them; one more holder and the last bundle waits."""
+    whole = say("{count:g} CPUs", count=have["CPU"]) if asked.gpus == have.get("CPU") else ""
+    gpus = say("{count:g} GPUs", count=have["GPU"]) if asked.gpus == have.get("GPU") else ""
+    return say(
+        "The launch needs all {amounts} of the cluster, so any other task, actor or earlier job that holds one makes "
+        "its last bundle wait.",
+        amounts=all_of(part for part in (gpus, whole) if part),
+    )
 
 
 def _lacking(request: Unschedulable, have: Mapping[str, float]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Final
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import counted, listed, mark, say
+from oomdoctor.language import all_of, counted, listed, mark, say
 from oomdoctor.report.headline.figures import brief
 from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of
 
@@ -29,18 +29,14 @@ def cluster_has(crash: Crash) -> str | None:
     return brief(round(lacking[2])) if "memory" in lacking[0] else f"{lacking[2]:g}"
 
 
-def cpus_taken(crash: Crash) -> str | None:
-    """The cluster's CPUs, where the launch line asks for as many GPUs: each takes a CPU as well."""
+def all_taken(crash: Crash) -> str | None:
+    """What the launch line asks for, where it is as much as the cluster has: "4 GPUs and 4 CPUs"."""
     request, asked = request_of(crash), asked_gpus(crash)
     have = cluster(crash, request) if request is not None else {}
-    cpus = have.get("CPU")
-    return f"{cpus:g}" if cpus and asked is not None and asked.gpus >= cpus and not _lacking(crash) else None
-
-
-def gpus_asked(crash: Crash) -> str | None:
-    """How many GPUs the launch line asks for."""
-    asked = asked_gpus(crash)
-    return _amount("GPU", asked.gpus) if asked is not None else None
+    if asked is None or _lacking(crash) or asked.gpus > have.get("CPU", asked.gpus):
+        return None
+    taken = [_amount(name, have[name]) for name in ("GPU", "CPU") if asked.gpus == have.get(name)]
+    return all_of(taken) if taken else None
 
 
 def unplaced(crash: Crash) -> str | None:
@@ -135,5 +131,5 @@ def _counted_in_words(crash: Crash) -> tuple[str, float, float] | None:
 
 
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot for slot in (too_many_requested, cluster_has, cpus_taken, gpus_asked, unplaced, placing_ended)
+    slot.__name__: slot for slot in (too_many_requested, cluster_has, all_taken, unplaced, placing_ended)
 }

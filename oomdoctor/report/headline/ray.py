@@ -11,10 +11,14 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import ray_kill, store_bytes
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, mark, say
+from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
 from oomdoctor.signs.node import table
 from oomdoctor.signs.store import MOST
 from oomdoctor.units import percent
+
+# Behind the name of a task of Dask
+_ID: Final = late(r"-[0-9a-f]{8}(?:-[0-9a-f]{0,12}){1,4}$|-[0-9a-f]{16,64}$")
 
 
 def object_size(crash: Crash) -> str | None:
@@ -58,7 +62,7 @@ def store_caller(crash: Crash) -> str | None:
     """The remote call whose object found no room."""
     full = crash.first(StoreFull)
     name = (full.process.name or next(iter(full.callers), None)) if full is not None else None
-    return short_name(name) if name else None
+    return short_name(_ID.sub("", name)) if name else None
 
 
 def store_of_node(crash: Crash) -> str | None:
