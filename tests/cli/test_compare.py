@@ -35,13 +35,13 @@ Peak of each figure
   memory used    250.10 GiB    719.42 GiB   +469.32 GiB
 
 Where the memory was: node 10.30.4.44
-                                          GOOD           BAD   more in BAD
-  8 x WorkerDict                                  902.20 GiB
-  main_task (pid 51203)                            11.34 GiB
-  gcs_server (pid 50011)                             727 MiB
-  in use, in no row of the table                   43.37 GiB
-  free                                             49.91 GiB
-  total                                          1007.53 GiB
+                                            GOOD           BAD   more in BAD
+  8 x WorkerDict                                    902.20 GiB
+  main_task (PID 51203)                              11.34 GiB
+  gcs_server (PID 50011)                               727 MiB
+  other memory (not in Ray's list)                   43.37 GiB
+  free                                               49.91 GiB
+  total                                            1007.53 GiB
 """
 
 

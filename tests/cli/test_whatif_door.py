@@ -32,12 +32,12 @@ Host RAM: fits (447.53 GiB to spare)
     Assumes: swap space is allocated at start or at each rollout
 
 Memory in the crash and with the change: 1007.53 GiB of node 10.30.4.44
-                                       crash             with change
-  8 x WorkerDict                  902.20 GiB              454.20 GiB  assumed
-  main_task (pid 51203)            11.34 GiB               11.34 GiB
-  gcs_server (pid 50011)             727 MiB                 727 MiB
-  in use, in no row of the table   43.37 GiB               43.37 GiB  derived
-  free                             49.91 GiB              497.91 GiB  derived
+                                         crash             with change
+  8 x WorkerDict                    902.20 GiB              454.20 GiB  assumed
+  main_task (PID 51203)              11.34 GiB               11.34 GiB
+  gcs_server (PID 50011)               727 MiB                 727 MiB
+  other memory (not in Ray's list)   43.37 GiB               43.37 GiB  derived
+  free                               49.91 GiB              497.91 GiB  derived
 
 Note: memory used grew by 238.62 GiB per step; steps until full at this rate: 1
 Note: this covers the failed allocation only, not what the job would have allocated next

@@ -19,7 +19,7 @@ OOM = (
     "the allocated memory 21.00 GiB is allocated by PyTorch, and 900.00 MiB is reserved by PyTorch but unallocated.\n"
 )
 HEALTHY = "step 1 loss 0.31\nstep 2 loss 0.29\n"
-HEADLINE = b"OUT OF MEMORY: GPU memory ran out"
+HEADLINE = b"OUT OF MEMORY: "
 
 COMMAND = (sys.executable, "-m", "oomdoctor")
 _LOOKS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE")

@@ -236,10 +236,10 @@ REMAINING = {
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
     "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
-    "remedies": {"deepspeed", "jax", "ray", "sglang", "torch", "unsloth"},  # two of them worlds, one whose arithmetic it is
+    "remedies": {"deepspeed", "jax", "ray", "sglang", "torch", "unsloth"},  # two are worlds, one whose arithmetic it is
     "report": {  # folders of libraries
-        "cupy", "deepspeed", "java", "jax", "llama.cpp", "numba", "numpy", "pandas", "pyarrow", "ray", "tensorflow", "torch",
-        "transformers",
+        "cupy", "deepspeed", "java", "jax", "llama.cpp", "numba", "numpy", "pandas", "pyarrow", "ray", "tensorflow",
+        "torch", "transformers",
     },
     "signs": {
         "deepspeed", "fsdp", "java", "jax", "lmdeploy", "megatron", "numpy", "ray", "tensorflow", "tensorrt-llm",

@@ -219,7 +219,7 @@ def test_everything_from_outside_is_marked(log: Path, tmp_path: Path) -> None:
     halved = next(remedy for remedy in remedies if remedy["knob"] == "smaller-microbatch")
     assert halved["suggested"] == 4
     assert "micro_train_batch_size=8 from --assume, not from the log" in halved["assumes"]
-    assert "openrlhf is from run.sh, not from the log" in halved["assumes"]
+    assert "openrlhf from run.sh, not from the log" in halved["assumes"]
 
 
 def test_without_anything_from_outside_nothing_is_marked(log: Path) -> None:

@@ -54,9 +54,7 @@ def test_both_together_close_the_gap() -> None:
     found = gap(crash, [remedy])
     assert found is not None
     assert found.alone == ("raise-engine-reservation",)
-    assert found.derivation == (
-        "8.00 GiB for one request of 65536 tokens + 512 MiB below zero = 8.50 GiB"
-    )
+    assert found.derivation == ("8.00 GiB for one request of 65536 tokens + 512 MiB below zero = 8.50 GiB")
 
 
 def test_the_printed_advice_is_a_part_of_it() -> None:
