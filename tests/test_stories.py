@@ -72,7 +72,9 @@ def test_more_gpus_and_cpus_are_asked_for_than_the_cluster_has() -> None:
     assert knobs[:2] == ["fix-resource-request", "add-nodes"]
     assert "= 6 GPUs" in said
     assert "7 CPUs" in said
-    assert "--colocate_actor_ref --colocate_critic_reward" in said  # 6 - 1 - 1 = 4 GPUs
+    assert "--colocate_actor_ref --colocate_critic_reward" in (
+        report.incidents[0].diagnoses[0].remedies[0].snippet or ""
+    )  # 6 - 1 - 1 = 4
     assert "CUDA_VISIBLE_DEVICES" in said
 
 
