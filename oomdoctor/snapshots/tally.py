@@ -107,7 +107,7 @@ class Tally:
         self.allocations_since = 0  # the last failure, or the beginning
         self.points: list[tuple[int, int]] = []  # an entry of the trace, and what was allocated then
         self._stride = 1
-        self._next_point = 0
+        self.next_point = 0
         self._of_lists: dict[int, Stack] = {}
 
     def stack(self, frames: Any) -> Stack:
@@ -187,8 +187,8 @@ class Tally:
 
     def next_entry(self) -> None:
         """Count an entry that was taken."""
-        if self.entries == self._next_point:
-            self._point(self.entries)
+        if self.entries == self.next_point:
+            self.point()
         self.entries += 1
 
     def allocation(self, address: int, size: int, stack: int) -> None:
@@ -229,12 +229,13 @@ class Tally:
         )
         self.allocations_since = 0
 
-    def _point(self, entry: int) -> None:
-        self.points.append((entry, self.net))
+    def point(self) -> None:
+        """Note what is allocated, every so many entries."""
+        self.points.append((self.entries, self.net))
         if len(self.points) >= MOST_POINTS:
             del self.points[1::2]
             self._stride *= 2
-        self._next_point = entry + self._stride
+        self.next_point = self.entries + self._stride
 
 
 def _size(value: Any) -> int:
