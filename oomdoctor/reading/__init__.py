@@ -41,6 +41,11 @@ class Reading(Struct):
                     self.gathered.add(found, index)
             self.gathered.look_around(page)
         self.lines += last.last_line if last is not None else 0
+        if source.is_pickle:
+            from oomdoctor.families import memory_snapshot  # noqa: PLC0415  (few logs come with one)
+
+            for event in memory_snapshot.events(source, tell):
+                self.gathered.add(event)
 
     def join(self, later: Reading) -> None:
         """Take what was read of other logs, which come after these."""

@@ -9,16 +9,30 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from oomdoctor.snapshots.holders import BACKWARD, NO_STACK, Holders
+from oomdoctor.snapshots.holders import Holders
+from oomdoctor.snapshots.model import (
+    BACKWARD,
+    NO_STACK,
+    Account,
+    Frame,
+    Growth,
+    Holding,
+    Piece,
+    Refusal,
+    Room,
+    StackUse,
+    Strip,
+)
 from oomdoctor.snapshots.rows import resolved
-from oomdoctor.snapshots.tally import ALLOCATED, INACTIVE, PENDING, Failure, Frame, Segment, Tally
+from oomdoctor.snapshots.tally import ALLOCATED, INACTIVE, PENDING, Failure, Segment, Tally
 from oomdoctor.text import sanitize
 
 MOST_STACKS: Final = 10
 MOST_FRAMES: Final = 6  # of a stack that is shown
+MOST_OF_STACK: Final = 100  # frames of the failed request
 MOST_GROWTHS: Final = 5
-MOST_STRIPS: Final = 24  # segments that are drawn
-MOST_PIECES: Final = 100  # of a segment that is drawn
+MOST_STRIPS: Final = 12  # segments that are drawn
+MOST_PIECES: Final = 60  # of a segment that is drawn
 MOST_POINTS: Final = 64
 LONGEST: Final = 160  # characters of a frame
 SMALL: Final = 1024**2  # the allocator takes requests up to this one from segments of their own
@@ -28,93 +42,6 @@ SWING: Final = 0.25  # of the range: a smaller fall ends no cycle
 IN_CYCLES: Final = 0.6  # of them a stack has to leave blocks in, for a growth
 _INSTALLED: Final = ("site-packages/", "dist-packages/")
 _MACHINERY: Final = ("torch/", "/torch/", "??", "<frozen", "importlib/", "threading.py", "runpy.py")
-
-
-class Holding(Struct, frozen=True):
-    """What one holder has."""
-
-    holder: str
-    bytes: int
-    blocks: int
-
-
-class StackUse(Struct, frozen=True):
-    """What was allocated at one stack and not freed."""
-
-    holder: str
-    bytes: int
-    blocks: int
-    frames: tuple[str, ...]  # some of them, the innermost first
-
-
-class Growth(Struct, frozen=True):
-    """Blocks of one stack that stay, cycle after cycle of the trace."""
-
-    holder: str
-    bytes: int
-    blocks: int
-    cycles: int
-    of_cycles: int
-    frames: tuple[str, ...]
-
-
-class Refusal(Struct, frozen=True):
-    """The last request that failed."""
-
-    bytes: int
-    device_free: int | None
-    holder: str
-    frames: tuple[str, ...]
-    entry: int
-    allocations_after: int  # the job went on where there are some
-
-
-class Room(Struct, frozen=True):
-    """The free blocks of the segments that the failed request could have been taken from."""
-
-    bytes: int
-    largest: int
-    pieces: int
-
-
-class Piece(Struct, frozen=True):
-    """A part of a segment: its holder, or "" where it is free."""
-
-    holder: str
-    bytes: int
-
-
-class Strip(Struct, frozen=True):
-    """One segment, as it is drawn."""
-
-    bytes: int
-    is_private: bool
-    pieces: tuple[Piece, ...]
-
-
-class Account(Struct, frozen=True, kw_only=True):
-    """One GPU. Sizes of blocks are with what the allocator rounds them up by."""
-
-    device: int
-    segments: int
-    reserved: int
-    allocated: int  # at the failure, or when the snapshot was taken
-    pending: int  # freed, and waiting for another stream
-    free: int  # in segments
-    largest_free: int
-    rounding: int  # what the blocks are larger than the requests
-    private: int  # of what is reserved: pools of CUDA graphs and others
-    freed_since: int  # the failure
-    holdings: tuple[Holding, ...]
-    stacks: tuple[StackUse, ...]
-    refusal: Refusal | None
-    room: Room | None
-    growths: tuple[Growth, ...]
-    history: tuple[tuple[int, int], ...]  # entries of the trace, and what was allocated then
-    entries: int
-    strips: tuple[Strip, ...]
-    settings: str
-    expandable: bool
 
 
 def account(tally: Tally, memo: Sequence[Any], lengths: Sequence[int], settings: dict[str, Any]) -> tuple[Account, ...]:
@@ -254,6 +181,9 @@ class _Device:
             device_free=failure.device_free,
             holder=self._shared.holder(stack) if stack >= 0 or not self._has_stacks else BACKWARD,
             frames=shown(self._shared.frames(stack)),
+            stack=tuple(
+                Frame(_safe(one.name), _safe(one.file), one.line) for one in self._shared.frames(stack)[:MOST_OF_STACK]
+            ),
             entry=failure.entry,
             allocations_after=self._tally.allocations_since,
         )
@@ -289,7 +219,8 @@ class _Device:
         grown = [
             (sum(tally.taken_sizes[n] for n in numbers), stack, numbers, cycles)
             for stack, numbers in stays.items()
-            if len(numbers) == made[stack] and (cycles := self._cycles(numbers, ends)) >= max(CYCLES, IN_CYCLES * len(ends))
+            if len(numbers) == made[stack]
+            and (cycles := self._cycles(numbers, ends)) >= max(CYCLES, IN_CYCLES * len(ends))
         ]
         for size, stack, numbers, cycles in sorted(grown, reverse=True)[:MOST_GROWTHS]:
             frames = shown(self._shared.frames(stack))

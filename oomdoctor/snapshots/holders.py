@@ -10,24 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.language import mark
-from oomdoctor.snapshots.tally import Frame
-
-# Rows of the ledger: ids, which are translated where they are shown
-OPTIMIZER_STATES: Final = mark("optimizer states")
-OPTIMIZER_STEP: Final = mark("optimizer step")
-PARAMETERS: Final = mark("parameters")
-GATHERED: Final = mark("gathered parameters")
-PARAMETERS_AND_GRADIENTS: Final = mark("parameters and gradients")
-GRADIENTS: Final = mark("gradients")
-BACKWARD: Final = mark("backward pass")
-ACTIVATIONS: Final = mark("activations")
-LOGITS: Final = mark("logits and loss")
-KV_CACHE: Final = mark("KV cache")
-GRAPHS: Final = mark("CUDA graphs")
-INPUTS: Final = mark("input batches")
-OTHER: Final = mark("other allocations")
-NO_STACK: Final = mark("allocated without a stack")
+from oomdoctor.snapshots.model import NO_STACK, OTHER, Frame
 
 DEEPEST: Final = 256  # frames of one stack that are asked
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from oomdoctor.snapshots.tally import Frame, Stack, Tally
+from oomdoctor.snapshots.model import Frame
+from oomdoctor.snapshots.tally import Stack, Tally
 
 MOST_SHAPES: Final = 12
 MOST_SIZES: Final = 100_000

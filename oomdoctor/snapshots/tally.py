@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from oomdoctor.snapshots.model import Frame
+
 MOST_STACKS: Final = 2_000_000
 MOST_ENTRIES: Final = 50_000_000
 MOST_BLOCKS: Final = 5_000_000
@@ -26,14 +28,6 @@ STATES: Final[Mapping[str, int]] = {
 INACTIVE: Final = 0
 ALLOCATED: Final = 1
 PENDING: Final = 2
-
-
-class Frame(Struct, frozen=True):
-    """One frame of a stack."""
-
-    name: str
-    file: str
-    line: int
 
 
 class Stack:
@@ -161,7 +155,11 @@ class Tally:
     def _segment(self, table: Mapping[str, Any]) -> Segment:
         begin = self.segments[-1].end if self.segments else 0
         blocks = table["blocks"]
-        if type(blocks) is not list or len(blocks) != len(self.sizes) - begin or any(one is not BLOCK for one in blocks):
+        if (
+            type(blocks) is not list
+            or len(blocks) != len(self.sizes) - begin
+            or any(one is not BLOCK for one in blocks)
+        ):
             raise ValueError("blocks of another segment")
         pool = table.get("segment_pool_id", (0, 0))
         return Segment(
