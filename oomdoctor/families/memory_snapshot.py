@@ -16,7 +16,6 @@ from oomdoctor.sources import Source, Trouble
 from oomdoctor.sources.trouble import UnreadableError, why
 from oomdoctor.units import show
 
-
 WENT_ON: Final = 100  # allocations after the failure
 
 
@@ -78,7 +77,7 @@ def _counted(source: Source, tell: Callable[[], None]) -> Iterator[bytes]:
 
 def _note(file: str, account: Account) -> str:
     """What nobody would hear of otherwise: without a failure there is no report on it."""
-    words = (
+    return (
         say(
             "{file}: PyTorch memory snapshot of GPU {number}: {allocated} allocated of {reserved} reserved; no failed "
             "allocation in it",
@@ -95,7 +94,6 @@ def _note(file: str, account: Account) -> str:
             tried=show(account.refusal.bytes),
         )
     )
-    return words
 
 
 def _state(file: str, account: Account) -> MemorySnapshot:

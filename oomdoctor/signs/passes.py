@@ -14,6 +14,7 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.ggml import compute_buffer_refused
+from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
     ATTENTION,
     GRAPHS,
@@ -118,7 +119,7 @@ def in_an_engines_special_step(crash: Crash) -> Seen | None:
 @sign
 def while_loading_or_updating(crash: Crash) -> Seen | None:
     """The job failed while loading weights or in the optimizer step."""
-    if _says_what_for(crash) or _failed_pass(crash) is not None:
+    if _says_what_for(crash) or _failed_pass(crash) is not None or passes_hold_most(crash) is not None:
         return None
     if crash.stage not in ("model_load", "optimizer_step") and phase(crash) not in ("load", "optimizer"):
         return None

@@ -99,7 +99,7 @@ class _Device:
     def account(self) -> Account:
         tally = self._tally
         blocks = [number for segment in self._segments for number in range(segment.begin, segment.end)]
-        in_state = {state: 0 for state in (INACTIVE, ALLOCATED, PENDING)}
+        in_state = dict.fromkeys((INACTIVE, ALLOCATED, PENDING), 0)
         for number in blocks:
             in_state[tally.states[number]] += tally.sizes[number]
         held = list(self._held(blocks))
@@ -216,11 +216,11 @@ class _Device:
         for number, end in enumerate(tally.ends):
             if (not end or end > until) and tally.taken[number] >= 0:
                 stays[tally.taken[number]].append(number)
+        enough = max(CYCLES, IN_CYCLES * len(ends))
         grown = [
             (sum(tally.taken_sizes[n] for n in numbers), stack, numbers, cycles)
             for stack, numbers in stays.items()
-            if len(numbers) == made[stack]
-            and (cycles := self._cycles(numbers, ends)) >= max(CYCLES, IN_CYCLES * len(ends))
+            if len(numbers) == made[stack] and (cycles := self._cycles(numbers, ends)) >= enough
         ]
         for size, stack, numbers, cycles in sorted(grown, reverse=True)[:MOST_GROWTHS]:
             frames = shown(self._shared.frames(stack))

@@ -131,18 +131,18 @@ class Machine:
         return items, place
 
 
-def _protocol(machine: Machine, data: bytes, at: int) -> int:
+def _protocol(_: Machine, data: bytes, at: int) -> int:
     if not 2 <= data[at] <= 5:
         raise RefusalError(FOREIGN)
     return at + 1
 
 
-def _frame(machine: Machine, data: bytes, at: int) -> int:
+def _frame(_: Machine, data: bytes, at: int) -> int:
     struct.unpack_from("<Q", data, at)
     return at + 8
 
 
-def _mark(machine: Machine, data: bytes, at: int) -> int:
+def _mark(machine: Machine, _: bytes, at: int) -> int:
     if len(machine.marks) >= DEEPEST:
         raise RefusalError(FOREIGN)
     machine.marks.append((len(machine.stack), len(machine.memo) - 1))
@@ -150,7 +150,7 @@ def _mark(machine: Machine, data: bytes, at: int) -> int:
 
 
 def _empty(make: Callable[[], Any]) -> Operation:
-    def push(machine: Machine, data: bytes, at: int) -> int:
+    def push(machine: Machine, _: bytes, at: int) -> int:
         machine.keep()
         machine.stack.append(make())
         return at
@@ -159,7 +159,7 @@ def _empty(make: Callable[[], Any]) -> Operation:
 
 
 def _constant(value: object) -> Operation:
-    def push(machine: Machine, data: bytes, at: int) -> int:
+    def push(machine: Machine, _: bytes, at: int) -> int:
         machine.stack.append(value)
         return at
 
@@ -191,7 +191,7 @@ def _text(form: str) -> Operation:
     layout = struct.Struct(form)
 
     def push(machine: Machine, data: bytes, at: int) -> int:
-        length = layout.unpack_from(data, at)[0]
+        length: int = layout.unpack_from(data, at)[0]
         machine.text_bytes += length
         if length > LONGEST_TEXT or machine.text_bytes > MOST_TEXT:
             raise RefusalError(LARGE if machine.text_bytes > MOST_TEXT else FOREIGN)
@@ -205,7 +205,7 @@ def _text(form: str) -> Operation:
     return push
 
 
-def _memoize(machine: Machine, data: bytes, at: int) -> int:
+def _memoize(machine: Machine, _: bytes, at: int) -> int:
     machine.put(len(machine.memo))
     return at
 
@@ -233,14 +233,14 @@ def _get(form: str) -> Operation:
     return push
 
 
-def _append(machine: Machine, data: bytes, at: int) -> int:
+def _append(machine: Machine, _: bytes, at: int) -> int:
     item = machine.stack.pop()
     _list_on_top(machine).append(item)
     return at
 
 
-def _appends(machine: Machine, data: bytes, at: int) -> int:
-    items, _ = machine.since_mark()
+def _appends(machine: Machine, _: bytes, at: int) -> int:
+    items = machine.since_mark()[0]
     _list_on_top(machine).extend(items)
     return at
 
@@ -252,13 +252,13 @@ def _list_on_top(machine: Machine) -> list[Any]:
     return top
 
 
-def _set_item(machine: Machine, data: bytes, at: int) -> int:
+def _set_item(machine: Machine, _: bytes, at: int) -> int:
     value, key = machine.stack.pop(), machine.stack.pop()
     _fill(machine, [key, value], len(machine.memo) - 1)
     return at
 
 
-def _set_items(machine: Machine, data: bytes, at: int) -> int:
+def _set_items(machine: Machine, _: bytes, at: int) -> int:
     items, place = machine.since_mark()
     _fill(machine, items, place)
     return at
@@ -283,7 +283,7 @@ def _fill(machine: Machine, items: list[Any], place: int) -> None:
 
 
 def _tuple(count: int) -> Operation:
-    def push(machine: Machine, data: bytes, at: int) -> int:
+    def push(machine: Machine, _: bytes, at: int) -> int:
         if len(machine.stack) < count:
             raise IndexError
         machine.keep()
@@ -295,14 +295,14 @@ def _tuple(count: int) -> Operation:
     return push
 
 
-def _tuple_of_mark(machine: Machine, data: bytes, at: int) -> int:
+def _tuple_of_mark(machine: Machine, _: bytes, at: int) -> int:
     machine.keep()
-    items, _ = machine.since_mark()
+    items = machine.since_mark()[0]
     machine.stack.append(tuple(items))
     return at
 
 
-def _stop(machine: Machine, data: bytes, at: int) -> int:
+def _stop(machine: Machine, _: bytes, at: int) -> int:
     if len(machine.stack) != 1 or machine.marks:
         raise RefusalError(DAMAGED)
     machine.done = True

@@ -1,7 +1,9 @@
 """Rows of blocks and of the trace, each taken by one pattern.
 
 A snapshot repeats one shape a million times: a table with the same keys in the same order. The first row of a shape is
-read opcode by opcode; from it a pattern is made that takes the next ones whole, ten times as fast. (Not `late`: it would give such long bytes to another engine.)
+read opcode by opcode; from it a pattern is made that takes the next ones whole, ten times as fast.
+
+The patterns are no `late` ones, which would give bytes as long as these to another engine.
 """
 
 from __future__ import annotations
@@ -114,7 +116,8 @@ class Rows:
         before_frames, behind = shape.wanted_before_frames, frames + _GROUPS_OF_FRAMES
         actions, allocation, release, from_bytes = self._actions, tally.allocation, tally.release, int.from_bytes
         first_entry = tally.entries
-        for found in iter(shape.pattern.scanner(data, at).match, None):  # each begins where the one before ends
+        scanner = shape.pattern.scanner(data, at)  # type: ignore[attr-defined]
+        for found in iter(scanner.match, None):  # each begins where the one before ends
             groups = found.groups()
             ref, first, several, one, last = groups[frames:behind]
             puts = len(groups) - groups.count(None) - (4 if ref or several or one else 3)
@@ -136,7 +139,7 @@ class Rows:
             kind = actions.get(groups[action])
             if kind is None:
                 kind = actions[groups[action]] = memo[_place(groups[action])]
-            if kind == "alloc" or kind == "free_completed":  # noqa: PLR1714  (faster than a search)
+            if kind == "alloc" or kind == "free_completed":
                 raw = groups[address]
                 place = from_bytes(raw[2:], "little", signed=True) if raw[0] == _LONG else _integer(raw)
                 raw = groups[asked]
@@ -180,11 +183,11 @@ class Rows:
             return
         keys = [(raw, self._memo[_place(raw)]) for raw, _ in _ITEM.findall(match[2]) if _place(raw) < len(self._memo)]
         names = [name for _, name in keys]
-        if ("action" in names and "size" in names) or ("state" in names and "size" in names):
-            if all(type(name) is str for name in names) and len(set(names)) == len(names):
-                self._shapes.append(Shape(keys))
-                if self._trace is None and set(TraceShape.WANTED) <= set(names):
-                    self._trace = TraceShape(keys)
+        if "size" not in names or not {"action", "state"} & set(names) or len(set(names)) < len(names):
+            return
+        self._shapes.append(Shape(keys))
+        if self._trace is None and set(TraceShape.WANTED) <= set(names):
+            self._trace = TraceShape(keys)
 
     def _row(self, shape: Shape, match: re.Match[bytes]) -> tuple[int, object]:
         memo = self._memo

@@ -236,12 +236,14 @@ class Tally:
         self.next_point = self.entries + self._stride
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     if type(value) is not int or not 0 <= value < LARGEST:
         raise ValueError("no size")
     return value
 
 
-def _address(value: Any) -> int:
+def _address(value: object) -> int:
     """Of 64 bits, as one number with a sign."""
+    if type(value) is not int:
+        raise ValueError("no address")
     return value - 2**64 if value >= 2**63 else value

@@ -107,7 +107,7 @@ class Allocator:
         entry |= {"size": size, "stream": 0}
         if self.release >= (2, 2):
             entry["time_us"] = self._time
-        listed = self.stacks(*frames) if not isinstance(frames, list) else frames  # type: ignore[arg-type]
+        listed = self.stacks(*frames) if not isinstance(frames, list) else frames
         entry["frames"] = listed
         if self.release >= (2, 8):
             entry["compile_context"] = "".join(["N", "/A"])  # not the same string each time
