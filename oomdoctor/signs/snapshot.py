@@ -133,17 +133,16 @@ def model_states_hold_most(crash: Crash) -> Seen | None:
 
 @sign
 def blocks_never_freed(crash: Crash) -> Seen | None:
-    """A memory snapshot shows blocks of one stack, 5 % of the allocated memory, that stay in most cycles of its trace."""
+    """A memory snapshot shows blocks of one stack, 5 % of what is allocated, that stay in most cycles of its trace."""
     event, grown = snapshot(crash), growth(crash)
     if event is None or grown is None:
         return None
     words = counted(
         grown.blocks,
+        mark("The memory snapshot shows {count} block of one stack that was never freed: {size}."),
         mark(
-            "In the memory snapshot, {count} block of one stack was never freed: {size}, from {cycles} of {all} cycles."
-        ),
-        mark(
-            "In the memory snapshot, {count} blocks of one stack were never freed: {size}, from {cycles} of {all} cycles."
+            "The memory snapshot shows {count} blocks of one stack that were never freed: {size}, allocated in {cycles} "
+            "of {all} cycles."
         ),
         size=show(grown.bytes),
         cycles=grown.cycles,
@@ -169,12 +168,8 @@ def free_blocks_in_pieces(crash: Crash) -> Seen | None:
         return None
     words = counted(
         room.pieces,
-        mark(
-            "The memory snapshot shows {all} in {count} free block; the largest has {largest}, and {asked} were requested."
-        ),
-        mark(
-            "The memory snapshot shows {all} in {count} free blocks; the largest has {largest}, and {asked} were requested."
-        ),
+        mark("The memory snapshot shows {count} free block of {all}; {asked} were requested."),
+        mark("The memory snapshot shows {all} in {count} free blocks, the largest {largest}; {asked} were requested."),
         all=show(room.bytes),
         largest=show(room.largest),
         asked=show(asked),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -127,8 +127,8 @@ class _Device:
             history=self._history(in_state[ALLOCATED]),
             entries=tally.entries if self._has_trace else 0,
             strips=tuple(self._strips()),
-            settings=_safe(str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or settings.get("PYTORCH_ALLOC_CONF") or "")),
-            expandable=bool(settings.get("expandable_segments")) or any(one.is_expandable for one in self._segments),
+            settings=_settings(settings),
+            expandable=settings.get("expandable_segments") is True or any(one.is_expandable for one in self._segments),
         )
 
     def _allocated(self, now: int, known: int) -> int:
@@ -338,6 +338,12 @@ def _short(file: str) -> str:
     file = file.replace("\\", "/")
     inside = next((file.rpartition(folder)[2] for folder in _INSTALLED if folder in file), None)
     return inside if inside is not None else "/".join(file.split("/")[-3:])
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    """As they were set. What is no text may be anything."""
+    values = (settings.get(name) for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+    return next((_safe(value) for value in values if type(value) is str and value), "")
 
 
 def _safe(text: str) -> str:

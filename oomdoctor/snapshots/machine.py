@@ -71,7 +71,7 @@ class Machine:
                 data = data[self._run(data, len(data) if ends else len(data) - LONGEST_TEXT - LONGEST_ROW) :]
             except (IndexError, struct.error) as error:
                 raise RefusalError(SHORT if ends else DAMAGED) from error
-            except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise RefusalError(DAMAGED) from error
             if ends and not self.done:
                 raise RefusalError(SHORT)

@@ -103,6 +103,7 @@ class Tally:
         self._stride = 1
         self.next_point = 0
         self._of_lists: dict[int, Stack] = {}
+        self._of_content: dict[tuple[int, ...], Stack] = {}
 
     def stack(self, frames: Any) -> Stack:
         """A new stack."""
@@ -125,7 +126,7 @@ class Tally:
             self.segments.append(segment)
             return segment
         if "filename" in table and "line" in table:
-            return Frame(str(table.get("name", "")), str(table["filename"]), int(table["line"]))
+            return Frame(_text(table.get("name", "")), _text(table["filename"]), _address(table["line"]))
         return None
 
     def number_of(self, value: Any) -> int:
@@ -133,9 +134,13 @@ class Tally:
             return value.number if value.frames else -1
         if type(value) is not list or not value:
             return -1
-        known = self._of_lists.get(id(value))  # which stays: the stack keeps it
+        known = self._of_lists.get(id(value))  # of a list that the stack keeps
         if known is None:
-            known = self._of_lists[id(value)] = self.stack(value)
+            content = tuple(map(id, value))
+            known = self._of_content.get(content)
+            if known is None:
+                known = self._of_content[content] = self.stack(value)
+                self._of_lists[id(value)] = known
         return known.number
 
     def _block(self, table: Mapping[str, Any]) -> None:
@@ -163,11 +168,11 @@ class Tally:
             raise ValueError("blocks of another segment")
         pool = table.get("segment_pool_id", (0, 0))
         return Segment(
-            device=int(table.get("device", 0)),
+            device=_size(table.get("device", 0)),
             size=_size(table["total_size"]),
-            stream=int(table.get("stream", 0)),
+            stream=_address(table.get("stream", 0)),
             is_large=table.get("segment_type", "large") == "large",
-            pool=(int(pool[0]), int(pool[1])) if isinstance(pool, tuple) and len(pool) == 2 else (0, 0),
+            pool=(_address(pool[0]), _address(pool[1])) if isinstance(pool, tuple) and len(pool) == 2 else (0, 0),
             is_expandable=bool(table.get("is_expandable", False)),
             begin=begin,
             end=len(self.sizes),
@@ -239,6 +244,12 @@ class Tally:
 def _size(value: object) -> int:
     if type(value) is not int or not 0 <= value < LARGEST:
         raise ValueError("no size")
+    return value
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise ValueError("no text")
     return value
 
 
