@@ -44,6 +44,7 @@ class Reading(Struct):
         if source.is_pickle:
             from oomdoctor.families import memory_snapshot  # noqa: PLC0415  (few logs come with one)
 
+            self.job.met(source.name)
             for event in memory_snapshot.events(source, tell):
                 self.gathered.add(event)
 

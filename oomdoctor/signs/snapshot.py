@@ -141,8 +141,8 @@ def blocks_never_freed(crash: Crash) -> Seen | None:
         grown.blocks,
         mark("The memory snapshot shows {count} block of one stack that was never freed: {size}."),
         mark(
-            "The memory snapshot shows {count} blocks of one stack that were never freed: {size}, allocated in {cycles} "
-            "of {all} cycles."
+            "The memory snapshot shows {count} blocks of one stack that were never freed: {size}, allocated in "
+            "{cycles} of {all} cycles."
         ),
         size=show(grown.bytes),
         cycles=grown.cycles,

@@ -160,7 +160,7 @@ class _Device:
 
     @property
     def _has_stacks(self) -> bool:
-        return bool(self._tally.stacks)
+        return any(stack.frames for stack in self._tally.stacks)
 
     def _largest(self, held: Sequence[_Block]) -> Iterator[StackUse]:
         """The stacks that hold most, the same stack of several lists together."""
