@@ -49,7 +49,7 @@ def drawings(records: Iterable[EventRecord]) -> Iterator[Drawing]:
 
 def _drawing(file: str, account: Account) -> Drawing:
     drawn = {piece.holder for strip in account.strips for piece in strip.pieces}
-    holders = [one.holder for one in account.holdings if one.holder in drawn]
+    holders = [one.holder for one in account.holdings]
     fills = {holder: f"c{number % COLORS}" for number, holder in enumerate([*holders, *sorted(drawn - {*holders, ""})])}
     widest = max((strip.bytes for strip in account.strips), default=0)
     return Drawing(
@@ -59,7 +59,7 @@ def _drawing(file: str, account: Account) -> Drawing:
         left_out=account.segments - len(account.strips),
         free=account.free,
         largest_free=account.largest_free,
-        legend=tuple(fills.items()),
+        legend=tuple(pair for pair in fills.items() if pair[0] in drawn),
         stacks=account.stacks,
     )
 
