@@ -208,6 +208,17 @@ def test_compressed_snapshots_are_read(tmp_path: Path) -> None:
     assert len(cut["errors"]) == 1
 
 
+def test_a_folder_gives_its_snapshots_and_no_other_pickles(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(LOG.format(tried="2.00 GiB", allocated="22.00 GiB", idle="310.00 MiB"))
+    for name, data in (("rank0.pickle", dumped(filled(OPTIMIZER, request=2 * GIB))), ("other.pkl", pickle.dumps([1]))):
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "rank1.pickle.gz").write_bytes(gzip.compress(dumped(filled(OPTIMIZER))))
+    found = oomdoctor.diagnose(tmp_path).as_json()
+    assert first(found) == "optimizer-states"
+    assert found["errors"] == []
+    assert found["stats"]["files"] == 3
+
+
 class Exploit:
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, ("touch owned",)
