@@ -12,7 +12,7 @@ from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import MemoryProfile
-from oomdoctor.incident import ledger_cards, ledger_engines, ledger_machine, ledger_snapshot
+from oomdoctor.incident import ledger_cards, ledger_engines, ledger_machine
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.job.names import SMALLER
@@ -39,9 +39,15 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
         known = found.get((ledger.pool, ledger.device))
         if known is None or len(ledger.rows) > len(known.rows):
             found[ledger.pool, ledger.device] = ledger
-    found = {key: ledger_snapshot.with_holders(ledger, events, LIVE) for key, ledger in found.items()}
+    if any(event.family == "memory_snapshot" for event in events):
+        from oomdoctor.incident import ledger_snapshot  # noqa: PLC0415  (few logs come with a snapshot)
+
+        found = {key: ledger_snapshot.with_holders(ledger, events, LIVE) for key, ledger in found.items()}
+        snapshots = list(ledger_snapshot.ledgers(events))
+    else:
+        snapshots = []
     known_pools = {ledger.pool for ledger in found.values() if len(ledger.rows) > 1}
-    reported = [ledger for ledger in _last_reports(events) if ledger.pool not in known_pools]
+    reported = [ledger for ledger in (*snapshots, *_last_reports(events)) if ledger.pool not in known_pools]
     told = {*known_pools, *(ledger.pool for ledger in reported)}
     others = (*ledger_machine.ledgers(events), *(list(ledger_machine.plans(events)) or ledger_cards.ledgers(events)))
     return (*found.values(), *reported, *(ledger for ledger in others if ledger.pool not in told))
@@ -62,7 +68,6 @@ def _all(events: Sequence[Event]) -> Iterator[Ledger]:
 
 def _last_reports(events: Sequence[Event]) -> Iterator[Ledger]:
     """What the job itself said last of each card and of its node, for a failure that prints no figures of its own."""
-    yield from ledger_snapshot.ledgers(events)
     summaries = {event.process: event for event in events if isinstance(event, MemorySummary)}
     for summary in summaries.values():
         yield _summary(summary)

@@ -9,7 +9,8 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.memory_snapshot import MemorySnapshot
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.language import counted, mark, say
-from oomdoctor.snapshots.model import OTHER, Account
+from oomdoctor.snapshots.model import Account
+from oomdoctor.snapshots.names import OTHER
 from oomdoctor.units import GIB, show
 
 LEAST_SHARE: Final = 0.005  # of what is allocated: smaller holders share a row

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
-from oomdoctor.families.memory_snapshot import MemorySnapshot, SnapshotOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.names import row
 from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import refusal
-from oomdoctor.snapshots.model import (
+from oomdoctor.snapshots.names import (
     ACTIVATIONS,
     BACKWARD,
     GATHERED,
@@ -20,13 +19,14 @@ from oomdoctor.snapshots.model import (
     OPTIMIZER_STEP,
     PARAMETERS,
     PARAMETERS_AND_GRADIENTS,
-    Account,
-    Growth,
-    Holding,
-    Room,
 )
 from oomdoctor.units import GIB, MIB, percent, show
 
+if TYPE_CHECKING:  # few crashes come with one
+    from oomdoctor.families.memory_snapshot import MemorySnapshot
+    from oomdoctor.snapshots.model import Account, Growth, Holding, Room
+
+FAMILY: Final = "memory_snapshot"
 OPTIMIZER: Final = (OPTIMIZER_STATES, OPTIMIZER_STEP)
 WEIGHTS: Final = (PARAMETERS, GATHERED, PARAMETERS_AND_GRADIENTS, GRADIENTS)
 PASSES: Final = (ACTIVATIONS, BACKWARD, LOGITS)
@@ -42,13 +42,14 @@ STILL_THERE: Final = 0.01  # of what was allocated: what else was freed since sa
 
 def snapshot(crash: Crash) -> MemorySnapshot | None:
     """The snapshot of the request that failed here, or one with as much allocated as the message prints."""
-    found = [event for event in crash.every(MemorySnapshot) if _fits(crash, event.account)]
+    every = (cast("MemorySnapshot", event) for event in crash.events if event.kind == "memory-snapshot")
+    found = [event for event in every if _fits(crash, event.account)]
     return found[-1] if found else None
 
 
 def _fits(crash: Crash, account: Account) -> bool:
     event = refusal(crash)
-    if event is None or isinstance(event, SnapshotOutOfMemory):
+    if event is None or event.family == FAMILY:
         return event is not None and account.refusal is not None and event.process.gpu == account.device
     if account.refusal is not None and event.tried_bytes is not None:
         tried, asked = event.tried_bytes, account.refusal.bytes

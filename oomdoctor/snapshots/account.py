@@ -10,19 +10,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from oomdoctor.snapshots.holders import Holders
-from oomdoctor.snapshots.model import (
-    BACKWARD,
-    NO_STACK,
-    Account,
-    Frame,
-    Growth,
-    Holding,
-    Piece,
-    Refusal,
-    Room,
-    StackUse,
-    Strip,
-)
+from oomdoctor.snapshots.model import Account, Frame, Growth, Holding, Piece, Refusal, Room, StackUse, Strip
+from oomdoctor.snapshots.names import BACKWARD, NO_STACK
 from oomdoctor.snapshots.rows import resolved
 from oomdoctor.snapshots.tally import ALLOCATED, INACTIVE, PENDING, Failure, Segment, Tally
 from oomdoctor.text import sanitize

@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.snapshots.model import NO_STACK, OTHER, Frame
+from oomdoctor.snapshots.model import Frame
+from oomdoctor.snapshots.names import NO_STACK, OTHER
 
 DEEPEST: Final = 256  # frames of one stack that are asked
 

@@ -20,6 +20,7 @@ from snapshot_maker import FORWARD, GIB, STATES, WEIGHTS, Allocator, dumped, fil
 from oomdoctor.snapshots import machine, reading
 from oomdoctor.snapshots.machine import CODE, DAMAGED, FOREIGN, LARGE, SHORT, Machine, RefusalError
 from oomdoctor.snapshots.model import Account
+from oomdoctor.snapshots.rows import Rows
 from oomdoctor.snapshots.tally import Tally
 
 RELEASES = [(2, 0), (2, 1), (2, 2), (2, 5), (2, 8), (2, 10), (2, 13)]
@@ -68,9 +69,9 @@ def test_rows_taken_whole_say_what_rows_taken_apart_say(
 ) -> None:
     data = dumped(filled([(WEIGHTS, GIB, 40)], request=GIB) if kind is filled else steps(30, leak=GIB // 8), protocol)
     fast = read(data)
-    monkeypatch.setattr(machine.Rows, "take", lambda *_: None)
-    monkeypatch.setattr(machine.Rows, "entries", lambda _self, _data, at, _end: (at, 0))
-    monkeypatch.setattr(machine.Rows, "frames", lambda *_: None)
+    monkeypatch.setattr(Rows, "take", lambda *_: None)
+    monkeypatch.setattr(Rows, "entries", lambda _self, _data, at, _end: (at, 0))
+    monkeypatch.setattr(Rows, "frames", lambda *_: None)
     assert read(data) == fast
 
 
