@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,16 @@ from oomdoctor.snapshots.tally import ENTRY, Segment, Tally, TooManyError
 
 def read(blocks: Iterator[bytes]) -> tuple[Account, ...]:
     """What each GPU's memory was taken for; a RefusalError says why this is no snapshot."""
+    collects = gc.isenabled()
+    gc.disable()  # it would look through a million stacks again and again, and finds nothing
+    try:
+        return _read(blocks)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _read(blocks: Iterator[bytes]) -> tuple[Account, ...]:
     tally = Tally()
     machine = Machine(tally)
     try:
