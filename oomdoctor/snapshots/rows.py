@@ -115,6 +115,7 @@ class Rows:
         action, address, asked, frames = (shape.place[name] for name in TraceShape.WANTED)
         before_frames, behind = shape.wanted_before_frames, frames + _GROUPS_OF_FRAMES
         actions, allocation, release, from_bytes = self._actions, tally.allocation, tally.release, int.from_bytes
+        new_stack = tally.stack
         first_entry = tally.entries
         scanner = shape.pattern.scanner(data, at)  # type: ignore[attr-defined]
         for found in iter(scanner.match, None):  # each begins where the one before ends
@@ -127,7 +128,9 @@ class Rows:
                 number = tally.number_of(memo[from_bytes(ref[1:], "little")])
             else:
                 run = several or one or b""
-                stack = runs.get(run) or self._stack(run)
+                stack = runs.get(run)
+                if stack is None:
+                    stack = runs[run] = new_stack(run)
                 if run:
                     number = stack.number
                 if first or last:
@@ -135,7 +138,8 @@ class Rows:
                     memo += [None] * before
                     memo.append(stack)
                     puts -= before + 1
-                memo += [None] * puts
+                if puts:
+                    memo += [None] * puts
             kind = actions.get(groups[action])
             if kind is None:
                 kind = actions[groups[action]] = memo[_place(groups[action])]
