@@ -63,10 +63,13 @@ class Machine:
         """The pickle's one value."""
         data, ends = b"", False
         while not self.done:
-            while len(data) < BUFFER and not ends:
+            parts, size = [data], len(data)
+            while size < BUFFER and not ends:
                 block = next(blocks, None)
                 ends = block is None
-                data += block or b""
+                parts.append(block or b"")
+                size += len(parts[-1])
+            data = b"".join(parts)
             try:
                 data = data[self._run(data, len(data) if ends else len(data) - LONGEST_TEXT - LONGEST_ROW) :]
             except (IndexError, struct.error) as error:
