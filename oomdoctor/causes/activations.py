@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, ggml, logits, other_words, passes, warm_up
+from oomdoctor.signs import Grade, arrays, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
@@ -38,9 +38,9 @@ CAUSE = Cause(
     pools=("gpu", "host_ram"), before=("absurd-size",),
     silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
             arrays.array_beyond_the_limit),
-    excluded=(arrays.array_of_the_model, passes.while_loading_or_updating),
+    excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(
-        Row(passes.in_a_backward_pass, Grade.NAMES),
+        Row(snapshot.passes_hold_most, Grade.PROVES), Row(passes.in_a_backward_pass, Grade.NAMES),
         Row(passes.in_a_forward_pass, Grade.NAMES),
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_refused, Grade.NAMES, COMPUTE_KNOBS),
@@ -58,7 +58,7 @@ CAUSE = Cause(
         Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
         Row(passes.a_piece_larger_than_its_card, Grade.HINTS),
         Row(passes.large_piece_beside_its_own_tensors, Grade.LEFT),
-        Row(other_words.pass_by_the_message, Grade.POINTS),
+        Row(snapshot.passes_hold_much, Grade.POINTS), Row(other_words.pass_by_the_message, Grade.POINTS),
     ),
     against=(
         Row(passes.at_the_logits, Grade.POINTS),

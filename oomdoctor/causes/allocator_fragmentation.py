@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, fragments
+from oomdoctor.signs import Grade, fragments, snapshot
 
 ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu", "smaller-prefill", "fewer-sequences")
 
@@ -18,6 +18,7 @@ CAUSE = Cause(
     pools=("gpu",),
     excluded=(
         fragments.room_beside_the_pieces,
+        snapshot.free_blocks_too_few,
         fragments.idle_less_than_asked,
         fragments.ordinary_cache,
         fragments.expandable_segments_set,
@@ -25,6 +26,7 @@ CAUSE = Cause(
         fragments.pool_with_less_than_asked,
     ),
     signs=(
+        Row(snapshot.free_blocks_in_pieces, Grade.PROVES),
         Row(fragments.idle_in_pieces, Grade.PROVES),
         Row(fragments.pool_in_pieces, Grade.PROVES),
         Row(fragments.idle_by_the_table, Grade.NAMES),

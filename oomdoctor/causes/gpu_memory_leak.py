@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, growth_of_card
+from oomdoctor.signs import Grade, growth_of_card, snapshot
 
 CAUSE = Cause(
     id="gpu-memory-leak",
     title=mark("GPU memory grows with every step"),
     headlines=(
+        mark("{never_freed} on {gpu} are never freed[: allocated in {keeper}]"),
         mark("GPU memory grows by about {gpu_growth}, from {growth_from} to {growth_to}"),
         mark("Free GPU memory falls by about {gpu_fall}, from {growth_from} to {growth_to}"),
     ),
     pools=("gpu",),
     excluded=(growth_of_card.card_does_not_grow,),
     signs=(
+        Row(snapshot.blocks_never_freed, Grade.PROVES),
         Row(growth_of_card.card_grows_for_long, Grade.PROVES),
         Row(growth_of_card.card_grows, Grade.NAMES),
         Row(growth_of_card.card_grows_by_fits, Grade.HINTS),

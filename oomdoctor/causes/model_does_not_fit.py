@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, ggml, loading, other_words, warm_up
+from oomdoctor.signs import Grade, arrays, ggml, loading, other_words, snapshot, warm_up
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
@@ -19,6 +19,7 @@ CAUSE = Cause(
     id="model-does-not-fit",
     title=mark("The model does not fit in GPU memory"),
     headlines=(
+        mark("Parameters and gradients hold {weights_held} of {tensors_held} allocated on {gpu}"),
         mark("The model's weights ({share_weights}) do not fit in the {share_room} that {engine_within} may use"),
         mark("Metal ran out of memory[ {doing}], after a KV cache of {cache_before} was allocated"),
         mark("The model's weights ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
@@ -36,6 +37,7 @@ CAUSE = Cause(
     pools=("gpu",),
     excluded=(loading.beyond_loading,),
     signs=(
+        Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
         Row(ggml.weights_larger_than_what_was_free, Grade.PROVES, BUFFER_KNOBS),
         Row(ggml.weights_larger_than_the_loaders_table, Grade.PROVES, BUFFER_KNOBS),
@@ -63,6 +65,7 @@ CAUSE = Cause(
         Row(loading.one_piece_on_an_empty_card, Grade.HINTS),
         Row(loading.refused_to_tensorrt, Grade.HINTS, WORKSPACE_KNOBS),
         Row(loading.live_tensors_before_any_step, Grade.LEFT),
+        Row(snapshot.weights_hold_much, Grade.POINTS, KNOBS),
         Row(other_words.weights_by_the_message, Grade.POINTS),
     ),
     knobs=KNOBS,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, optimizer, other_words
+from oomdoctor.signs import Grade, optimizer, other_words, snapshot
 
 CAUSE = Cause(
     id="optimizer-states",
     title=mark("The optimizer states do not fit beside the weights"),
     headlines=(
+        mark("Optimizer states hold {optimizer_held} of {tensors_held} allocated on {gpu}"),
         mark("The optimizer step needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
@@ -19,8 +20,10 @@ CAUSE = Cause(
     silent=(optimizer.host_memory_of_no_refusal,),
     excluded=(optimizer.another_stage_than_the_optimizers,),
     signs=(
+        Row(snapshot.optimizer_states_hold_most, Grade.PROVES),
         Row(optimizer.in_the_optimizer, Grade.NAMES),
         Row(optimizer.stage_of_the_optimizer, Grade.NAMES),
+        Row(snapshot.optimizer_states_hold_much, Grade.POINTS),
         Row(other_words.optimizer_by_the_message, Grade.POINTS),
     ),
     knobs=("shard-states", "offload-optimizer", "low-memory-optimizer", "lora", "mixed-precision", "more-gpus"),

@@ -37,7 +37,9 @@ MOST_OF_A_KIND: Final = 400
 
 
 # Failures of the process that prints them; the others are told of another's.
-OF_THE_WRITER: Final = frozenset({"cuda", "cuda_error", "gpu_library", "host_alloc", "data_loader", "jax_tf"})
+OF_THE_WRITER: Final = frozenset(
+    {"cuda", "cuda_error", "gpu_library", "host_alloc", "data_loader", "jax_tf", "memory_snapshot"}
+)
 
 
 class Gathered(Struct):

@@ -40,8 +40,15 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
         known = found.get((ledger.pool, ledger.device))
         if known is None or len(ledger.rows) > len(known.rows):
             found[ledger.pool, ledger.device] = ledger
+    if any(event.family == "memory_snapshot" for event in events):
+        from oomdoctor.incident import ledger_snapshot  # noqa: PLC0415  (few logs come with a snapshot)
+
+        found = {key: ledger_snapshot.with_holders(ledger, events, LIVE) for key, ledger in found.items()}
+        snapshots = list(ledger_snapshot.ledgers(events))
+    else:
+        snapshots = []
     known_pools = {ledger.pool for ledger in found.values() if len(ledger.rows) > 1}
-    reported = [ledger for ledger in _last_reports(events) if ledger.pool not in known_pools]
+    reported = [ledger for ledger in (*snapshots, *_last_reports(events)) if ledger.pool not in known_pools]
     told = {*known_pools, *(ledger.pool for ledger in reported)}
     others = (*ledger_machine.ledgers(events), *(list(ledger_machine.plans(events)) or ledger_cards.ledgers(events)))
     return (*found.values(), *reported, *(ledger for ledger in others if ledger.pool not in told))

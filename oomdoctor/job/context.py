@@ -86,6 +86,10 @@ class ContextBuilder:
         self._origins.add(page)
         self._told(page.file).add(page)
 
+    def met(self, file: str) -> None:
+        """A file without words, which may be of any job."""
+        self._told(file)
+
     def join(self, later: ContextBuilder) -> None:
         """Take what other files say, which come after these."""
         self._all = None

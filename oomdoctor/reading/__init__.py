@@ -46,6 +46,12 @@ class Reading(Struct):
         if last is not None:
             self.lines += last[1].last_line
             self.ending = self.ending or ending(last[0])
+        if source.is_pickle:
+            from oomdoctor.families import memory_snapshot  # noqa: PLC0415  (few logs come with one)
+
+            self.job.met(source.name)
+            for event in memory_snapshot.events(source, tell):
+                self.gathered.add(event)
 
     def join(self, later: Reading) -> None:
         """Take what was read of other logs, which come after these."""

@@ -17,6 +17,7 @@ from oomdoctor.job.frames import places_a_model
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.snapshot import weights_hold_most
 from oomdoctor.signs.trace import (
     LATER_THAN_LOADING,
     MOVE,
@@ -279,6 +280,8 @@ def beyond_loading(crash: Crash) -> Seen | None:
     """The job computed, served or saved: its weights were on the GPU."""
     later = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
     if not later or _refused(crash) is None or _puts(crash) or one_piece_on_an_empty_card(crash):
+        return None
+    if weights_hold_most(crash) is not None:
         return None
     return Seen(words=say("the weights were already on the GPU: the job had passed loading"))
 

@@ -8,6 +8,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.snapshot import optimizer_states_hold_most
 from oomdoctor.signs.trace import asked, card, phase, refusal, where
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
@@ -55,6 +56,6 @@ def stage_of_the_optimizer(crash: Crash) -> Seen | None:
 @sign
 def another_stage_than_the_optimizers(crash: Crash) -> Seen | None:
     """The stage is a pass, or serving, and no stack frame shows the optimizer."""
-    if crash.stage not in OTHERS or phase(crash) == "optimizer":
+    if crash.stage not in OTHERS or phase(crash) == "optimizer" or optimizer_states_hold_most(crash):
         return None
     return Seen(words=say("the job failed {where}, not in the optimizer step", where=where(crash)))

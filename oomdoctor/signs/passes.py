@@ -15,6 +15,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host
 from oomdoctor.signs.ggml import compute_buffer_refused
+from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
     ATTENTION,
     GRAPHS,
@@ -119,7 +120,7 @@ def in_an_engines_special_step(crash: Crash) -> Seen | None:
 @sign
 def while_loading_or_updating(crash: Crash) -> Seen | None:
     """The job failed while loading weights or in the optimizer step."""
-    if _says_what_for(crash) or _failed_pass(crash) is not None:
+    if _says_what_for(crash) or _failed_pass(crash) is not None or passes_hold_most(crash) is not None:
         return None
     if crash.stage not in ("model_load", "optimizer_step") and phase(crash) not in ("load", "optimizer"):
         return None

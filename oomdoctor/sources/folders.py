@@ -43,11 +43,11 @@ def _files(folder: Path, troubles: list[Trouble], left_out: Counter[str]) -> Ite
 
 def _not_a_log(path: Path) -> str | None:
     reason = recognised.not_by_name(path)
-    if reason is not None:
+    if reason is not None and not recognised.may_be_snapshot(path):
         return reason
     try:
         with path.open("rb") as stream:
             head = next(unpack.unpacked(stream, recognised.sample(path)), b"")
     except (OSError, UnreadableError):
-        return None  # reading it will say what is wrong
-    return recognised.not_by_content(path, head)
+        return reason  # without one, reading it will say what is wrong
+    return recognised.not_by_content(path, head) if reason is None or recognised.is_snapshot(head) else reason

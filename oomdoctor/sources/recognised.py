@@ -20,6 +20,9 @@ ARCHIVE: Final = mark("archives (read when they are named)")
 OUTSIDE: Final = mark("names that lead out of the archive")
 
 SAMPLE: Final = 4096
+SNAPSHOT_HEAD: Final = 256
+_SNAPSHOT_PARTS: Final = (b"segments", b"device_traces", b"total_size")
+_PICKLES: Final = frozenset({".pickle", ".pkl"})
 
 # `runtime_resources` holds the job's own code and packages, `export_events` every task's every state.
 _SKIPPED_FOLDERS: Final = frozenset(
@@ -108,6 +111,11 @@ def not_by_name(path: PurePath) -> str | None:
     return None
 
 
+def may_be_snapshot(path: PurePath) -> bool:
+    """Whether PyTorch's memory snapshots have such names."""
+    return path.suffix.lower() in _PICKLES
+
+
 def sample(path: PurePath) -> int:
     """How many of its first bytes tell whether it is a log."""
     return text.SAMPLE if path.suffix.lower() in _STRUCTURED else SAMPLE
@@ -118,12 +126,17 @@ def not_by_content(path: PurePath, head: bytes) -> str | None:
     if not head:
         return EMPTY
     if text.binary(head):
-        return NO_TEXT
+        return None if is_snapshot(head) else NO_TEXT
     suffix = path.suffix.lower()
     if suffix not in _STRUCTURED or _OF_KUBERNETES.match(head):
         return None
     told = suffix == ".json" and (_JSON_LINES.match(head) or (path.name == "error.json" and _OF_TORCHRUN.match(head)))
     return None if told else DATA
+
+
+def is_snapshot(head: bytes) -> bool:
+    """Whether these first bytes are those of PyTorch's memory snapshot: a pickle, and the name of its first part."""
+    return head[:1] == b"\x80" and any(name in head[:SNAPSHOT_HEAD] for name in _SNAPSHOT_PARTS)
 
 
 def place(path: PurePath) -> Place:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.sources import text, unpack
-from oomdoctor.sources.trouble import Trouble, UnreadableError, why
+from oomdoctor.sources.trouble import PickleError, Trouble, UnreadableError, why
 
 if TYPE_CHECKING:
     from oomdoctor.sources.archives import Part
@@ -38,6 +38,7 @@ class Source(Struct):
     troubles: list[Trouble] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     part: Part | None = None  # where it lies in an archive
+    is_pickle: bool = False
 
     def blocks(self) -> Iterator[bytes]:
         """The log's bytes as UTF-8 (or another superset of ASCII), decompressed, in blocks of bounded size."""
@@ -56,6 +57,7 @@ class Source(Struct):
                     self.size += len(written)
                     yield written
         except UnreadableError as error:
+            self.is_pickle = isinstance(error, PickleError) and (self.path is not None or self.part is not None)
             self.troubles.append(Trouble(self.name, str(error)))
         except OSError as error:
             self.troubles.append(Trouble(self.name, why(error)))
@@ -69,6 +71,13 @@ class Source(Struct):
             )
         if self.size == 0 and not self.troubles:
             self.troubles.append(Trouble(self.name, say("nothing but NUL bytes") if nuls else say("empty")))
+
+    def unpacked(self) -> Iterator[bytes]:
+        """The bytes as they are, decompressed: of what is no text."""
+        with self._open() as stream:
+            for block in unpack.unpacked(stream, BLOCK):
+                self.size += len(block)
+                yield block
 
     def _open(self) -> AbstractContextManager[BinaryIO]:
         if self.part is not None:

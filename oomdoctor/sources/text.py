@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.sources.trouble import UnreadableError
+from oomdoctor.sources.trouble import PickleError, UnreadableError
 
 SAMPLE = 64 * 1024
 LONGEST_MAGIC = 512  # bytes: a tar archive's is its 258th to 262nd
 
+PICKLE = mark("a pickle")
 BINARIES: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (late(magic, re.DOTALL), what)
     for magic, what in (
@@ -21,7 +22,7 @@ BINARIES: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
         (rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07", mark("an archive: unpack it and give the folder")),
         (rb"\x04\x22\x4d\x18|\x1f\x9d", mark("compressed in a way that is not known here: unpack it first")),
         (rb"\x7fELF", mark("a program or a core dump")),
-        (rb"\x80[\x02-\x05]", mark("a pickle")),
+        (rb"\x80[\x02-\x05]", PICKLE),
         (rb".{7}\x00\{\"", mark("a safetensors file")),
         (rb"GGUF", mark("a model")),
         (rb"\x93NUMPY|\x89HDF|PAR1|ARROW1|Obj\x01|SQLite format 3\x00", mark("a data file")),
@@ -98,7 +99,8 @@ class Text:
     def _begin(self, head: bytes) -> bytes:
         what = binary(head)
         if what:
-            raise UnreadableError(say("no log but {what}", what=translated(what)))
+            kind = PickleError if what == PICKLE else UnreadableError
+            raise kind(say("no log but {what}", what=translated(what)))
         name, begin = encoding(head)
         if name != "utf-8":
             self._decoder = codecs.getincrementaldecoder(name)(errors="replace")

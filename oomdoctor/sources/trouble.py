@@ -20,6 +20,10 @@ class UnreadableError(Exception):
     """Raised while an input is read, after what could be read; the message is for the user."""
 
 
+class PickleError(UnreadableError):
+    """It is a pickle, which may be one that we can read."""
+
+
 def shown(path: str) -> str:
     """A path as it may be printed: one form on every system, whatever bytes a hostile archive named its files with."""
     text = os.fsencode(path).decode("utf-8", "replace").replace(os.sep, "/")

@@ -35,6 +35,7 @@ from oomdoctor.report.headline import (
     requests,
     shm,
     sizes,
+    snapshot,
     work,
 )
 
@@ -42,6 +43,7 @@ Slot = Callable[[Crash], str | None]
 
 ROOMS: Final = (
     job, gpu, sizes, release, engine, host, growth, kills, limits, died, requests, work, offload, ray, shm, placing,
+    snapshot,
 )  # fmt: skip
 
 _OPTIONAL: Final = late(r"\[([^\[\]]{1,200})\]")

@@ -22,6 +22,7 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
 from oomdoctor.report.html.plot import Plot, plot
+from oomdoctor.report.html.segments import drawings
 from oomdoctor.report.vocabulary import POOL_NAMES
 from oomdoctor.report.words import (
     Told,
@@ -45,6 +46,7 @@ from oomdoctor.units import percent, show
 MOST_INCIDENTS = 12
 MOST_LISTED = 100  # incidents in the index
 MOST_BARS = 16
+MOST_DRAWINGS = 8
 MOST_ROWS = 60  # of every list
 MOST_POINTS = 24  # of a trajectory's table; the plot has them all
 LONGEST_QUOTE = 1_200
@@ -81,6 +83,7 @@ class Section(Struct, frozen=True, kw_only=True):
     moments: Some
     rests_on: frozenset[str]  # the events of the timeline that are evidence
     evidence: Some  # the rest of it
+    drawings: Some
 
 
 def document(report: Report, *, redacted: bool = False) -> str:
@@ -125,6 +128,7 @@ def _section(report: Report, number: int) -> Section:
         moments=moments,
         rests_on=told & {one.event for one in evidence},
         evidence=some(one for one in evidence if one.event not in told),
+        drawings=some(drawings(by_id[name] for name in incident.events if name in by_id), MOST_DRAWINGS),
     )
 
 

@@ -1,0 +1,125 @@
+"""PyTorch's memory snapshots: the state of the allocator's blocks, and the last request that failed in the trace.
+
+The file is no log: it is known by its content and read whole, by a room of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import Event, Frame, Place, Process, Role, Surroundings, Usage
+from oomdoctor.language import say
+from oomdoctor.snapshots.model import Account
+from oomdoctor.sources import Source, Trouble
+from oomdoctor.sources.trouble import UnreadableError, why
+from oomdoctor.units import show
+
+WENT_ON: Final = 100  # allocations after the failure
+
+
+class MemorySnapshot(Event, frozen=True, kw_only=True):
+    """What the snapshot says of one GPU: at the failure in its trace, or when it was taken."""
+
+    family = "memory_snapshot"
+    kind = "memory-snapshot"
+
+    role: Role = "context"
+    pool: str = "gpu"
+
+    reserved_bytes: Usage[int]
+    allocated_bytes: Usage[int]
+    idle_bytes: Usage[int]  # in segments
+    largest_idle_bytes: Usage[int]
+    account: Account
+
+
+class SnapshotOutOfMemory(DeviceOutOfMemory, frozen=True, kw_only=True):
+    """The last `oom` entry of the trace."""
+
+    family = "memory_snapshot"
+    kind = "snapshot-out-of-memory"
+
+    strength: int = 2  # the log's own message says more of the same
+
+
+def events(source: Source, tell: Callable[[], None]) -> Iterator[Event]:
+    """What the snapshot says; where the pickle is none the source's troubles say why."""
+    from oomdoctor.snapshots import reading  # noqa: PLC0415  (its patterns take time, and few logs come with one)
+
+    source.troubles.clear()
+    try:
+        accounts = reading.read(_counted(source, tell))
+    except reading.RefusalError as error:
+        source.troubles.append(Trouble(source.name, reading.words(error)))
+        source.size = 0
+        return
+    except UnreadableError as error:
+        source.troubles.append(Trouble(source.name, str(error)))
+        return
+    except OSError as error:
+        source.troubles.append(Trouble(source.name, why(error)))
+        return
+    for account in accounts:
+        yield _state(source.name, account)
+        if account.refusal is not None and account.refusal.allocations_after < WENT_ON:
+            yield _failure(source.name, account)
+        else:
+            source.notes.append(_note(source.name, account))
+
+
+def _counted(source: Source, tell: Callable[[], None]) -> Iterator[bytes]:
+    for block in source.unpacked():
+        tell()
+        yield block
+
+
+def _note(file: str, account: Account) -> str:
+    """What nobody would hear of otherwise: without a failure there is no report on it."""
+    return (
+        say(
+            "{file}: PyTorch memory snapshot of GPU {number}: {allocated} allocated of {reserved} reserved; no failed "
+            "allocation in it",
+            file=file,
+            number=account.device,
+            allocated=show(account.allocated),
+            reserved=show(account.reserved),
+        )
+        if account.refusal is None
+        else say(
+            "{file}: PyTorch memory snapshot of GPU {number}: an allocation of {tried} failed and the job went on",
+            file=file,
+            number=account.device,
+            tried=show(account.refusal.bytes),
+        )
+    )
+
+
+def _state(file: str, account: Account) -> MemorySnapshot:
+    return MemorySnapshot(
+        at=Place(file, 1, 1, f"segments: {account.segments}, device_traces[{account.device}]: {account.entries}"),
+        process=Process(gpu=account.device),
+        reserved_bytes=account.reserved,
+        allocated_bytes=account.allocated,
+        idle_bytes=account.free,
+        largest_idle_bytes=account.largest_free,
+        account=account,
+    )
+
+
+def _failure(file: str, account: Account) -> SnapshotOutOfMemory:
+    refusal = account.refusal
+    assert refusal is not None
+    trace = tuple(Frame(one.file, one.line, one.name) for one in reversed(refusal.stack))
+    text = f"{{'action': 'oom', 'size': {refusal.bytes}, 'device_free': {refusal.device_free}}}"
+    return SnapshotOutOfMemory(
+        at=Place(file, 1, 1, text),
+        process=Process(gpu=account.device),
+        device="CUDA",
+        tried_bytes=refusal.bytes,
+        free_bytes=refusal.device_free,
+        allocated_bytes=account.allocated,
+        reserved_bytes=max(account.reserved, account.allocated) if account.segments else None,
+        around=Surroundings(trace=trace),
+    )

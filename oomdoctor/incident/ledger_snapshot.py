@@ -1,0 +1,67 @@
+"""What PyTorch's memory snapshot says of a GPU: who holds the tensors' memory, told from the stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoctor.families.event import Event
+from oomdoctor.families.memory_snapshot import MemorySnapshot
+from oomdoctor.incident.model import Ledger, LedgerRow
+from oomdoctor.language import counted, mark, say
+from oomdoctor.snapshots.model import Account
+from oomdoctor.snapshots.names import OTHER
+from oomdoctor.units import GIB, show
+
+LEAST_SHARE: Final = 0.005  # of what is allocated: smaller holders share a row
+TWO_DECIMALS: Final = 100  # printed figures differ by one part in so many, at most
+PENDING: Final = "freed, in use by another stream"
+UNALLOCATED: Final = "reserved but unallocated"
+
+
+def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
+    """One of each GPU that a snapshot tells of, the last snapshot of each."""
+    found = {(event.at.file, event.process.gpu): event for event in events if isinstance(event, MemorySnapshot)}
+    for event in found.values():
+        account = event.account
+        rows = list(_holders(account))
+        if account.pending:
+            rows.append(LedgerRow(PENDING, account.pending, "derived"))
+        idle = account.reserved - account.allocated - account.pending
+        if account.segments and idle > 0:
+            formula = " - ".join(show(size) for size in (account.reserved, account.allocated, account.pending) if size)
+            rows.append(LedgerRow(UNALLOCATED, idle, "derived", None, f"{formula} = {show(idle)}"))
+        yield Ledger("gpu", say("GPU {number}, memory snapshot", number=account.device), None, tuple(rows))
+
+
+def with_holders(ledger: Ledger, events: Sequence[Event], live: str) -> Ledger:
+    """The message's ledger with the tensors' row taken apart, where the one snapshot has as much allocated."""
+    told = [event for event in events if isinstance(event, MemorySnapshot)]
+    row = next((one for one in ledger.rows if one.what == live), None)
+    if row is None or not row.bytes or len(told) != 1:
+        return ledger
+    account = told[0].account
+    if abs(account.allocated - row.bytes) > max(GIB // 100, row.bytes // TWO_DECIMALS):
+        return ledger
+    at = ledger.rows.index(row)
+    rows = (*ledger.rows[:at], *_holders(account), *ledger.rows[at + 1 :])
+    return Ledger(ledger.pool, ledger.device, ledger.total_bytes, rows)
+
+
+def _holders(account: Account) -> Iterator[LedgerRow]:
+    """The holders, the largest first; the smallest ones together."""
+    small = 0
+    least = LEAST_SHARE * account.allocated
+    for holding in account.holdings:
+        if holding.bytes < least:
+            small += holding.bytes
+            continue
+        formula = counted(
+            holding.blocks,
+            mark("{count} block in the memory snapshot = {size}"),
+            mark("{count} blocks in the memory snapshot = {size}"),
+            size=show(holding.bytes),
+        )
+        yield LedgerRow(holding.holder, holding.bytes, "derived", None, formula)
+    if small:
+        yield LedgerRow(f"smaller {OTHER}", small, "derived")

@@ -1,0 +1,101 @@
+"""What a snapshot says of each GPU."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Frame(Struct, frozen=True):
+    """One frame of a stack."""
+
+    name: str
+    file: str
+    line: int
+
+
+class Holding(Struct, frozen=True):
+    """What one holder has."""
+
+    holder: str
+    bytes: int
+    blocks: int
+
+
+class StackUse(Struct, frozen=True):
+    """What was allocated at one stack and not freed."""
+
+    holder: str
+    bytes: int
+    blocks: int
+    frames: tuple[str, ...]  # some of them, the innermost first
+
+
+class Growth(Struct, frozen=True):
+    """Blocks of one stack that stay, cycle after cycle of the trace."""
+
+    holder: str
+    bytes: int
+    blocks: int
+    cycles: int
+    of_cycles: int
+    frames: tuple[str, ...]
+
+
+class Refusal(Struct, frozen=True):
+    """The last request that failed."""
+
+    bytes: int
+    device_free: int | None
+    holder: str
+    frames: tuple[str, ...]
+    stack: tuple[Frame, ...]  # the innermost first
+    entry: int
+    allocations_after: int  # the job went on where there are some
+
+
+class Room(Struct, frozen=True):
+    """The free blocks of the segments that the failed request could have been taken from."""
+
+    bytes: int
+    largest: int
+    pieces: int
+
+
+class Piece(Struct, frozen=True):
+    """A part of a segment: its holder, or "" where it is free."""
+
+    holder: str
+    bytes: int
+
+
+class Strip(Struct, frozen=True):
+    """One segment, as it is drawn."""
+
+    bytes: int
+    is_private: bool
+    pieces: tuple[Piece, ...]
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """One GPU. Sizes of blocks are with what the allocator rounds them up by."""
+
+    device: int
+    segments: int
+    reserved: int
+    allocated: int  # at the failure, or when the snapshot was taken
+    pending: int  # freed, and waiting for another stream
+    free: int  # in segments
+    largest_free: int
+    rounding: int  # what the blocks are larger than the requests
+    private: int  # of what is reserved: pools of CUDA graphs and others
+    freed_since: int  # the failure
+    holdings: tuple[Holding, ...]
+    stacks: tuple[StackUse, ...]
+    refusal: Refusal | None
+    room: Room | None
+    growths: tuple[Growth, ...]
+    history: tuple[tuple[int, int], ...]  # entries of the trace, and what was allocated then
+    entries: int
+    strips: tuple[Strip, ...]
+    settings: str
+    expandable: bool
