@@ -74,8 +74,6 @@ def test_more_gpus_and_cpus_are_asked_for_than_the_cluster_has() -> None:
     assert "7 CPUs" in said
     first = report.incidents[0].diagnoses[0].remedies[0]
     assert "--colocate_actor_ref --colocate_critic_reward" in (first.snippet or "")  # 6 - 1 - 1 = 4 GPUs
-        report.incidents[0].diagnoses[0].remedies[0].snippet or ""
-    )  # 6 - 1 - 1 = 4
     assert "CUDA_VISIBLE_DEVICES" in said
 
 
