@@ -27,7 +27,7 @@ from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import asked_gpus, cluster, shared_roles
+from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of, shared_roles
 from oomdoctor.spellings import title
 from oomdoctor.units import GIB, MIB, TIB, show
 from oomdoctor.versions import version_of
@@ -509,23 +509,28 @@ def _record(crash: Crash) -> tuple[str, str]:
 
 
 def fix_environment(case: Case) -> Answer:
-    masks = case.crash.setting("CUDA_VISIBLE_DEVICES")
     if case.crash.pool == "scheduling":
-        return Proposal(
-            action=say(
-                "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",
-                value=masks.value,
-                place=masks.place,
-            )
-            if masks is not None
-            else say("See which tasks and actors hold the cluster's CPUs and GPUs"),
-            snippet='echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status'
-            if masks is not None
-            else "ray status -v; ray list actors --filter state=ALIVE",
-        )
+        return _visible_gpus(case.crash)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
         return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY")
     return None
+
+
+def _visible_gpus(crash: Crash) -> Proposal:
+    """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
+    masks, asked = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash)
+    look = 'echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status'
+    if masks is not None:
+        action = say(
+            "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",
+            value=masks.value,
+            place=masks.place,
+        )
+        return Proposal(action=action, snippet=look)
+    if asked is not None and asked.gpus > cluster(crash, request_of(crash)).get("GPU", asked.gpus):
+        return Proposal(action=say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"), snippet=look)
+    action = say("See which tasks and actors hold the cluster's CPUs and GPUs")
+    return Proposal(action=action, snippet="ray status -v; ray list actors --filter state=ALIVE")
 
 
 def fewer_jobs(case: Case) -> Answer:

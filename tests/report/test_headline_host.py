@@ -33,7 +33,6 @@ from oomdoctor.report.headline import (
 )
 from oomdoctor.units import GIB, KIB, MIB
 
-OF_THE_HOST: Final = (died, growth, host, kills, limits, offload, placing, ray, requests, shm, work)
 HOST: Final = frozenset({
     "address-space-limit", "build-parallelism", "checkpoint-spike", "container-limit", "cpu-offload-overcommit",
     "dataset-in-ram", "host-memory-exhausted", "host-memory-leak", "host-model-load", "killed-without-evidence",
