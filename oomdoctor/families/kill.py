@@ -233,6 +233,11 @@ _JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
 
+_OF_THE_DEAD: Final = late(
+    r"(?i:\b(?:proc(?:ess)?|workers?|server|executor|daemon|child)) "
+    r"(?:(?P<pid>\d{1,9})\b|(?P<name>[A-Za-z]\w{0,40}[_\d]\w{0,40}))"
+)
+
 # The bar of loading a model's weights, of transformers, diffusers and vLLM
 _LOADING = late(
     r"\b[Ll]oading (?:\w{1,20} ){0,3}(?:shards|weights|components|layers)[^|\n]{0,40}: {1,4}\d{1,3}%"
@@ -506,8 +511,18 @@ def _vanished(page: Page, index: int, reporter: str, lines: Sequence[Line] = (),
     if reason := explained(page, index):
         yield Lookalike(at, say("a process ended, but {reason}", reason=translated(reason)))
         return
+    process = _missed(first) if reporter == "silence" else process_of(first)
     loaded = _loaded(page, index)
-    yield Kill(at=at, time=first.mark.time, process=process_of(first), reporter=reporter, loaded=loaded, **figures)
+    yield Kill(at=at, time=first.mark.time, process=process, reporter=reporter, loaded=loaded, **figures)
+
+
+def _missed(line: Line) -> Process:
+    """The process that somebody waits for, by the name or number in the words: the writer is another one."""
+    found = _OF_THE_DEAD.search(line.text[:CHARACTERS])
+    node = process_of(line).node
+    if found is None:
+        return Process(node=node)
+    return Process(pid=int(found["pid"]) if found["pid"] else None, name=found["name"], node=node)
 
 
 def _joblib(page: Page, index: int) -> Iterator[Read]:

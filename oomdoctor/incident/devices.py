@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,9 +19,21 @@ _NAMES: Final = (
 )
 
 
+_A_GPU: Final = r"\b(?:GPU|CUDA|cuda|HIP|ROCm|XPU|MPS|Vulkan|Metal)\b"
+
+
 def device_name(crashes: Iterable[Crash]) -> str:
     """Of the first crash on a device, by the lines around it."""
     for crash in crashes:
         if SIDES[crash.pool] == "device":
-            return next((name for name, words in _NAMES if crash.mentions(words)), GPU)
+            return _name(crash)
     return GPU
+
+
+def _name(crash: Crash) -> str:
+    """The error's own word counts: Lightning prints "TPU available: False" beside every GPU."""
+    text = crash.root.at.text
+    said = next((name for name, words in _NAMES if re.search(words, text)), None)
+    if said is not None or re.search(_A_GPU, text):
+        return said or GPU
+    return next((name for name, words in _NAMES if crash.mentions(words)), GPU)

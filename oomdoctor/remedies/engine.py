@@ -37,17 +37,12 @@ from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
-from oomdoctor.remedies.sizes import size_of_model, size_of_trained, tensor_parallel, zero_stage
+from oomdoctor.remedies.sizes import FEW_BITS, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
-# In the names of checkpoints whose weights have four bits or fewer
-_FEW_BITS: Final = late(
-    r"(?i)(?:^|[-_/.])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
-    r"i?q[2-4]_(?:[01k]|k_[sml]|xs|xxs))(?:$|[-_/.])"
-)
 _OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
 _QUANTIZING: Final = r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
@@ -884,7 +879,7 @@ def keep_cache(case: Case) -> Answer:
 
 def quantized(crash: Crash) -> str | None:
     """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
-    name = next((each for each in crash.context.models if _FEW_BITS.search(each)), None)
+    name = next((each for each in crash.context.models if FEW_BITS.search(each)), None)
     if name is not None:
         return name
     said = _OF_QUANTIZED.search(crash.root.at.text)

@@ -28,7 +28,9 @@ def _parts(report: Report, incident: Incident) -> Iterator[str]:
     if incident.diagnoses:
         best = incident.diagnoses[0]
         yield f" [{best.cause}, {sure(incident, best)}]"
-        if best.remedies:
+        if incident.verdict == "inconclusive":
+            yield from (say(" Find out: {command}", command=command) for command in incident.next_evidence[:1])
+        elif best.remedies:
             first = best.remedies[0]
             yield say(" Fix: {action}", action=" ".join((first.snippet or action(first)).split()))
 

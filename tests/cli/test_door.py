@@ -483,3 +483,10 @@ def test_brief_is_a_form_of_its_own(other: tuple[str, ...]) -> None:
     done = run("diagnose", "-", "--brief", *other, feed=OOM)
     assert done.returncode == 2
     assert b"leave out -f and -v" in b" ".join(done.stderr.split())
+
+
+def test_brief_of_a_death_asks_first() -> None:
+    done = run("diagnose", "-", "--brief", feed="step 1\nprocess 8805 died unexpectedly\n")
+    assert done.returncode == 3
+    assert b" Find out: " in done.stdout
+    assert b" Fix: " not in done.stdout

@@ -99,3 +99,16 @@ def test_what_tells_otherwise_ends_the_question(text: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("text", OUT_OF_MEMORY)
 def test_what_was_refused_is_a_failure(text: str, tmp_path: Path) -> None:
     assert body(tmp_path, text)["verdict"] == "oom"
+
+
+@pytest.mark.parametrize(
+    ("text", "who"),
+    [
+        ("(Server pid=47) ERROR Engine core proc EngineCore_DP0 died unexpectedly, stopping", "EngineCore_DP0"),
+        ("(Server pid=47) ERROR worker 8805 died unexpectedly", "8805"),
+    ],
+)
+def test_who_is_missed_is_not_who_says_so(text: str, who: str, tmp_path: Path) -> None:
+    report = body(tmp_path, f"step 1\n{text}")
+    assert who in report["incidents"][0]["headline"]
+    assert "47" not in report["incidents"][0]["headline"]

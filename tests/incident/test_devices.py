@@ -18,6 +18,11 @@ REFUSED += "30.10 GiB current active; 210.00 MiB free; 30.50 GiB reserved in tot
         (f"RuntimeError: NPU {REFUSED.format('NPU')}", "NPU", ("GPU",)),
         (f"torch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
         (f"torch.OutOfMemoryError: HIP {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
+        (
+            f"TPU available: False, using: 0 TPU cores\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}",
+            "GPU",
+            ("TPU",),
+        ),
         (f"step 3 INPUT NPUTS\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
     ],
 )

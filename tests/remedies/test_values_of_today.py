@@ -12,6 +12,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.order import knobs_of
+from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.report.headline import headline
 from oomdoctor.report.words import formula
 from oomdoctor.signs.ggml import computed_after
@@ -296,3 +297,15 @@ def test_a_checkpoint_keeps_its_optimizer_states_or_says_so(saved: str, snippet:
     remedy = one(log, "sharded-checkpoint", "checkpoint-spike")
     assert snippet in (remedy.snippet or "")
     assert ("no optimizer states" in remedy.cost) is loses
+
+
+@pytest.mark.parametrize("name", ["org/Some-Llama-3.1-70B-Instruct-AWQ-INT4", "org/some-70b:Q4_0", "org/some-70b-gptq"])
+def test_weights_of_four_bits_are_not_counted_with_two_bytes(name: str) -> None:
+    assert size_of_model(crashes_of(f"vllm serve {name}\ntorch.OutOfMemoryError: {cuda()}")[0]) is None
+
+
+def test_other_weights_are() -> None:
+    assert (
+        size_of_model(crashes_of(f"vllm serve org/Some-Llama-3.1-70B-Instruct\ntorch.OutOfMemoryError: {cuda()}")[0])
+        is not None
+    )

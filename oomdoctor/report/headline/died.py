@@ -141,7 +141,8 @@ def _by_its_launcher(kill: Kill) -> str:
     pid, rank = kill.process.pid, kill.process.rank
     if program_of(kill) is not None:
         return as_reported(kill)
-    who = _rank(rank, kill.local_rank) or _named(kill)
+    missed = kill.process.name if kill.reporter == "silence" else None
+    who = _rank(rank, kill.local_rank) or missed or _named(kill)
     if who:
         return say("{name} (PID {pid})", name=who, pid=pid) if pid is not None else who
     if pid is not None:
