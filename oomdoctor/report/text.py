@@ -18,6 +18,7 @@ from oomdoctor.columns import breaks, wrapped
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, in_use, listed, say, semicolons, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.gap import Gap
 from oomdoctor.remedies.knobs import KNOBS
@@ -72,6 +73,10 @@ COMMANDS = 1
 CRASHES = 5
 LINES_OF_A_REASON = 3
 
+PREFIX = 24  # characters before the error that are worth to be left out
+_ERROR = late(
+    r"(?:\w{1,40}\.){0,4}\w{0,40}(?:Error|Exception)\b|(?i:\bout of memory\b|\boom[- ]?kill|\bkilled process\b)"
+)
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
 SPARK = 48  # characters of a figure's line
@@ -521,6 +526,14 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
     return Text(" " * indent + sanitize(line), style="cyan", no_wrap=True)
 
 
+def _shortened(words: str, room: int) -> str:
+    """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does."""
+    error = _ERROR.search(words)
+    if error is not None and error.start() > PREFIX:
+        words = "..." + words[error.start() :]
+    return words if cell_len(words) <= room else set_cell_size(words, room - 3) + "..."
+
+
 def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:
     """A line of the log; on one screen it is cut to one line, and a long one stands there once."""
     where = f"  {file}:{line}: "
@@ -532,5 +545,5 @@ def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:
         return _line((say("{place}, as above", place=where.strip().removesuffix(":")), "dim"), indent=2)
     page.quoted.add((file, line))
     if not page.verbose and cell_len(words) > room:
-        words = set_cell_size(words, room - 3) + "..."
+        words = _shortened(words, room)
     return Text(sanitize(where) + words, style="dim", no_wrap=True)

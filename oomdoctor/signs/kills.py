@@ -354,7 +354,7 @@ def _other_reasons(crash: Crash) -> str:
     """What else ends a process like this; where the log itself lists it, in its words."""
     stopped, crashed = crash.mentions(_STOPPED_BY_RAY) is not None, crash.mentions(_CRASHED) is not None
     if not isinstance(crash.root, WorkerDeath) or not (stopped or crashed):
-        return say("a scheduler, an operator, a time limit or another program can send the same signal")
+        return say("a crash, a time limit, a scheduler or an operator can end a process like this, too")
     if stopped and crashed:
         return say("Ray's message also lists `ray stop --force` and a crash (SIGSEGV) as reasons")
     return (

@@ -454,3 +454,20 @@ SHORT = Gap(pool="kv_cache", missing_low_bytes=2 * GIB, missing_high_bytes=3 * G
 def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
     found = words.enough(gap, HOG.remedies)
     assert (found and words.verdict(found)) == told
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "(Engine pid=7) ERROR 01-02 03:04:05 [core.py:9] " + "torch.OutOfMemoryError: " + "x" * 90,
+            "...torch.OutOfMem",
+        ),
+        ("torch.OutOfMemoryError: " + "x" * 120, "torch.OutOfMemoryError: x"),
+        ("step 5 " * 30, "step 5 step 5"),
+    ],
+)
+def test_a_long_line_begins_where_its_error_does(line: str, shown: str) -> None:
+    (evidence,) = HOG.evidence
+    text = plain(with_best(evidence=(replace(evidence, text=line),)))
+    assert f"  driver.log:412: {shown}" in text
