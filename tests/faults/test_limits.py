@@ -49,7 +49,7 @@ def test_a_log_as_large_as_the_memory(large: Path) -> None:
 def test_what_needs_the_whole_text_says_that_there_is_no_room_for_it(large: Path) -> None:
     done = run("redact", large, "-o", large.with_name("public.log"), line=f'{ADDRESSES}; "$@"')
     assert done.returncode == 2
-    assert said(done).startswith("oomdoctor: there is not enough memory for this: ")
+    assert said(done).startswith("oomdoctor: not enough memory to read these logs: ")
     assert [path.name for path in large.parent.iterdir()] == ["train.log"]
 
 

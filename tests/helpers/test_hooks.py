@@ -112,7 +112,7 @@ def test_the_hooks_under_the_real_pre_commit(tmp_path: Path) -> None:
 def the_form_is_kept_in_step(user: Repository) -> None:
     first = user.run("oomdoctor-issue-form")
     assert first.returncode == 1, first.stdout + first.stderr
-    assert "written; look at it" in first.stdout
+    assert "written; check the file" in first.stdout
     path = user.folder / our_form.PLACE
     assert path.read_text(encoding="utf-8") == our_form.text()
     git(user.folder, "add", our_form.PLACE)
@@ -133,7 +133,7 @@ def the_diagnosis_is_put_into_staged_drafts_only(user: Repository) -> None:
     before = [path.read_bytes() for path in others]
     first = user.run("oomdoctor-draft")
     assert first.returncode == 1, first.stdout + first.stderr
-    assert "issues/oom at start.md: its diagnosis was brought up to date" in first.stdout
+    assert "issues/oom at start.md: diagnosis updated" in first.stdout
     assert draft.read_text(encoding="utf-8").startswith(f"{text}\n{BEGIN}\n")
     assert [path.read_bytes() for path in others] == before
     git(user.folder, "add", "issues")
