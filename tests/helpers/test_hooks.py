@@ -149,7 +149,7 @@ def secrets_in_staged_logs_are_told_by_line_and_kind(user: Repository) -> None:
     user.put("runs/train.log", CRASH)
     found = user.run("oomdoctor-redact")
     assert found.returncode == 1, found.stdout + found.stderr
-    assert "runs/train.log:2" in found.stdout
+    assert "runs/train.log, line 2: a Hugging Face token" in found.stdout
     assert TOKEN not in found.stdout + found.stderr
     git(user.folder, "rm", "-q", "--cached", "runs/train.log")
     user.put("requirements.txt", f"# {TOKEN}\n")
