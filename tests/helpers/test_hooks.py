@@ -159,7 +159,7 @@ def secrets_in_staged_logs_are_told_by_line_and_kind(user: Repository) -> None:
         user.put(name, CRASH)
     found = user.run("oomdoctor-redact")
     assert found.returncode == 1, found.stdout + found.stderr
-    assert all(f"{name}:2" in found.stdout for name in ("log.txt", "run-3.txt", "logs/rank0.txt", "stderr"))
+    assert all(f"{name}, line 2" in found.stdout for name in ("log.txt", "run-3.txt", "logs/rank0.txt", "stderr"))
 
 
 LOGS = """
