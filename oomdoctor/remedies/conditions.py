@@ -42,6 +42,8 @@ _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_uti
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
+_WEIGHTS_MOVE: Final = frozenset({"model_load", "checkpoint_load", "checkpoint_save", "weight_sync"})
+_BATCHES_ON_THE_HOST: Final = ("activations", "dataset-in-ram", "eval-accumulation", "logits-spike", "shm-too-small")
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
 _DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
@@ -174,17 +176,33 @@ def past_the_start(case: Case) -> bool:
     return case.crash.stage not in STARTING or engine.share(case.crash) is None
 
 
+def a_step_runs(case: Case) -> bool:
+    """Weights that are loaded, saved or handed on have no batches and no sequences."""
+    return case.crash.stage not in _WEIGHTS_MOVE
+
+
 def batch_of_its_own(case: Case) -> bool:
     """Something with batches, which an engine that serves makes itself, and a half of which could fit."""
     crash = case.crash
     if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
         return False
-    if _beyond_a_half(crash.root) or case.cause == "framework-preallocation":
+    if _beyond_a_half(crash.root) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
+
+
+def _batches_lie_elsewhere(case: Case) -> bool:
+    """Not in the memory that ran out: a killed job's are mostly on the GPU, and others hold a GPU of which this job
+    has little."""
+    root = case.crash.root
+    if case.crash.pool in ON_THE_HOST:
+        return not isinstance(root, HostAllocation) and case.cause not in _BATCHES_ON_THE_HOST
+    own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
+    total = root.total_bytes if isinstance(root, DeviceOutOfMemory) else None
+    return case.cause in _NEIGHBOURS and own is not None and total is not None and own < MUCH * total
 
 
 def _beyond_a_half(root: object) -> bool:
@@ -236,11 +254,6 @@ def option_for_it(case: Case) -> bool:
     """A framework of the job has an option for it, or the job's own line shows where it is."""
     shown = own_line.shows(case.knob, case.crash) or own_options.own_option(case.knob, case.crash) is not None
     return case.row is not None or shown
-
-
-def something_collected(case: Case) -> bool:
-    """A server keeps what an option of its own says, a job what it collects."""
-    return case.crash.job.task != "serving" or case.row is not None
 
 
 # the host
@@ -329,12 +342,12 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "an allocator that is named": allocator_named,
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
+    "a step runs": a_step_runs,
     "sequences": sequences,
     "pictures": pictures,
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
-    "something is collected": something_collected,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,
     "something is offloaded": offloaded,

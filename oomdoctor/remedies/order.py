@@ -23,7 +23,7 @@ _WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what f
 _LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
 _HOST: Final = ("host_ram", "cgroup")
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
-_HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context", "shorter-sequences")
+_HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from oomdoctor.report.words import (
     last_error,
     nothing_found,
     open_question,
+    particular,
     root_of,
     since,
     sure,
@@ -74,6 +75,7 @@ CRASHES = 5
 LINES_OF_A_REASON = 3
 
 PREFIX = 24  # characters before the error that are worth to be left out
+LONGEST_PREFIX = 120  # what stands further behind is a part of the sentence
 _ERROR = late(
     r"(?:\w{1,40}\.){0,4}\w{0,40}(?:Error|Exception)\b|(?i:\bout of memory\b|\boom[- ]?kill|\bkilled process\b)"
 )
@@ -221,14 +223,15 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
         if page.verbose or tells_much(ledger):
             yield from _gap(page)
             yield from _ledger(ledger, page)
+    told = _told(incident, best, page)
     if incident.verdict == "inconclusive":
-        yield from _open(incident, best, page)
-    if best is not None and best.remedies:
+        yield from _open(incident, told, page)
+    if told:
         yield from _gap(page)
-        yield from _remedies(incident, best.remedies, page)
-        yield from _enough(incident.gap, best.remedies)
+        yield from _remedies(incident, told, page)
+        yield from _enough(incident.gap, told)
     if incident.verdict != "inconclusive":
-        yield from _open(incident, best, page)
+        yield from _open(incident, told, page)
     if page.verbose:
         yield Text()
         yield from _all_behind(report, incident, page)
@@ -239,13 +242,21 @@ def _gap(page: Page) -> Iterator[RenderableType]:
         yield Text()
 
 
-def _open(incident: Incident, best: Diagnosis | None, page: Page) -> Iterator[RenderableType]:
+def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Remedy]:
+    """The remedies to print; on one screen of a death that nothing explains those with a value of the log."""
+    if best is None or page.verbose:
+        return best.remedies if best is not None else ()
+    if incident.verdict == "inconclusive":
+        stated = [remedy for remedy in best.remedies if remedy.current is not None]
+        return stated[: min(_remedies_shown(page), GUESSES)]
+    return particular(best.remedies, incident.gap)[: _remedies_shown(page)]
+
+
+def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
     """What the log leaves open, and what would settle it."""
     question = open_question(incident)
-    first = incident.verdict == "inconclusive"  # what would tell stands before fewer remedies
-    most = min(_remedies_shown(page), GUESSES) if first else _remedies_shown(page)
-    on_page = best.remedies[: page.some(most)] if best is not None else ()
-    to_run = commands(incident, on_page) if question or page.verbose or best is None else []
+    first = incident.verdict == "inconclusive"  # what would tell stands before the remedies
+    to_run = commands(incident, told) if question or page.verbose or not incident.diagnoses else []
     if question and to_run:
         yield _line(say("{question} This would tell:", question=question))
     elif question or to_run:
@@ -371,8 +382,7 @@ def _remedies(incident: Incident, remedies: Sequence[Remedy], page: Page) -> Ite
     """What to change; of a death that may not be one of memory, what to change if it was."""
     guess = incident.verdict == "inconclusive"
     yield _heading(say("If it was memory") if guess else say("What to change"))
-    most = min(_remedies_shown(page), GUESSES) if guess else _remedies_shown(page)
-    for number, remedy in enumerate(remedies[: page.some(most)], start=1):
+    for number, remedy in enumerate(remedies, start=1):
         yield _numbered(number, action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
@@ -529,7 +539,7 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
 def _shortened(words: str, room: int) -> str:
     """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does."""
     error = _ERROR.search(words)
-    if error is not None and error.start() > PREFIX:
+    if error is not None and PREFIX < error.start() <= LONGEST_PREFIX:
         words = "..." + words[error.start() :]
     return words if cell_len(words) <= room else set_cell_size(words, room - 3) + "..."
 

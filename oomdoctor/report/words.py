@@ -190,9 +190,9 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
     numbers = {remedy.knob: str(number) for number, remedy in enumerate(remedies, start=1)}
     low, high = gap.missing_low_bytes, gap.missing_high_bytes
     amount = show(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))
-    if gap.alone:
-        return Told(_got_past(gap, amount), _either(gap.alone, numbers))
-    if gap.together:
+    if alone := [knob for knob in gap.alone if knob in numbers]:
+        return Told(_got_past(gap, amount), _either(alone, numbers))
+    if gap.together and numbers.keys() >= set(gap.together):
         names = all_of(numbers[knob] for knob in gap.together)
         return Told(_got_past(gap, amount), say("{numbers} together", numbers=names))
     if gap.still_missing_bytes:
@@ -200,6 +200,13 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
         words = say("with all of these {left} of {amount} would still be missing", left=left, amount=amount)
         return Told(say("Not enough"), words)
     return None
+
+
+def particular(remedies: Sequence[Remedy], gap: Gap | None) -> tuple[Remedy, ...]:
+    """Without those that any job would be told, where others stand before them and nothing is counted on them."""
+    counted_on = {*gap.alone, *gap.together} if gap is not None else set()
+    own = tuple(one for one in remedies if not one.general or one.knob in counted_on)
+    return own or tuple(remedies)
 
 
 def _got_past(gap: Gap, amount: str) -> str:
