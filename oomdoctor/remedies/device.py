@@ -14,6 +14,7 @@ from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import address_of
 from oomdoctor.job.frameworks import among
@@ -21,7 +22,6 @@ from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
-from oomdoctor.remedies.placement import WHO
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
@@ -511,7 +511,7 @@ def collect(case: Case) -> Answer:
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds GPU memory just before the failure"),
-            snippet=_in_its_world(case) or WHO,
+            snippet=_in_its_world(case) or commands.on_the_devices(crash),
         )
     if "ray" in crash.context.frameworks:
         node = address_of(crash)
@@ -543,7 +543,8 @@ def fix_environment(case: Case) -> Answer:
     if case.crash.pool == "scheduling":
         return _visible_gpus(case.crash)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
-        return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY")
+        is_nvidias = maker(case.crash) == NVIDIA
+        return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY") if is_nvidias else None
     return None
 
 

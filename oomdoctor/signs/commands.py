@@ -5,11 +5,13 @@ An id or a name from the log stands in a command only where it matches a strict 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import address_of
 from oomdoctor.patterns import late
@@ -35,6 +37,16 @@ SCHEDULED: Final = "ray status -v"
 CARDS: Final = "nvidia-smi -L"
 CARDS_NOW: Final = "nvidia-smi"
 ON_THE_CARDS: Final = "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv"
+# Each maker has a tool of its own; a Mac's GPU has the RAM, and a TPU's device file one holder at most.
+_ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
+    "AMD": "rocm-smi --showpids --showmeminfo vram",
+    "Apple": "ps aux -m | head -20",
+    "HPU": "hl-smi",
+    "Intel": "xpu-smi ps",
+    "MLU": "cnmon",
+    "NPU": "npu-smi info",
+    "TPU": "sudo lsof -w /dev/accel* /dev/vfio/*",
+}
 LOCKED_LIMIT: Final = "ulimit -l"
 ADDRESS_LIMIT: Final = "ulimit -v"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
@@ -56,6 +68,11 @@ _SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b|/slurmd/job\d"
 IN_A_POD: Final = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
 _OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 137\b")
 _CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
+
+
+def on_the_devices(crash: Crash) -> str:
+    """Who holds the memory of the job's devices, by the tool of their maker."""
+    return _ON_OTHER_DEVICES.get(maker(crash), ON_THE_CARDS)
 
 
 def settling(crash: Crash) -> tuple[str, ...]:
