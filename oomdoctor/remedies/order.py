@@ -13,9 +13,8 @@ from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Remedy
-from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 
-BOUGHT: Final = frozenset({"raise-container-limit", "more-host-memory", "more-gpus", "add-nodes"})
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
 _ENDS: Final = "container-limit"  # a cause that says where it ended; fallbacks do, too

@@ -17,7 +17,7 @@ from rich.text import Text
 from oomdoctor.columns import breaks, wrapped
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.names import row as row_name
-from oomdoctor.language import ENGLISH, in_use, listed, say, semicolons, translated
+from oomdoctor.language import ENGLISH, counted, in_use, listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.gap import Gap
@@ -501,7 +501,7 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
     diagnoses = report.incidents[0].diagnoses if report.incidents else ()
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
-        hints.append(say("all of it: -v"))
+        hints.append(_left_out(report.incidents[0], page) or say("all of it: -v"))
     if report.verdict == "inconclusive" and report.stats.bytes:
         yield _line((say("Read: {what}.", what=what_was_read(report)), "dim"))
     prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
@@ -510,6 +510,17 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
         yield _line((say("More: {hints}", hints=semicolons(hints)) + small, "dim"))
     if page.verbose and prints:
         yield _line((say("Fingerprint: {fingerprints}", fingerprints=listed(prints)), "dim"))
+
+
+def _left_out(incident: Incident, page: Page) -> str | None:
+    """How many remedies -v has besides those on the screen."""
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    more = len(best.remedies) - len(_told(incident, best, page)) if best is not None else 0
+    if more <= 0:
+        return None
+    return counted(
+        more, mark("{count} more remedy and all the rest: -v"), mark("{count} more remedies and all the rest: -v")
+    )
 
 
 def _heading(title: str) -> RenderableType:

@@ -12,6 +12,7 @@ from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
+from oomdoctor.remedies.knobs import BOUGHT
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
 
@@ -43,7 +44,10 @@ def root_of(report: Report, incident: Incident) -> EventRecord | None:
 
 def headline(incident: Incident) -> Told:
     """What happened: the verdict, then who, which memory, how much, doing what."""
-    return Told(_verdict(incident), incident.headline)
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    doubted = best is not None and incident.verdict == "oom" and incident.cause_open and bool(best.against)
+    words = say("{headline} (likely)", headline=incident.headline) if doubted else incident.headline
+    return Told(_verdict(incident), words)
 
 
 def _verdict(incident: Incident) -> str:
@@ -203,10 +207,12 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
 
 
 def particular(remedies: Sequence[Remedy], gap: Gap | None) -> tuple[Remedy, ...]:
-    """Without those that any job would be told, where others stand before them and nothing is counted on them."""
+    """Those that are about this job: the first, what names its object or is bought, and what the arithmetic counts on.
+    What any job would be told is left out where others stand."""
     counted_on = {*gap.alone, *gap.together} if gap is not None else set()
-    own = tuple(one for one in remedies if not one.general or one.knob in counted_on)
-    return own or tuple(remedies)
+    kept = [one for one in remedies if not one.general or one.knob in counted_on] or list(remedies)
+    later = (one for one in kept[1:] if one.has_object or one.knob in BOUGHT)
+    return (*kept[:1], *later)
 
 
 def _got_past(gap: Gap, amount: str) -> str:
