@@ -37,7 +37,7 @@ from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
-from oomdoctor.remedies.sizes import FEW_BITS, size_of_model, size_of_trained, tensor_parallel, zero_stage
+from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
@@ -879,7 +879,7 @@ def keep_cache(case: Case) -> Answer:
 
 def quantized(crash: Crash) -> str | None:
     """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
-    name = next((each for each in crash.context.models if FEW_BITS.search(each)), None)
+    name = next((each for each in crash.context.models if has_few_bits(each)), None)
     if name is not None:
         return name
     said = _OF_QUANTIZED.search(crash.root.at.text)
