@@ -495,6 +495,8 @@ def bigger_store(case: Case) -> Answer:
             suggested=2 * capacity,
             derivation=f"2 x {show(capacity)} = {2 * capacity} bytes",
         )
+    if full is not None and full.object_bytes:
+        return Proposal(action=say("Make Ray's object store at least {amount} larger", amount=show(full.object_bytes)))
     return None
 
 

@@ -204,11 +204,17 @@ def fewer_predictions(case: Case) -> Answer:
     )
 
 
+# --sort-by: python/ray/scripts/scripts.py since 1.2
+_OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
     if phase(case.crash) == "waking":
         return Proposal(action=say("Offload the trainer and empty its cache before the engine wakes up"))
+    if case.crash.pool == "object_store":
+        return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
