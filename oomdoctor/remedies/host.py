@@ -51,6 +51,7 @@ OFFLOADS: Final = (
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 ROOM: Final = 0.8  # of a limit, to come to rest below it
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
+USUAL_SHM: Final = "8g"
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
 _PORT: Final = "PORT"
 _URL: Final = late(
@@ -516,7 +517,9 @@ def bigger_shm(case: Case) -> Answer:
     tried = asked.tried_bytes if asked is not None else None
     if now is None:
         return Proposal(
-            snippet="docker run --shm-size=SIZE   # or --ipc=host, which uses the node's",
+            suggested=USUAL_SHM,
+            derivation=say("{value} is a usual start value", value=USUAL_SHM),
+            snippet=f"docker run --shm-size={USUAL_SHM}   # or --ipc=host, which uses the node's",
             setting="--shm-size",
             assumes=(say("64 MiB of /dev/shm (Docker's default)"),),
         )
@@ -792,6 +795,17 @@ def tune_monitor(case: Case) -> Answer:
     )
 
 
+def more_address_space(case: Case) -> Answer:
+    """On Windows, which promises RAM and page file; elsewhere the knob's own words say it."""
+    if case.row is None or case.row.framework != "windows":
+        return None
+    return Proposal(
+        action=say("Let Windows manage the page file (as administrator), then restart"),
+        suggested=True,
+        cost=say("disk space"),
+    )
+
+
 def free_disk(case: Case) -> Answer:
     full = case.crash.first(DiskFull)
     if full is None:
@@ -823,6 +837,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-object-store": smaller_store,
     "bigger-object-store": bigger_store,
     "bigger-shm": bigger_shm,
+    "more-address-space": more_address_space,
     "raise-container-limit": raise_limit,
     "more-host-memory": more_host_memory,
     "restart-periodically": restart,
