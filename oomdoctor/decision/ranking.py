@@ -134,7 +134,7 @@ def _look(crash: Crash) -> tuple[str, ...]:
     if crash.pool == "gpu":
         return (commands.on_the_devices(crash),)
     if isinstance(crash.root, HostAllocation):
-        return (commands.ADDRESS_LIMIT, commands.FREE)
+        return commands.OF_A_REFUSAL
     return _LOOK.get(crash.pool, ())
 
 

@@ -50,6 +50,8 @@ _ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
 LOCKED_LIMIT: Final = "ulimit -l"
 ADDRESS_LIMIT: Final = "ulimit -v"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
+# After a refused request: the process that asked is gone, its limits may still stand
+OF_A_REFUSAL: Final = (ADDRESS_LIMIT, FREE, WHO_HOLDS_IT_NOW)
 OVERCOMMIT: Final = "cat /proc/sys/vm/overcommit_memory"
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
