@@ -24,7 +24,7 @@ from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
@@ -37,6 +37,7 @@ SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, 
 _RAM: Final = ("host_ram", "cgroup")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 _TRAINER: Final = r"transformers/trainer"
+_MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
@@ -188,9 +189,23 @@ def keeps_predictions(cause: str, crash: Crash) -> bool:
     return cause == "eval-accumulation" and crash.pool in _RAM
 
 
+def _on_the_host(case: Case) -> Answer:
+    """transformers' Trainer: training_args.py"""
+    if case.now is not None and case.number() == 1:
+        return already(case.now, 1)
+    return Proposal(
+        action=say("Move the predictions to host RAM after every step"),
+        suggested=1,
+        derivation=say("1 is the minimum"),
+        cost=say("slower evaluation; host RAM for the predictions"),
+    )
+
+
 def fewer_predictions(case: Case) -> Answer:
     """On the host nothing is gained by moving predictions there: only what a metric needs of them is smaller."""
     crash = case.crash
+    if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
+        return _on_the_host(case)
     if not keeps_predictions(case.cause, crash):
         return None
     kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
