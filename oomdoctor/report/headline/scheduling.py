@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import all_of, counted, listed, mark, say
+from oomdoctor.language import all_of, counted, filled, listed, mark, say
 from oomdoctor.report.headline.figures import brief
+from oomdoctor.report.headline.slot import about
 from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of
 
 MOST_DEVICES: Final = 512  # of one request in words that no family knows: more is another number of its line
+_UNITS: Final = {
+    "GPU": (mark("{amount} GPU"), mark("{amount} GPUs")),
+    "CPU": (mark("{amount} CPU"), mark("{amount} CPUs")),
+}
 
 
 def too_many_requested(crash: Crash) -> str | None:
@@ -39,26 +44,20 @@ def all_taken(crash: Crash) -> str | None:
     return all_of(taken) if taken else None
 
 
-def unplaced(crash: Crash) -> str | None:
+@about(request_of)
+def unplaced(request: Unschedulable) -> str | None:
     """The request that waits: "1 GPU and 1 CPU", "a placement group of 4 x (1 GPU, 1 CPU)"."""
-    request = request_of(crash)
-    if request is None:
-        return None
     amounts = list(_amounts(request))
     if not amounts:
         return _bundles(request)
     what, count = listed(amounts), request.count or 1
-    if request.placement_group:
-        what = say("{count} x ({what})", count=count, what=what) if count > 1 else what
-        return say("a placement group of {what}", what=what)
-    return say("{count} x ({what})", count=count, what=what) if count > 1 else what
+    what = say("{count} x ({what})", count=count, what=what) if count > 1 else what
+    return say("a placement group of {what}", what=what) if request.placement_group else what
 
 
-def placing_ended(crash: Crash) -> str | None:
+@about(request_of)
+def placing_ended(request: Unschedulable) -> str | None:
     """What became of the request."""
-    request = request_of(crash)
-    if request is None:
-        return None
     match request.state:
         case "infeasible":
             return say("no node can provide it")
@@ -81,30 +80,22 @@ def _bundles(request: Unschedulable) -> str | None:
 
 
 def _amounts(request: Unschedulable) -> Iterator[str]:
-    ordered = sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
-    for name, amount in ordered[:4]:
+    for name, amount in _gpus_first(request)[:4]:
         if not name.startswith(("node:", "object_store")):
             yield _amount(name, amount)
+
+
+def _gpus_first(request: Unschedulable) -> list[tuple[str, float]]:
+    return sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
 
 
 def _amount(name: str, amount: float) -> str:
     if "memory" in name:
         return f"{brief(round(amount))} {name}"
-    return _counted(name, amount) or f"{amount:g} {name}"
-
-
-def _counted(name: str, amount: float) -> str | None:
-    told = f"{amount:g}"
-    match name, amount <= 1:
-        case "GPU", True:
-            return say("{amount} GPU", amount=told)
-        case "GPU", False:
-            return say("{amount} GPUs", amount=told)
-        case "CPU", True:
-            return say("{amount} CPU", amount=told)
-        case "CPU", False:
-            return say("{amount} CPUs", amount=told)
-    return None
+    if name not in _UNITS:
+        return f"{amount:g} {name}"
+    one, many = _UNITS[name]
+    return filled(one if amount <= 1 else many, {"amount": f"{amount:g}"})
 
 
 def _lacking(crash: Crash) -> tuple[str, float, float] | None:
@@ -115,8 +106,7 @@ def _lacking(crash: Crash) -> tuple[str, float, float] | None:
     have, asked = cluster(crash, request), asked_gpus(crash)
     if asked is not None and have.get("GPU") is not None and asked.gpus > have["GPU"]:
         return "GPU", float(asked.gpus), have["GPU"]
-    ordered = sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
-    for name, amount in ordered if have else ():
+    for name, amount in _gpus_first(request) if have else ():
         wanted, there = amount * (request.count or 1), have.get(name, 0.0)
         if wanted > there and (name in have or name in ("GPU", "CPU")):
             return name, wanted, there
@@ -128,8 +118,3 @@ def _counted_in_words(crash: Crash) -> tuple[str, float, float] | None:
     if not isinstance(root, Shortage) or root.unit != "devices" or root.needed is None or root.available is None:
         return None
     return ("GPU", root.needed, root.available) if root.available < root.needed <= MOST_DEVICES else None
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot for slot in (too_many_requested, cluster_has, all_taken, unplaced, placing_ended)
-}
