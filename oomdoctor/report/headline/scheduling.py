@@ -8,30 +8,51 @@ from typing import Final
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import all_of, counted, filled, listed, mark, say
+from oomdoctor.language import all_of, counted, filled, listed, mark, say, translated
 from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.slot import about
-from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of
+from oomdoctor.signs.scheduling import asked_gpus, cluster, end_of, lacking, request_of
 
 MOST_DEVICES: Final = 512  # of one request in words that no family knows: more is another number of its line
 _UNITS: Final = {
     "GPU": (mark("{amount} GPU"), mark("{amount} GPUs")),
     "CPU": (mark("{amount} CPU"), mark("{amount} CPUs")),
 }
+_ENDS: Final = {
+    "infeasible": mark("no node can provide it"),
+    "scattered": mark("free in the cluster, but not on one node"),
+    "supervisor": mark("the job's supervisor has no room either"),
+}
 
 
-def too_many_requested(crash: Crash) -> str | None:
-    """What is requested of the resource that the cluster has less of: "6 GPUs"."""
-    lacking = _lacking(crash)
-    return _amount(lacking[0], lacking[1]) if lacking is not None else None
+def _lacking(crash: Crash) -> tuple[str, float, float] | None:
+    """A resource, what is requested of it and what the cluster has, where that is less; GPUs first."""
+    request = request_of(crash)
+    if request is None:
+        return _counted_in_words(crash)
+    have, asked = cluster(crash, request), asked_gpus(crash)
+    if asked is not None and have.get("GPU") is not None and asked.gpus > have["GPU"]:
+        return "GPU", float(asked.gpus), have["GPU"]
+    return min(lacking(request, have), key=lambda each: each[0] != "GPU", default=None)
 
 
-def cluster_has(crash: Crash) -> str | None:
-    """What the cluster has of it: "4"."""
-    lacking = _lacking(crash)
-    if lacking is None:
+def _counted_in_words(crash: Crash) -> tuple[str, float, float] | None:
+    root = crash.root
+    if not isinstance(root, Shortage) or root.unit != "devices" or root.needed is None or root.available is None:
         return None
-    return brief(round(lacking[2])) if "memory" in lacking[0] else f"{lacking[2]:g}"
+    return ("GPU", root.needed, root.available) if root.available < root.needed <= MOST_DEVICES else None
+
+
+@about(_lacking)
+def too_many_requested(short: tuple[str, float, float]) -> str | None:
+    """What is requested of the resource that the cluster has less of: "6 GPUs"."""
+    return _amount(short[0], short[1])
+
+
+@about(_lacking)
+def cluster_has(short: tuple[str, float, float]) -> str | None:
+    """What the cluster has of it: "4"."""
+    return brief(round(short[2])) if "memory" in short[0] else f"{short[2]:g}"
 
 
 def all_taken(crash: Crash) -> str | None:
@@ -58,18 +79,11 @@ def unplaced(request: Unschedulable) -> str | None:
 @about(request_of)
 def placing_ended(request: Unschedulable) -> str | None:
     """What became of the request."""
-    match request.state:
-        case "infeasible":
-            return say("no node can provide it")
-        case "timeout":
-            return say("given up after {seconds:g} s", seconds=request.seconds) if request.seconds else say("given up")
-        case "scattered":
-            return say("free in the cluster, but not on one node")
-        case "supervisor":
-            return say("the job's supervisor has no room either")
-    if request.repeats > 1:
+    if request.state in _ENDS:
+        return translated(_ENDS[request.state])
+    if request.state != "timeout" and request.repeats > 1:
         return say("the request is repeated {count} times", count=request.repeats)
-    return say("still waiting at the end of the log")
+    return end_of(request)
 
 
 def _bundles(request: Unschedulable) -> str | None:
@@ -80,13 +94,10 @@ def _bundles(request: Unschedulable) -> str | None:
 
 
 def _amounts(request: Unschedulable) -> Iterator[str]:
-    for name, amount in _gpus_first(request)[:4]:
+    ordered = sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
+    for name, amount in ordered[:4]:
         if not name.startswith(("node:", "object_store")):
             yield _amount(name, amount)
-
-
-def _gpus_first(request: Unschedulable) -> list[tuple[str, float]]:
-    return sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
 
 
 def _amount(name: str, amount: float) -> str:
@@ -96,25 +107,3 @@ def _amount(name: str, amount: float) -> str:
         return f"{amount:g} {name}"
     one, many = _UNITS[name]
     return filled(one if amount <= 1 else many, {"amount": f"{amount:g}"})
-
-
-def _lacking(crash: Crash) -> tuple[str, float, float] | None:
-    """A resource, what is requested of it and what the cluster has, where that is less; GPUs first."""
-    request = request_of(crash)
-    if request is None:
-        return _counted_in_words(crash)
-    have, asked = cluster(crash, request), asked_gpus(crash)
-    if asked is not None and have.get("GPU") is not None and asked.gpus > have["GPU"]:
-        return "GPU", float(asked.gpus), have["GPU"]
-    for name, amount in _gpus_first(request) if have else ():
-        wanted, there = amount * (request.count or 1), have.get(name, 0.0)
-        if wanted > there and (name in have or name in ("GPU", "CPU")):
-            return name, wanted, there
-    return None
-
-
-def _counted_in_words(crash: Crash) -> tuple[str, float, float] | None:
-    root = crash.root
-    if not isinstance(root, Shortage) or root.unit != "devices" or root.needed is None or root.available is None:
-        return None
-    return ("GPU", root.needed, root.available) if root.available < root.needed <= MOST_DEVICES else None
