@@ -256,7 +256,7 @@ def sentences(parts: Iterable[str]) -> str:
 
 
 def tells_much(ledger: Ledger) -> bool:
-    """Whether it explains half of what there is, or of what is not free."""
+    """Whether its rows come to half of the whole; of an unknown whole, whether they tell more than what is free."""
     known = [row.bytes for row in ledger.rows if row.bytes]
     if not known or (len(known) == 1 and is_free(ledger.rows[0])):
         return False

@@ -53,14 +53,14 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
 @sign
 def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
     """A scheduler or container engine ended the job at its memory limit and prints figures."""
-    kill = _kill_at_a_limit(crash)
+    kill = kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None and kill.strength >= 3 else None
 
 
 @sign
 def manager_reports_its_limit(crash: Crash) -> Seen | None:
     """A scheduler or container engine says that the job hit its memory limit."""
-    kill = _kill_at_a_limit(crash)
+    kill = kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None else None
 
 
@@ -121,10 +121,10 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
 
 
 def _a_limit_was_hit(crash: Crash) -> bool:
-    return _kill_at_a_limit(crash) is not None or any(kill.pool == "cgroup" for kill in crash.every(KernelKill))
+    return kill_at_a_limit(crash) is not None or any(kill.pool == "cgroup" for kill in crash.every(KernelKill))
 
 
-def _kill_at_a_limit(crash: Crash) -> LimitKill | None:
+def kill_at_a_limit(crash: Crash) -> LimitKill | None:
     """The strongest word for a limit on memory in use; a limit on address space is another matter."""
     kills = [kill for kill in crash.every(LimitKill) if not kill.virtual and kill.manager in MANAGERS]
     return max(kills, key=lambda kill: kill.strength, default=None)
