@@ -9,7 +9,7 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among, framework, some, trainers
+from oomdoctor.job.frameworks import driven, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import filled, mark, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -65,7 +65,6 @@ _CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
 _WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
-_DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
 # Knobs whose numbers stand for a choice and are no amounts to begin with
 _CHOICES: Final = frozenset(
@@ -198,7 +197,7 @@ def _told_by_an_application(crash: Crash) -> bool:
 
 def _own_program(crash: Crash) -> bool:
     """Whether the job's code is the reader's own, and not a framework's that is driven by its options."""
-    return not any(each.layer in _DRIVEN and each.style != "code" for each in among(crash.job.frameworks))
+    return not driven(crash.job.frameworks)
 
 
 def _of_another_world(row: Spelling, crash: Crash) -> bool:

@@ -29,7 +29,7 @@ from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of, shared_roles
 from oomdoctor.spellings import title
-from oomdoctor.units import GIB, MIB, TIB, show
+from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
@@ -49,7 +49,7 @@ _WORTH_A_TRY: Final = 128 * MIB
 EXPANDABLE: Final = "expandable_segments:True"
 _RAM: Final = ("host_ram", "cgroup")
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
-_UNITS: Final = {"k": 2**10, "m": MIB, "g": GIB, "t": TIB}  # V8 counts MiB where no unit stands
+_OF_A_BARE_NUMBER: Final = "m"  # V8
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
@@ -189,7 +189,7 @@ def raise_cap(case: Case) -> Answer:
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:
     """A heap whose size the launch line states."""
-    times = _MANY_TIMES if now * _UNITS.get(unit.lower(), MIB) < _SMALL_HEAP else 2
+    times = _MANY_TIMES if now * BINARY[unit.lower() or _OF_A_BARE_NUMBER] < _SMALL_HEAP else 2
     then = f"{times * now}{unit}"
     return Proposal(
         action=say(

@@ -76,15 +76,13 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if place is None or pool == "scheduling":
         return listed
     before, bought = listed[:place], listed[place]
-    clear = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE) and remedy.has_object]
+    free = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE)]
+    clear = [remedy for remedy in free if remedy.has_object]
     if cause == _ENDS:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
     elif len(before) < FREE_BEFORE:
-        vague = (
-            [] if bought.snippet or bought.setting else [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE)]
-        )
-        before = [*before, *(remedy for remedy in (*clear, *vague) if remedy not in before)]
-        before = list({remedy.knob: remedy for remedy in before}.values())[:FREE_BEFORE]
+        vague = [] if bought.snippet or bought.setting else free
+        before = list({one.knob: one for one in (*before, *clear, *vague)}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 

@@ -62,7 +62,7 @@ def smaller_microbatch(case: Case) -> Answer:
     answer = halved(case)
     share = 2
     if isinstance(answer, Proposal) and _at_its_first_step(case):
-        answer, share = _quarter(case, answer), 4
+        answer, share = _quarter(case, answer), _QUARTER
     if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch size"))
@@ -83,17 +83,16 @@ def smaller_microbatch(case: Case) -> Answer:
             now=shown,
             then=share * now,
         ),
-        derivation=_same_global_batch(proposal.derivation, now, share),
+        derivation=say(
+            "{formula}; {now} x {share} = {then} for the same global batch",
+            formula=proposal.derivation,
+            now=now,
+            share=share,
+            then=share * now,
+        ),
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
-
-
-def _same_global_batch(formula: str | None, now: int, share: int) -> str:
-    if share == 2:
-        return say("{formula}; {now} x 2 = {then} for the same global batch", formula=formula, now=now, then=2 * now)
-    figures = {"now": now, "share": share, "then": share * now}
-    return say("{formula}; {now} x {share} = {then} for the same global batch", formula=formula, **figures)
 
 
 def _at_its_first_step(case: Case) -> bool:
