@@ -792,8 +792,8 @@ def fewer_graphs(case: Case) -> Answer:
     if case.cause != "cuda-graph-capture" or row is None or crash.job.may_share:
         return None
     stated = crash.setting(*_CAPTURED)
-    now = stated.value if stated is not None else None
-    if stated is None or isinstance(now, bool) or not isinstance(now, int) or now < 2:
+    now = stated.whole if stated is not None else None
+    if stated is None or now is None or now < 2:
         return None
     known = known_versions(row.framework, crash.context)
     rows = [one for one in of_knob(case.knob, row.framework) if one.versions.overlaps(known)]

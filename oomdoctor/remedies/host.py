@@ -160,7 +160,7 @@ def _port_of_the_server(crash: Crash) -> int | None:
     port, model = crash.setting("port"), crash.setting("reward_pretrain")
     if port is None or model is None or (port.file, port.line) != (model.file, model.line):
         return None
-    return port.value if isinstance(port.value, int) and not isinstance(port.value, bool) else None
+    return port.whole
 
 
 def fewer_workers(case: Case) -> Answer:

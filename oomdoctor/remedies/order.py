@@ -51,8 +51,7 @@ def stated_knobs(crash: Crash) -> tuple[str, ...]:
 
 def _is_several(crash: Crash, knob: str) -> bool:
     stated = crash.setting(*KNOBS[knob].settings)
-    number = stated.value if stated is not None else None
-    return isinstance(number, int) and not isinstance(number, bool) and number > max(1, KNOBS[knob].least)
+    return stated is not None and (stated.whole or 0) > max(1, KNOBS[knob].least)
 
 
 def _own(answer: Ranked) -> tuple[str, ...]:

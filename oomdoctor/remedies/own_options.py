@@ -83,11 +83,12 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
 def _turns(row: Row, setting: Setting) -> bool:
     words = frozenset(words_of(setting.name))
     named = any(each <= words for each in row.words) and words.isdisjoint(row.never)
-    return named and _is_now(row, setting.value)
+    return named and _is_now(row, setting)
 
 
-def _is_now(row: Row, value: Value) -> bool:
-    if NUMBER in row.now and isinstance(value, int) and not isinstance(value, bool) and value >= _LEAST_OF_HALVES:
+def _is_now(row: Row, setting: Setting) -> bool:
+    value = setting.value
+    if NUMBER in row.now and (setting.whole or 0) >= _LEAST_OF_HALVES:
         return True
     if any(value in _STATES[state] for state in row.now & _STATES.keys()):
         return True

@@ -231,8 +231,7 @@ def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
         return None  # half of a batch that nobody printed asks for no number of steps
     stated = case.crash.setting(ACCUMULATION)
     if stated is not None:
-        now = stated.value
-        return (now, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
+        return (stated.whole, ()) if stated.whole is not None and stated.whole > 0 else None
     if case.row is None or not some([case.row.framework], "accumulates by option"):
         return None
     return 1, (say("{option} is 1 (its default, not in the log)", option=ACCUMULATION),)
@@ -360,8 +359,8 @@ def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> tuple[str, tu
 
 
 def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:
-    values = [setting.value for name in names if (setting := crash.setting(name)) is not None]
-    return [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    stated = (crash.setting(name) for name in names)
+    return [one.whole for one in stated if one is not None and one.whole is not None]
 
 
 def split_sequences(case: Case) -> Answer:

@@ -82,13 +82,14 @@ def who_held_most_was_saving(crash: Crash) -> Seen | None:
     if table is None or crash.stage not in ("checkpoint_save", "checkpoint_load"):
         return None
     saving = [row.bytes or 0 for row in table.rows if _IN_A_CHECKPOINT.search(row.command)]
-    if len(saving) < SEVERAL or sum(saving) < MOST * sum(row.bytes or 0 for row in table.rows):
+    listed = sum(row.bytes or 0 for row in table.rows)
+    if len(saving) < SEVERAL or sum(saving) < MOST * listed:
         return None
     words = say(
         "{count} workers were at their checkpoint and held {held} of the {listed} in Ray's table.",
         count=len(saving),
         held=show(sum(saving)),
-        listed=show(sum(row.bytes or 0 for row in table.rows)),
+        listed=show(listed),
     )
     return Seen(words=words, evidence=(table,))
 
@@ -111,7 +112,7 @@ def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
     every, done = crash.setting("save_steps", "save_interval", "save_freq"), crash.context.progress.get("done")
     if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or every is None or not done:
         return None
-    if isinstance(every.value, bool) or not isinstance(every.value, int) or every.value < 2 or done % every.value:
+    if (every.whole or 0) < 2 or done % (every.whole or 1):
         return None
     words = say(
         "The last step before the kill was {done}, and {name}={value} saves the state at this step.",
