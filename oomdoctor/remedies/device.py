@@ -398,7 +398,7 @@ def fix_request(case: Case) -> Answer:
             "--num-gpus must agree"
         ),
         derivation=say("one request: {wanted} in the cluster", wanted=listed(short)) if short else None,
-        snippet="ray status -v",
+        snippet=commands.SCHEDULED,
     )
 
 
@@ -483,7 +483,7 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
         ),
         derivation=said,
         setting="--num-gpus",
-        snippet="ray status -v",
+        snippet=commands.SCHEDULED,
     )
 
 
@@ -551,7 +551,7 @@ def fix_environment(case: Case) -> Answer:
 def _visible_gpus(crash: Crash) -> Proposal:
     """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
     masks, asked = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash)
-    look = 'echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status'
+    look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
     if masks is not None:
         action = say(
             "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",
