@@ -10,6 +10,7 @@ from typing import Final
 
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
@@ -33,7 +34,6 @@ from oomdoctor.signs.kills import only_small_processes_were_killed
 Question = Callable[[Case], bool]
 
 ON_THAT_SIDE: Final = "on that side"
-ON_THE_HOST: Final = ("host_ram", "cgroup", "pinned", "object_store", "shm")
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
@@ -83,8 +83,12 @@ def relieved(knob: Knob, case: Case) -> tuple[str, ...]:
     """The pools that it relieves in this job: of what it computes with, those of the one side."""
     if ON_THAT_SIDE not in knob.conditions:
         return knob.relieves
-    host = case.crash.pool in ON_THE_HOST
-    return tuple(pool for pool in knob.relieves if (pool in ON_THE_HOST) == host)
+    host = _on_the_host(case.crash.pool)
+    return tuple(pool for pool in knob.relieves if _on_the_host(pool) == host)
+
+
+def _on_the_host(pool: str) -> bool:
+    return SIDES.get(pool) == "host"
 
 
 # the inference engine
@@ -126,7 +130,7 @@ def media_in_prompts(case: Case) -> bool:
 
 def on_that_side(case: Case) -> bool:
     """What it computes with lies in the memory that ran out: on the card, or on the host where it computes there."""
-    return case.crash.pool not in ON_THE_HOST or computes_on_the_host(case.crash)
+    return not _on_the_host(case.crash.pool) or computes_on_the_host(case.crash)
 
 
 # the card
@@ -195,7 +199,7 @@ def _batches_lie_elsewhere(case: Case) -> bool:
     """Not in the memory that ran out: a killed job's are mostly on the GPU, and others hold a GPU of which this job
     has little."""
     root = case.crash.root
-    if case.crash.pool in ON_THE_HOST:
+    if _on_the_host(case.crash.pool):
         return not isinstance(root, HostAllocation) and case.cause not in _BATCHES_ON_THE_HOST
     own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
     total = root.total_bytes if isinstance(root, DeviceOutOfMemory) else None

@@ -10,6 +10,7 @@ from typing import Final
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
@@ -47,7 +48,6 @@ _COMES_AND_GOES: Final = (
 _A_GOOD_DEAL: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 EXPANDABLE: Final = "expandable_segments:True"
-_RAM: Final = ("host_ram", "cgroup")
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
 _SMALL_HEAP: Final = GIB // 2
@@ -176,7 +176,7 @@ def raise_cap(case: Case) -> Answer:
         )
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
-    if case.crash.pool in _RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
+    if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
         return _twice(case, int(size[1]), size[2])
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:

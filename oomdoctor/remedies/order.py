@@ -11,6 +11,7 @@ from typing import Final
 
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
+from oomdoctor.families.event import RAM
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
@@ -20,7 +21,6 @@ FREE_BEFORE: Final = 2  # so that what is bought still stands among the first th
 _ENDS: Final = "container-limit"  # a cause that says where it ended; fallbacks do, too
 _WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what for
 _LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
-_HOST: Final = ("host_ram", "cgroup")
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
@@ -44,7 +44,7 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
     """What the job states the number of: who starts 8 workers with batches of 64 can halve either."""
-    if crash.pool not in _HOST:
+    if crash.pool not in RAM:
         return ()
     return tuple(knob for knob in _HOW_MUCH if _is_several(crash, knob))
 

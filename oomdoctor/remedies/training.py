@@ -12,6 +12,7 @@ from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import RAM
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.engine_facts import phase
@@ -34,7 +35,6 @@ _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
-_RAM: Final = ("host_ram", "cgroup")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 _TRAINER: Final = r"transformers/trainer"
 _QUARTER: Final = 4
@@ -103,7 +103,7 @@ def _at_its_first_step(case: Case) -> bool:
     if crash.stage in _WITHOUT_UPDATES or (case.now is not None and "eval" in case.now.name):
         return False
     fails = isinstance(crash.root, KernelKill | LimitKill | ArrayOutOfMemory)
-    return fails and crash.pool in _RAM and not steps and now is not None and now >= 2 * _QUARTER
+    return fails and crash.pool in RAM and not steps and now is not None and now >= 2 * _QUARTER
 
 
 def _quarter(case: Case, answer: Proposal) -> Proposal:
@@ -136,7 +136,7 @@ def lower_precision(case: Case) -> Answer:
         if stated is None or stated.value not in _FULL_PRECISION:
             return Skip()
         return Proposal(suggested="bfloat16", setting="--dtype", current=stated.value, snippet="--dtype bfloat16")
-    if crash.pool in _RAM and crash.job.world == "torch" and in_code:
+    if crash.pool in RAM and crash.job.world == "torch" and in_code:
         return Proposal(snippet="model = model.to(torch.bfloat16)")
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
@@ -148,11 +148,7 @@ def low_memory_optimizer(case: Case) -> Answer:
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
-    if (
-        case.crash.pool not in _RAM
-        or case.crash.job.world != "torch"
-        or (case.row is not None and not case.row.is_call)
-    ):
+    if case.crash.pool not in RAM or case.crash.job.world != "torch" or (case.row is not None and not case.row.is_call):
         return None
     return Proposal(
         action=say("Use an optimizer with smaller states (Adafactor)"),
@@ -184,7 +180,7 @@ def shard_checkpoint(case: Case) -> Answer:
 
 def keeps_predictions(cause: str, crash: Crash) -> bool:
     """An evaluation keeps its predictions in host memory, where Trainer's eval_accumulation_steps puts them as well."""
-    return cause == "eval-accumulation" and crash.pool in _RAM
+    return cause == "eval-accumulation" and crash.pool in RAM
 
 
 def fewer_predictions(case: Case) -> Answer:

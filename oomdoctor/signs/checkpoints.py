@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.event import RAM
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
@@ -110,7 +111,7 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
 def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
     """A process was killed, and the last step in the log is one at which save_steps saves a checkpoint."""
     every, done = crash.setting("save_steps", "save_interval", "save_freq"), crash.context.progress.get("done")
-    if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or every is None or not done:
+    if not isinstance(crash.root, Kill) or crash.root.pool not in RAM or every is None or not done:
         return None
     if (every.whole or 0) < 2 or done % (every.whole or 1):
         return None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from oomdoctor.families.budget import BudgetUsage
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
-from oomdoctor.families.event import Event
+from oomdoctor.families.event import RAM, Event
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.machine_memory import MachineMemory
@@ -97,7 +97,7 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
 def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
     """The last print of the node's memory shows 90% in use, and an unexplained kill follows."""
     last = _last_print(crash)
-    if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or last is None:
+    if not isinstance(crash.root, Kill) or crash.root.pool not in RAM or last is None:
         return None
     used, share = _in_use(last)
     if share < NEARLY_FULL:

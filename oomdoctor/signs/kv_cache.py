@@ -195,11 +195,10 @@ def no_context_is_short_enough(crash: Crash) -> Seen | None:
 @sign
 def context_longer_than_the_cache(crash: Crash) -> Seen | None:
     """One request of the configured length needs more than vLLM's cache holds, and a shorter one fits."""
-    tightest = _tightest(crash)
-    tokens = longest(tightest) if tightest is not None else None
-    if tightest is None or tokens is None:
+    tightest = too_long(crash)
+    if tightest is None:
         return None
-    fits = say("A context of up to {longest:,} tokens fits.", longest=tokens)
+    fits = say("A context of up to {longest:,} tokens fits.", longest=longest(tightest))
     return Seen(words=joined((_comparison(tightest), fits)), evidence=(tightest,))
 
 
