@@ -10,6 +10,7 @@ from typing import Final
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
@@ -29,7 +30,7 @@ from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of, shared_roles
 from oomdoctor.spellings import title
-from oomdoctor.units import GIB, MIB, TIB, show
+from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
@@ -47,9 +48,8 @@ _COMES_AND_GOES: Final = (
 _A_GOOD_DEAL: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 EXPANDABLE: Final = "expandable_segments:True"
-_RAM: Final = ("host_ram", "cgroup")
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
-_UNITS: Final = {"k": 2**10, "m": MIB, "g": GIB, "t": TIB}  # V8 counts MiB where no unit stands
+_OF_A_BARE_NUMBER: Final = "m"  # V8
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
@@ -176,7 +176,7 @@ def raise_cap(case: Case) -> Answer:
         )
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
-    if case.crash.pool in _RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
+    if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
         return _twice(case, int(size[1]), size[2])
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
@@ -189,7 +189,7 @@ def raise_cap(case: Case) -> Answer:
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:
     """A heap whose size the launch line states."""
-    times = _MANY_TIMES if now * _UNITS.get(unit.lower(), MIB) < _SMALL_HEAP else 2
+    times = _MANY_TIMES if now * BINARY[unit.lower() or _OF_A_BARE_NUMBER] < _SMALL_HEAP else 2
     then = f"{times * now}{unit}"
     return Proposal(
         action=say(
@@ -398,7 +398,7 @@ def fix_request(case: Case) -> Answer:
             "--num-gpus must agree"
         ),
         derivation=say("one request: {wanted} in the cluster", wanted=listed(short)) if short else None,
-        snippet="ray status -v",
+        snippet=commands.SCHEDULED,
     )
 
 
@@ -483,7 +483,7 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
         ),
         derivation=said,
         setting="--num-gpus",
-        snippet="ray status -v",
+        snippet=commands.SCHEDULED,
     )
 
 
@@ -551,7 +551,7 @@ def fix_environment(case: Case) -> Answer:
 def _visible_gpus(crash: Crash) -> Proposal:
     """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
     masks, asked = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash)
-    look = 'echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status'
+    look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
     if masks is not None:
         action = say(
             "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",

@@ -274,7 +274,7 @@ def _beside_weights_of_another(now: float, budget: int, free: int, total: int) -
     fits = shares.lowered(now, budget - free, total)
     derivation = say(
         "{now} - ({budget} needed beside another process's weights - {free} free at start) / {total} = "
-"{share}",
+        "{share}",
         now=f"{now:g}", budget=show(budget), free=show(free), total=show(total), share=f"{fits:.2f}",
     )  # fmt: skip
     if fits < shares.LEAST:
@@ -571,7 +571,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     return Proposal(
         action=say(
             "Raise the GPU memory share ({now} -> {then}) and lower the context length ({length} -> "
-"{tokens} tokens)",
+            "{tokens} tokens)",
             now=_as_known(now, assumed), then=f"{then:.2f}", length=length, tokens=tokens,
         ),
         current=None if assumed else now,
@@ -580,7 +580,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
         snippet="\n".join(copied) if len(copied) == 2 and not inner else None,
         derivation=say(
             "({then} - {now}) x {total} = {gained}; - {lacking} missing before the first block = {room}; / "
-"{each} bytes per token = {tokens} tokens (a multiple of 16)",
+            "{each} bytes per token = {tokens} tokens (a multiple of 16)",
             then=f"{then:.2f}", now=f"{now:.2f}", total=show(total), gained=show(gained), lacking=show(-room),
             room=show(room + gained), each=f"{per_token[0]:.0f}", tokens=tokens,
         ),
@@ -590,7 +590,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
             say("nothing else on the GPU needs this memory"),
         ),
         cost=say("longer requests are rejected or truncated; less GPU memory for CUDA graphs, NCCL and colocated "
-"training"),
+                 "training"),
     )  # fmt: skip
 
 
@@ -792,8 +792,8 @@ def fewer_graphs(case: Case) -> Answer:
     if case.cause != "cuda-graph-capture" or row is None or crash.job.may_share:
         return None
     stated = crash.setting(*_CAPTURED)
-    now = stated.value if stated is not None else None
-    if stated is None or isinstance(now, bool) or not isinstance(now, int) or now < 2:
+    now = stated.whole if stated is not None else None
+    if stated is None or now is None or now < 2:
         return None
     known = known_versions(row.framework, crash.context)
     rows = [one for one in of_knob(case.knob, row.framework) if one.versions.overlaps(known)]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit
@@ -160,7 +162,7 @@ def _port_of_the_server(crash: Crash) -> int | None:
     port, model = crash.setting("port"), crash.setting("reward_pretrain")
     if port is None or model is None or (port.file, port.line) != (model.file, model.line):
         return None
-    return port.value if isinstance(port.value, int) and not isinstance(port.value, bool) else None
+    return port.whole
 
 
 def fewer_workers(case: Case) -> Answer:
@@ -552,16 +554,23 @@ def raise_limit(case: Case) -> Answer:
         return _room_for_states(crash, manager, limit, *states)
     then = max(_gib_up(MORE * limit), _gib_up(limit) + 1) if limit >= GIB else None
     amount = f"{then}G" if then is not None else f"{math.ceil(MORE * limit / MIB)}M"
-    row = spelling(case.knob, crash.context, manager) if manager else None
+    return replace(
+        _raised_to(amount, crash, manager, limit),
+        derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
+        assumes=(say("25 % more is a guess: the peak is unknown"),),
+    )
+
+
+def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:
+    """The limit raised to so much, in the manager's words."""
+    row = spelling("raise-container-limit", crash.context, manager) if manager else None
     written = _in_units_of(manager, amount)
-    snippets = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
+    lines = (row.snippet(written) if row is not None else None, *_beside(crash, manager, written))
     return Proposal(
         action=_raised(manager, show(limit), written),
         current=limit,
         suggested=written,
-        derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
-        assumes=(say("25 % more is a guess: the peak is unknown"),),
-        snippet="\n".join(line for line in snippets if line) or None,
+        snippet="\n".join(line for line in lines if line) or None,
         setting=row.setting if row is not None else None,
     )
 
@@ -600,16 +609,10 @@ def _room_for_states(
 ) -> Proposal:
     """A limit below what the settings put into host memory is not worth raising by a little."""
     then = _gib_up(MORE * needed)
-    written = _in_units_of(manager, f"{then}G")
-    row = spelling("raise-container-limit", crash.context, manager) if manager else None
-    lines = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
-    return Proposal(
-        action=say(
-            "{action}, or turn off the offload: its states alone exceed the limit",
-            action=_raised(manager, show(limit), written),
-        ),
-        current=limit,
-        suggested=written,
+    raised = _raised_to(f"{then}G", crash, manager, limit)
+    return replace(
+        raised,
+        action=say("{action}, or turn off the offload: its states alone exceed the limit", action=raised.action),
         derivation=say(
             "{states}; {formula}, rounded up = {amount} GiB",
             states=formula,
@@ -617,8 +620,6 @@ def _room_for_states(
             amount=then,
         ),
         assumes=(*assumes, say("25 % more for the rest of the job (a guess)")),
-        snippet="\n".join(line for line in lines if line) or None,
-        setting=row.setting if row is not None else None,
     )
 
 

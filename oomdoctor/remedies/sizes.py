@@ -90,8 +90,8 @@ def _trains_adapters(crash: Crash) -> bool:
 def zero_stage(crash: Crash) -> tuple[int, tuple[str, ...]] | None:
     """ZeRO's stage, and what was assumed for it; None where nothing in the log shards that way."""
     stated = crash.setting(*ZERO_STAGE)
-    if stated is not None and isinstance(stated.value, int) and not isinstance(stated.value, bool):
-        return stated.value, ()
+    if stated is not None and stated.whole is not None:
+        return stated.whole, ()
     usual = next((each.zero_stage for each in among(crash.context.frameworks) if each.zero_stage is not None), None)
     return None if usual is None else (usual, (say("ZeRO-{level} (not in the log)", level=usual),))
 

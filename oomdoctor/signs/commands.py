@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.container import LimitKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of
+from oomdoctor.incident.node import address_of, stated_limit
 from oomdoctor.patterns import late
 from oomdoctor.sources.recognised import is_raylets
 
@@ -86,7 +86,11 @@ def settling(crash: Crash) -> tuple[str, ...]:
         commands.append(of_slurm(crash))
     if container and not in_a_pod(crash):
         commands.append(of_docker(crash))
-    if in_a_pod(crash) or (_limit_stated(crash) and not container) or (container and container_of(crash) is None):
+    if (
+        in_a_pod(crash)
+        or (stated_limit(crash) is not None and not container)
+        or (container and container_of(crash) is None)
+    ):
         commands.append(POD)
     if crash.root.pool == "shm":
         commands.append(SHM)
@@ -150,7 +154,3 @@ def _ended_as_container(crash: Crash) -> bool:
     """How a container's end by SIGKILL is told from outside."""
     outside = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
     return outside or container_of(crash) is not None
-
-
-def _limit_stated(crash: Crash) -> bool:
-    return any(event.limit_bytes for event in crash.every(MemoryLimit))

@@ -139,7 +139,6 @@ def warming_the_sampler(crash: Crash) -> Seen | None:
     )
     tried = next((event.tried_bytes for event in crash.every(DeviceOutOfMemory) if event.tried_bytes is not None), None)
     request = say("An allocation of {tried} failed.", tried=show(tried)) if tried is not None else ""
-    warmup = crash.first(WarmupOutOfMemory)
     return Seen(words=joined((_warm_up(warmup), rows, request)), evidence=(warmup or crash.root,), stage="engine_init")
 
 
