@@ -101,6 +101,11 @@ def an_engine_runs(case: Case) -> bool:
     return named or an_engine_computes_on_the_host(crash) is not None
 
 
+def past_its_own_cache(case: Case) -> bool:
+    """The KV cache that an engine sets up is as large as its share, whatever it computes at once."""
+    return case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
+
+
 def reserves(case: Case) -> bool:
     return case.crash.job.reserves or case.cause.startswith(vllm.NAME)
 
@@ -335,6 +340,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     AT_ANY_TIME: lambda _: True,
     "an engine runs": an_engine_runs,
     "an engine reserves": reserves,
+    "past its own cache": past_its_own_cache,
     "an engine beside a trainer": beside_a_trainer,
     ON_THAT_SIDE: on_that_side,
     "several engines start": several_starts,

@@ -68,6 +68,8 @@ def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
 
 def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
+    if case.cause == "device-misplacement" and own(case.crash):
+        return Skip()
     if not pids:
         return _none_but_own(case.crash)
     return Proposal(
