@@ -201,11 +201,12 @@ def batch_of_its_own(case: Case) -> bool:
 
 
 def _batches_lie_elsewhere(case: Case) -> bool:
-    """Not in the memory that ran out: a killed job's are mostly on the GPU, and others hold a GPU of which this job
-    has little."""
+    """Not in the memory that ran out: of a killed job that states none they are mostly on the GPU, and others hold a GPU
+    of which this job has little."""
     root = case.crash.root
     if _on_the_host(case.crash.pool):
-        return not isinstance(root, HostAllocation) and case.cause not in _BATCHES_ON_THE_HOST
+        stated = case.now is not None and case.crash.job.task != "rl"
+        return not (stated or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
     own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
     total = root.total_bytes if isinstance(root, DeviceOutOfMemory) else None
     return case.cause in _NEIGHBOURS and own is not None and total is not None and own < MUCH * total
