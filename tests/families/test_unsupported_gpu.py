@@ -8,6 +8,8 @@ import pytest
 
 from oomdoctor import diagnose
 
+NO_ALGORITHM = "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution\n"
+
 
 @pytest.mark.parametrize(
     ("before", "verdict"),

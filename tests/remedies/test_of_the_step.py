@@ -13,6 +13,10 @@ STEP = 'File "/x/fit.py", line 3, in forward\n    y = self.mlp(x)\n'
 OF_A_STEP = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "memory-efficient-attention")
 BATCH = "smaller-microbatch"
 NODE = kill(30.0, 31.0, "4711\t21.00\tpython fit.py\n")
+REFUSED = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 4000000000 bytes. Error code 12 (Cannot allocate memory)\n"
+)
 MISSING = {"tried": "300.00 MiB", "free": "100.00 MiB"}
 
 
@@ -26,11 +30,11 @@ def test_weights_that_are_loaded_have_no_batch(trace: str, given: bool) -> None:
     ("log", "given"),
     [
         (NODE, False),
-        ("$ python fit.py --batch_size 64\n" + NODE, True),
-        ("RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: "
-         "you tried to allocate 4000000000 bytes. Error code 12 (Cannot allocate memory)\n", True),
+        ("+ python -u fit.py --batch-size 64\nKilled\n", True),
+        ("+ python -u fit.py\nKilled\n", False),
+        (REFUSED, True),
     ],
-)  # fmt: skip
+)
 def test_a_killed_job_has_its_batches_elsewhere(log: str, given: bool) -> None:
     assert (BATCH in advise(log, BATCH, cause="too-many-workers")[0]) == given
 
@@ -63,7 +67,8 @@ def test_the_allocator_is_tried_where_it_may_do(cause: str, figures: dict[str, s
     [("in initialize_kv_cache\n    self._allocate_kv_cache()", False), ("in execute_model\n    y = m(x)", True)],
 )
 def test_a_cache_is_as_large_as_its_share(stage: str, given: bool) -> None:
-    log = f'vllm serve org/m\n  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, {stage}\ntorch.OutOfMemoryError: {cuda()}'
+    frame = f'File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, {stage}'
+    log = f"vllm serve org/m\n  {frame}\ntorch.OutOfMemoryError: {cuda()}"
     assert bool(advise(log, "fewer-sequences", "smaller-prefill", "shorter-context")[0]) == given
 
 
