@@ -82,10 +82,15 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _controlled(page, index, controlled[1])
     elif state := _SEFF.match(text):
         yield _seff(page, index, state[1], int(state[2]))
-    elif (_BARE_ROW.search(text) or _MAIL.search(text)) and index not in page.once(_rows_of_tables):
-        if echo(text) not in {ADVICE, COMMENT, SOURCE}:
-            job = _ID.search(text)
-            yield _kill(place_of(page, line), job[1] if job else None, line.mark.time, {})
+    elif _tells(text) and index not in page.once(_rows_of_tables):
+        job = _ID.search(text)
+        yield _kill(place_of(page, line), job[1] if job else None, line.mark.time, {})
+
+
+def _tells(text: str) -> bool:
+    """Whether a row without its header, or a mail, says that a job was OOM-killed."""
+    told = _BARE_ROW.search(text) or _MAIL.search(text)
+    return told is not None and echo(text) not in {ADVICE, COMMENT, SOURCE}
 
 
 def _table(page: Page, index: int) -> Iterator[Read]:

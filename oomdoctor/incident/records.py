@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.cgroup import GroupCounters, KillOutsideLimit
+from oomdoctor.families.cgroup import AGAIN, GroupCounters, KillOutsideLimit
 from oomdoctor.families.container import EndRecord, LimitKill
 from oomdoctor.families.ended import CANCELLED, NODE_FAILED, PREEMPTION, SUPERVISOR, TIME_LIMIT
 from oomdoctor.families.event import Event, Lookalike
@@ -47,7 +47,8 @@ _OF_A_JOB = late(
     r"|llama|ollama|lmdeploy|mpirun|dask|datasets|java)"
 )
 _JOB: Final = late(
-    r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|\bJOB |\bSTEP |\bJobId=|StepId=|/slurmd/job0{0,11}|/job_)(\d{1,12})\b"
+    r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|\bJOB |\bSTEP |\bJobId=|StepId=|/slurmd/job0{0,11}|/job_)"
+    r"(\d{1,12})\b"
 )
 _JOB_OF_A_FILE: Final = late(r"\bslurm-(\d{1,12})(?:_\d{1,6})?\.(?:out|err|log)\b")
 _NUMBER: Final = late(r"^(\d{1,12})")
@@ -319,9 +320,10 @@ def unproven(record: Event, events: Sequence[Event]) -> bool:
 
 def is_of_the_dead(record: Event, events: Sequence[Event]) -> bool:
     """Whether an id tells that the record is of what died: a new container has new counters, all zero. Of the record
-    of an end its time tells it, too."""
+    of an end its time tells it, too; and counters that are printed before the job, too, are those of its group."""
     return any(
-        bool(_jobs_of(record) & trace.jobs)
+        (isinstance(record, GroupCounters) and record.turn == AGAIN and record.at.file == failure.at.file)
+        or bool(_jobs_of(record) & trace.jobs)
         or _same_container(_containers_of(record), trace.containers) is True
         or _host_of(record) in trace.hosts
         or (isinstance(record, EndRecord) and bool(bond(record, failure).holds))

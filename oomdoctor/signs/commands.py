@@ -15,8 +15,9 @@ from oomdoctor.incident.node import raylet_log
 from oomdoctor.patterns import late
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
-# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death.
-JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot; done | grep -i -E 'killed process|oom'"
+# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death. The whole date tells a
+# kill of another day.
+JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot -o short-iso; done | grep -i -E 'killed process|oom'"
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
@@ -28,8 +29,11 @@ GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
     "/sys/fs/cgroup/memory/memory.{limit_in_bytes,max_usage_in_bytes,failcnt,oom_control} 2>/dev/null"
 )
-POD: Final = "kubectl describe pod POD | grep -A12 -E 'Last State|Limits'"
-_OF_A_CONTAINER: Final = "{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig.Memory}}"
+POD: Final = "kubectl describe pod POD"  # whole: each container's limit stands below its state, its name above
+_OF_A_CONTAINER: Final = (
+    "OOMKilled={{.State.OOMKilled}} ExitCode={{.State.ExitCode}} Memory={{.HostConfig.Memory}} "
+    "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}"
+)
 SIGKILL_SEEN_OUTSIDE: Final = 137
 
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
@@ -61,7 +65,7 @@ def settling(crash: Crash) -> tuple[str, ...]:
 def of_slurm(crash: Crash) -> str:
     """What the job had and used; a state is cut after ten characters where no width is given."""
     job = job_of(crash) or "JOB_ID"
-    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Elapsed,MaxRSS,ReqMem"
+    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
 
 
 def of_docker(crash: Crash) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.families.cgroup import GroupCounters, KillOutsideLimit
+from oomdoctor.families.cgroup import FIRST, GroupCounters, KillOutsideLimit
 from oomdoctor.families.container import EndRecord
 from oomdoctor.families.event import Event
 from oomdoctor.families.kill import Kill
@@ -82,7 +82,7 @@ def denied(crash: Crash) -> list[tuple[Event, str]]:
 
 def _denials(crash: Crash) -> Iterator[tuple[Event, str]]:
     for group in crash.every(GroupCounters):
-        if group.kills == 0:
+        if group.kills == 0 and group.turn != FIRST:
             yield group, say("the cgroup's counters show no OOM kill")
     for record in crash.every(EndRecord):
         who = MANAGERS.get(record.manager, record.manager)
