@@ -336,6 +336,7 @@ FAMILY = Family(
     triggers=(
         "oom_kill ",
         "memory.max",
+        "memory.{",
         "memory.peak",
         "memory.current",
         "memory.events",

@@ -11,10 +11,13 @@ from typing import Final
 from oomdoctor.families.event import Event
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
-from oomdoctor.incident.records import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
 from oomdoctor.job.moments import moment, seconds_between, seconds_since
 from oomdoctor.language import say
 
+# What reports a kill polls, and `dmesg -T` is a little wrong after a suspend.
+SAME_MOMENT: Final = 120
+ZONE_STEP: Final = 1800
+FURTHEST_ZONES: Final = 26 * 3600
 # What Ray kills on a busy node, it may report minutes later.
 LATE: Final = 600
 

@@ -21,16 +21,13 @@ from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.proc_vmstat import MachineKills
 from oomdoctor.families.systemd_unit import CoreDump
+from oomdoctor.incident.joins import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
 from oomdoctor.job.moments import Moment, moment, seconds_since
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 
-# What reports a kill polls, and `dmesg -T` is a little wrong after a suspend.
-SAME_MOMENT: Final = 120
 # A job may print nothing for so long before it dies.
 SILENT: Final = 6 * 3600
-ZONE_STEP: Final = 1800
-FURTHEST_ZONES: Final = 26 * 3600
 
 ANOTHER_TIME: Final = mark("the kernel killed this program at another time, so the kill does not explain this failure")
 ANOTHER_JOB: Final = mark("this record is of another job")
