@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.families.cgroup import AGAIN, GroupCounters, KillOutsideLimit
-from oomdoctor.families.container import EndRecord, LimitKill
+from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
 from oomdoctor.families.ended import CANCELLED, NODE_FAILED, PREEMPTION, SUPERVISOR, TIME_LIMIT
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
@@ -58,6 +58,9 @@ _ID: Final = late(r"^[0-9a-f]{12,64}$")
 SHORT_ID: Final = 12
 _COMMAND: Final = late(r"\bKilled:?\s{1,40}(\S.{0,200})")
 
+RECORDS: Final = (
+    KernelKill, UserspaceKill, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, NodePressure, CoreDump,
+)  # fmt: skip
 # What a manager's own record says in place of a reason for the kill
 _REASONS: Final = tuple(
     (late(pattern), why)
@@ -99,9 +102,7 @@ def is_record(event: Event) -> bool:
     """Whether it is what somebody looked up afterwards, or a log of the machine's, rather than the job's own line."""
     if isinstance(event, LimitKill):
         return event.tool is not None
-    return isinstance(
-        event, (KernelKill, UserspaceKill, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, CoreDump)
-    )
+    return isinstance(event, RECORDS)
 
 
 def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
