@@ -48,7 +48,7 @@ _SEFF_JOB = late(r"^\s{0,8}Job ID: (\d{1,12})")
 # "GB" is 1024 MB here
 _UTILIZED = late(r"\bMemory Utilized: (\d{1,12}(?:\.\d{1,6})?) ([KMGTP]?)B")
 _EFFICIENCY = late(r"\bMemory Efficiency: [\d.]{1,8}% of (\d{1,12}(?:\.\d{1,6})?) ([KMGTP]?)B")
-HELPER: Final = mark("a helper process of a Slurm step was OOM-killed; Slurm's record says that the job completed")
+HELPER: Final = mark("Slurm recorded an OOM kill of a helper process; the job completed")
 
 
 class Row(Struct, frozen=True):

@@ -30,13 +30,13 @@ from oomdoctor.patterns import late
 SILENT: Final = 6 * 3600
 
 ANOTHER_TIME: Final = mark("the kernel killed this program at another time, so the kill does not explain this failure")
-ANOTHER_JOB: Final = mark("this record is of another job")
-ANOTHER_CONTAINER: Final = mark("this record is of another container")
-ANOTHER_NODE: Final = mark("this record is of another node")
+ANOTHER_JOB: Final = mark("this record belongs to another job")
+ANOTHER_CONTAINER: Final = mark("this record belongs to another container")
+ANOTHER_NODE: Final = mark("this record belongs to another node")
 ANOTHER_PROGRAM: Final = mark("the kernel killed another program, so the kill does not explain this failure")
-ANOTHER_DAY: Final = mark("this record is of another time than the failure")
+ANOTHER_DAY: Final = mark("this record is from another time than the failure")
 CRASHED: Final = mark("its core dump shows a crash in native code")
-STARTED_LATER: Final = mark("this record is of a process that was started after the failure")
+STARTED_LATER: Final = mark("this record belongs to a process that started after the failure")
 
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
 _OF_A_JOB = late(
@@ -166,7 +166,7 @@ def of_state(record: EndRecord | CoreDump) -> str:
     if isinstance(record, CoreDump):
         return say("systemd-coredump kept a core of {program} ({signal})", program=record.program, signal=record.signal)
     who = MANAGERS.get(record.manager, record.manager)
-    return say("the record of {who} gives the state {state}", who=who, state=record.state or "")
+    return say("{who} recorded the state {state}", who=who, state=record.state or "")
 
 
 def bond(record: Event, failure: Event) -> Bond:

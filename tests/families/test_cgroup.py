@@ -31,7 +31,7 @@ def test_an_old_count_that_does_not_grow_denies_the_kill(tmp_path: Path) -> None
     counters = EVENTS.format(oom=2, kills=2)
     found = report(tmp_path, counters + JOB + counters)
     assert found.verdict == "inconclusive"
-    assert "another sender sent SIGKILL" in found.incidents[0].diagnoses[0].explanation
+    assert "Another process sent SIGKILL" in found.incidents[0].diagnoses[0].explanation
 
 
 def test_two_prints_behind_the_job_are_of_one_kill(tmp_path: Path) -> None:
