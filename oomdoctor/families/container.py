@@ -87,14 +87,11 @@ class MemoryLimit(Event, frozen=True, kw_only=True):
     stated: str | None = None  # as printed: "64Gi"
 
 
-class EndRecord(Event, frozen=True, kw_only=True):
+class EndRecord(MemoryLimit, frozen=True, kw_only=True):
     """What a manager recorded of a job's or container's end, where it recorded no OOM kill."""
 
     family = "container"
     kind = "end-record"
-
-    role: Role = "context"
-    pool: str = "cgroup"
 
     manager: str  # "slurm", "kubernetes", "docker", "podman", "systemd"
     tool: str  # the command whose output it is
@@ -102,8 +99,6 @@ class EndRecord(Event, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int | None = None
     oom_killed: bool | None = None  # where the record says so of the container's own limit
-    limit_bytes: Threshold[int | None] = None
-    requested_bytes: Threshold[int | None] = None
     peak_bytes: Usage[int | None] = None
     job: str | None = None
     container: str | None = None
@@ -194,9 +189,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
         # what is advised stands behind what happened
         if reader in _LOOSE and echo(text[: words.end()], text) in {ADVICE, COMMENT, SOURCE}:
             return
+        if reader is _stated and "imits:" in text and page.once(_describes_ends):
+            return
         event = reader(page, index)
         if not isinstance(event, MemoryLimit) or (event.limit_bytes, event.requested_bytes) != (None, None):
             yield event
+
+
+def _describes_ends(page: Page) -> bool:
+    """Whether `kubectl describe` shows ended containers: the limit of each goes with its end, and others are not its own."""
+    return any(_DESCRIBED.search(line.text[:CHARACTERS]) for line in page.lines)
 
 
 def _is_described(page: Page, index: int) -> bool:

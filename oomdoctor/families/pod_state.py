@@ -66,7 +66,7 @@ def _container(page: Page, index: int) -> Event:
         "manager": "kubernetes",
         "tool": "kubectl describe",
         "exit_code": _whole(said.get("Exit Code")),
-        "limit_bytes": _quantity(said.get("Limits memory")),
+        "limit_bytes": _quantity(said.get("Limits memory")) if said.get("Exit Code") != "0" else None,
         "requested_bytes": _quantity(said.get("Requests memory")),
         "container": _named(above) or _pod(above),
         "host": _pod(above),
