@@ -197,7 +197,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 
 def _describes_ends(page: Page) -> bool:
-    """Whether `kubectl describe` shows ended containers: the limit of each goes with its end, and others are not its own."""
+    """Whether `kubectl describe` shows ended containers: each limit goes with its end, the other limits do not."""
     return any(_DESCRIBED.search(line.text[:CHARACTERS]) for line in page.lines)
 
 

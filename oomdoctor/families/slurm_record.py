@@ -103,7 +103,7 @@ def _table(page: Page, index: int) -> Iterator[Read]:
             yield Lookalike(place_of(page, killed[0].line), HELPER)
         elif killed:
             yield from (_killed(page, row, own) for row in killed)
-        if whole.state and not whole.killed:
+        if (whole.state and not whole.killed) or (not whole.said.get("ExitCode") and _peak(own)):
             yield _ended(page, whole, own)
 
 
@@ -158,8 +158,8 @@ def _ended(page: Page, row: Row, own: Sequence[Row]) -> Event:
         at=place_of(page, row.line),
         time=row.said.get("End"),
         manager="slurm",
-        tool="sacct",
-        state=row.state,
+        tool="sacct" if row.state else "sstat",
+        state=row.state or None,
         exit_code=code,
         signal=signal or next((each.exit[1] for each in own if each.exit and each.exit[1]), None),
         job=row.job,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.families.container import LimitKill
+from oomdoctor.families.container import EndRecord, LimitKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.devices import maker
@@ -98,7 +98,9 @@ def settling(crash: Crash) -> tuple[str, ...]:
         commands.append(POD)
     if crash.root.pool == "shm":
         commands.append(SHM)
-    return (*commands, JOURNAL, DMESG)
+    given = {record.tool for record in crash.every(EndRecord)}
+    open_ones = (command for command in commands if not any(command.startswith(tool) for tool in given))
+    return (*open_ones, JOURNAL, DMESG)
 
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before, stated_limit
+from oomdoctor.incident.records import unproven
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
@@ -54,9 +55,12 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
 
 @sign
 def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
-    """A scheduler or container engine ended the job at its memory limit and prints figures."""
+    """A scheduler or container engine ended the job at its memory limit and prints figures; where the record was looked
+    up, an ID, a name or a time ties it to the failure."""
     kill = kill_at_a_limit(crash)
-    return _by_the_manager(crash, kill) if kill is not None and kill.strength >= 3 else None
+    if kill is None or kill.strength < 3 or unproven(kill, crash.events):
+        return None
+    return _by_the_manager(crash, kill)
 
 
 @sign

@@ -18,6 +18,8 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
 REACHED: Final = 0.98  # of the limit
+USED_UP: Final = 0.95  # of a request: the peak is sampled
+SIGKILLED: Final = 9
 
 
 @sign
@@ -62,6 +64,27 @@ def peak_reached_the_limit(crash: Crash) -> Seen | None:
 
 def _is_full(group: GroupCounters) -> bool:
     return bool(group.limit_bytes and group.peak_bytes and group.peak_bytes >= REACHED * group.limit_bytes)
+
+
+@sign
+def peak_reached_the_request(crash: Crash) -> Seen | None:
+    """Slurm's record of an unexplained SIGKILL shows a peak of 95% or more of the memory that the job requested."""
+    records = (each for each in crash.every(EndRecord) if each.manager == "slurm" and each.signal == SIGKILLED)
+    full = next((each for each in records if _is_used_up(each)), None)
+    if full is None or not isinstance(crash.root, Kill):
+        return None
+    words = say(
+        "Slurm recorded a peak of {peak} of the {limit} that the job requested.",
+        peak=show(full.peak_bytes or 0),
+        limit=show(full.requested_bytes or 0),
+    )
+    doubt = say("Slurm recorded SIGKILL (0:9), not an OOM kill (0:125)")
+    return Seen(words=words, evidence=(full, crash.root), against=(doubt, *doubts(crash, full)), pool="cgroup")
+
+
+def _is_used_up(record: EndRecord) -> bool:
+    peak, requested = record.peak_bytes, record.requested_bytes
+    return bool(peak and requested and peak >= USED_UP * requested)
 
 
 @sign
