@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.families.container import LimitKill
+from oomdoctor.families.container import EndRecord, LimitKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.devices import maker
@@ -18,8 +18,9 @@ from oomdoctor.patterns import late
 from oomdoctor.sources.recognised import is_raylets
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
-# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death.
-JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot; done | grep -i -E 'killed process|oom'"
+# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death. The whole date tells a
+# kill of another day.
+JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot -o short-iso; done | grep -i -E 'killed process|oom'"
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
@@ -58,8 +59,11 @@ GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
     "/sys/fs/cgroup/memory/memory.{limit_in_bytes,max_usage_in_bytes,failcnt,oom_control} 2>/dev/null"
 )
-POD: Final = "kubectl describe pod POD | grep -A12 -E 'Last State|Limits'"
-_OF_A_CONTAINER: Final = "{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig.Memory}}"
+POD: Final = "kubectl describe pod POD"  # whole: each container's limit stands below its state, its name above
+_OF_A_CONTAINER: Final = (
+    "OOMKilled={{.State.OOMKilled}} ExitCode={{.State.ExitCode}} Memory={{.HostConfig.Memory}} "
+    "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}"
+)
 SIGKILL_SEEN_OUTSIDE: Final = 137
 
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
@@ -94,7 +98,9 @@ def settling(crash: Crash) -> tuple[str, ...]:
         commands.append(POD)
     if crash.root.pool == "shm":
         commands.append(SHM)
-    return (*commands, JOURNAL, DMESG)
+    given = {record.tool for record in crash.every(EndRecord)}
+    open_ones = (command for command in commands if not any(command.startswith(tool) for tool in given))
+    return (*open_ones, JOURNAL, DMESG)
 
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:
@@ -114,7 +120,7 @@ def release_of(package: str) -> str:
 def of_slurm(crash: Crash) -> str:
     """What the job had and used; a state is cut after ten characters where no width is given."""
     job = job_of(crash) or "JOB_ID"
-    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Elapsed,MaxRSS,ReqMem"
+    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
 
 
 def of_docker(crash: Crash) -> str:

@@ -11,9 +11,11 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before, stated_limit
+from oomdoctor.incident.records import unproven
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
+from oomdoctor.signs.records import doubts
 from oomdoctor.units import show
 
 MUCH_SHARED: Final = 0.25  # of what the control group used
@@ -26,6 +28,7 @@ MANAGERS: Final = {
     "kubernetes": "Kubernetes",
     "docker": "docker",
     "kernel": "The kernel",
+    "systemd": "systemd",
     "podman": "podman",
     "conmon": "conmon",
     "containerd": "containerd",
@@ -52,9 +55,12 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
 
 @sign
 def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
-    """A scheduler or container engine ended the job at its memory limit and prints figures."""
+    """A scheduler or container engine ended the job at its memory limit and prints figures; where the record was looked
+    up, an ID, a name or a time ties it to the failure."""
     kill = kill_at_a_limit(crash)
-    return _by_the_manager(crash, kill) if kill is not None and kill.strength >= 3 else None
+    if kill is None or kill.strength < 3 or unproven(kill, crash.events):
+        return None
+    return _by_the_manager(crash, kill)
 
 
 @sign
@@ -189,7 +195,7 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     return Seen(
         words=joined((say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many)),
         evidence=(kill, *_records_beside(crash, kill)),
-        against=_may_be_harmless(crash, kill),
+        against=(*_may_be_harmless(crash, kill), *doubts(crash, kill)),
         pool="cgroup",
     )
 
@@ -198,8 +204,9 @@ def _figures(crash: Crash, kill: LimitKill) -> str:
     """What is printed of it, each figure behind a comma or a semicolon of its own."""
     recorded = stated_limit(crash)
     limit = kill.limit_bytes or kill.requested_bytes or (recorded.limit_bytes if recorded is not None else None)
-    used = kill.used_bytes or kill.peak_bytes
+    used = kill.used_bytes
     figures = say(", limit {limit}", limit=show(limit)) if limit else ""
+    figures += say(", peak {peak}", peak=show(kill.peak_bytes)) if kill.peak_bytes and not used else ""
     if limit and used and used <= limit:
         figures += say("; the printed {used} in use was measured at another moment", used=show(used))
     elif used:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.cgroup import KillOutsideLimit
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
@@ -111,6 +112,12 @@ def oom_kills(crash: Crash) -> str | None:
         return counted(tasks, mark("{count} task out of memory"), mark("{count} tasks out of memory"))
     if not kill.kills:
         return None
+    return counted(kill.kills, mark("{count} process OOM-killed"), mark("{count} processes OOM-killed"))
+
+
+@about(first(KillOutsideLimit))
+def outside_kills(kill: KillOutsideLimit) -> str | None:
+    """How many processes a control group counts as killed, where its own limit was not hit."""
     return counted(kill.kills, mark("{count} process OOM-killed"), mark("{count} processes OOM-killed"))
 
 
