@@ -23,7 +23,6 @@ from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.sources.recognised import is_raylets
 from oomdoctor.units import GIB, show
 
 # A process holds the memory where it has this share of what was in use, or so much more than the next.
@@ -283,20 +282,6 @@ _RANK = late(
 
 def is_rank(name: str) -> bool:
     return _RANK.search(name) is not None and "eward" not in name
-
-
-def raylets_are_read(crash: Crash) -> bool:
-    """Whether a raylet's own log is among those that were read."""
-    return any(map(is_raylets, crash.context.files))
-
-
-def raylet_log(crash: Crash) -> tuple[str, ...]:
-    """The command that shows the table of a kill of Ray's, with the node's address where it is one."""
-    if raylets_are_read(crash):
-        return ()
-    node = address_of(crash)
-    address = f" -ip {node}" if node else ""
-    return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
 
 
 def held_by(kill: KernelKill) -> int | None:

@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT
 from oomdoctor.units import GIB, TIB, show
 
 _OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
@@ -114,7 +115,7 @@ def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
     if spent is None:
         return None
     words = say("The process reached its maximum number of memory maps (vm.max_map_count), however much RAM is free.")
-    return Seen(words=words, evidence=(spent,), next_evidence=("sysctl vm.max_map_count", "ulimit -v"))
+    return Seen(words=words, evidence=(spent,), next_evidence=(MAPS_LIMIT, ADDRESS_LIMIT))
 
 
 @sign
@@ -245,7 +246,7 @@ def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
         words=joined((refusal, how)),
         evidence=(refused,),
         against=against,
-        next_evidence=("ulimit -v", "cat /proc/sys/vm/overcommit_memory", "free -h"),
+        next_evidence=(ADDRESS_LIMIT, OVERCOMMIT, FREE),
     )
 
 

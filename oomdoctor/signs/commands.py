@@ -11,18 +11,34 @@ from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import raylet_log
+from oomdoctor.incident.node import address_of
 from oomdoctor.patterns import late
+from oomdoctor.sources.recognised import is_raylets
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
 # `journalctl -k` alone shows the current boot, and many a node is restarted after such a death.
 JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot; done | grep -i -E 'killed process|oom'"
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
+WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
+WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
+PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
+FREE: Final = "free -h"
+FREE_IN_GIB: Final = "free -g"
 # RAM that belongs to no process
 OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
+SHM: Final = "df -h /dev/shm"
+OBJECTS: Final = "ray memory --stats-only"
+SCHEDULED: Final = "ray status -v"
+CARDS: Final = "nvidia-smi -L"
+CARDS_NOW: Final = "nvidia-smi"
+ON_THE_CARDS: Final = "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv"
+LOCKED_LIMIT: Final = "ulimit -l"
+ADDRESS_LIMIT: Final = "ulimit -v"
+MAPS_LIMIT: Final = "sysctl vm.max_map_count"
+OVERCOMMIT: Final = "cat /proc/sys/vm/overcommit_memory"
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
@@ -54,8 +70,22 @@ def settling(crash: Crash) -> tuple[str, ...]:
     if in_a_pod(crash) or (_limit_stated(crash) and not container) or (container and container_of(crash) is None):
         commands.append(POD)
     if crash.root.pool == "shm":
-        commands.append("df -h /dev/shm")
+        commands.append(SHM)
     return (*commands, JOURNAL, DMESG)
+
+
+def raylet_log(crash: Crash) -> tuple[str, ...]:
+    """The command that shows the table of a kill of Ray's, with the node's address where it is one."""
+    if any(map(is_raylets, crash.context.files)):  # its own log is among those that were read
+        return ()
+    node = address_of(crash)
+    address = f" -ip {node}" if node else ""
+    return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def release_of(package: str) -> str:
+    """Which release of a package is installed."""
+    return f"pip show {package}"
 
 
 def of_slurm(crash: Crash) -> str:

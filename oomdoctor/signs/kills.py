@@ -28,13 +28,12 @@ from oomdoctor.incident.node import (
     held_in_words,
     largest_kill,
     machine_before,
-    raylet_log,
     total_bytes,
 )
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, settling
+from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.text import sanitize

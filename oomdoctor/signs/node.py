@@ -16,11 +16,11 @@ from oomdoctor.incident.node import (
     is_rank,
     killed_another,
     node_memory,
-    raylet_log,
     victim,
 )
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import OBJECTS, SHM, raylet_log
 from oomdoctor.units import percent, show
 
 # A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
@@ -58,7 +58,7 @@ def table_misses_half(crash: Crash) -> Seen | None:
         listed=show(memory.listed_bytes),
         share=percent(memory.listed_bytes / memory.used_bytes),
     )
-    return Seen(words=words, evidence=(memory.event,), next_evidence=("ray memory --stats-only", "df -h /dev/shm"))
+    return Seen(words=words, evidence=(memory.event,), next_evidence=(OBJECTS, SHM))
 
 
 @sign
