@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.gpu_table import CardProcess, GpuTable
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
-from oomdoctor.families.nvidia_smi import CardProcess, GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card

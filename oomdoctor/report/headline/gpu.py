@@ -10,9 +10,9 @@ from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import SIDES, Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
-from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import Card, card_of
