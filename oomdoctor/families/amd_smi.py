@@ -19,16 +19,13 @@ _TOTAL: Final = "VRAM Total Memory (B)"
 _USED: Final = "VRAM Total Used Memory (B)"
 _PLAIN = late(r"^GPU\[(?P<gpu>\d{1,3})\]\s{0,8}: VRAM Total (?P<used>Used )?Memory \(B\): (?P<bytes>\d{1,18})\s{0,4}$")
 _CARD_NAME = late(r"card(?P<gpu>\d{1,3})")
-_RULE = late(r"^\s{0,4}={5,}")
 _PROCESS = late(
     r"^\s{0,4}(?P<pid>\d{1,9})\s{1,12}(?P<name>\S.{0,40}?)\s{1,20}\d{1,3}\s{1,12}(?P<bytes>\d{1,18})\s{1,12}\d{1,18}\b"
 )
 _SHARE = late(r"^\s{0,4}(?P<gpu>\d{1,3})\s.{0,160}?\s(?P<used>[\d.]{1,9})/(?P<total>[\d.]{1,9}) (?P<unit>[KMGT]?B)\b")
 _AMOUNT = late(r"(?P<number>[\d.]{1,9}) (?P<unit>[KMGT]?B)\b")
 _FIRST_NUMBER = late(r"^\s{0,4}(?P<gpu>\d{1,3})\s")
-_KEY = late(
-    r"^(?P<indent>\s{0,20})(?P<key>GPU|PROCESS_INFO|NAME|PID|VRAM_MEM|[A-Z_]{3,20}):\s{0,4}(?P<value>[^\n]{0,80}?)\s{0,4}$"
-)
+_KEY = late(r"^\s{0,20}(?P<key>[A-Z_]{3,20}):\s{0,4}(?P<value>[^\n]{0,80}?)\s{0,4}$")
 
 
 def plain(lines: Sequence[Line]) -> Found | None:

@@ -28,7 +28,7 @@ _OF_PS = late(
     r"^\s{0,4}(?P<pid>\d{1,9})\s{1,20}(?P<name>\S.{0,60}?)\s{1,30}(?P<gpu>\d{1,3})\s{1,20}\d{1,12}\s{1,20}(?P<kib>\d{1,12})\s{0,8}$"
 )
 _STATISTIC = late(
-    r"^\|\s{1,4}(?P<key>Device ID|GPU Memory Used \(MiB\))\s{1,40}\|\s{1,4}(?P<value>[\d.]{1,12})\s{1,60}\|"
+    r"^\|\s{1,4}(?P<key>Device ID|GPU Memory Used \(MiB\))\s{1,40}\|\s{1,4}(?P<value>[\d.]{1,12})\s{1,90}\|"
 )
 
 
@@ -81,7 +81,7 @@ def xpus(lines: Sequence[Line]) -> Found | None:
                 device = int(float(row["value"]))
             else:
                 cards[device or 0] = _used(device or 0, row["value"])
-        elif line is not lines[0] and not text.startswith(("|", "+")):
+        elif (cards or processes) and not text.startswith(("|", "+")):
             break
         end = line.end
     if not cards and not processes:

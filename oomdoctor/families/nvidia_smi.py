@@ -38,7 +38,8 @@ _GPUSTAT = late(
 )
 _GPUSTAT_PROCESS = late(r"(?P<name>[\w.@:+-]{1,60})/(?P<pid>\d{1,10})\((?P<used>\d{1,9})M\)")
 _NAMED = late(
-    r"^\s{0,4}(?:GPU (?P<gpu>\d{1,3}): .{1,80} \(UUID: GPU-[0-9a-f-]{4,40}\)|MIG .{1,60} \(UUID: MIG-[\w/-]{4,80}\))\s{0,4}$"
+    r"^\s{0,4}(?:GPU (?P<gpu>\d{1,3}): .{1,80} \(UUID: GPU-[0-9a-f-]{4,40}\)"
+    r"|MIG .{1,60} \(UUID: MIG-[\w/-]{4,80}\))\s{0,4}$"
 )
 _CLOCK = late(r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4}")
 TABLE_LINES = 400
@@ -48,8 +49,9 @@ ROW_CHARACTERS = 300
 
 def read(page: Page, index: int) -> Iterator[Read]:
     first = page.lines[index]
-    reader = next((read for words, read in _READERS if words in first.text), None)
-    found = reader(page.after(index, QUERY_LINES)) if reader is not None else _listed_or_table(page, index)
+    words, reader = next(((words, read) for words, read in _READERS if words in first.text), ("", None))
+    above = page.before(index, _ABOVE.get(words, 0)) if words in _ABOVE else []
+    found = reader([*above, *page.after(index, QUERY_LINES)]) if reader is not None else _listed_or_table(page, index)
     if found is None:
         return
     yield GpuTable(
@@ -97,6 +99,8 @@ def _named_cards(lines: Sequence[Line]) -> Found | None:
     return Found(end=end, cards=tuple(cards)) if cards else None
 
 
+# Words that have the number of their GPU above them, within so many lines.
+_ABOVE: Final = {"PROCESS_INFO:": 1, "| GPU Memory Used (MiB)": 8}
 _READERS: Final[tuple[tuple[str, Callable[[Sequence[Line]], Found | None]], ...]] = (
     ("NVSMI LOG", nvidia_smi_query.query),
     ("FB Memory Usage", nvidia_smi_query.query),
@@ -111,6 +115,7 @@ _READERS: Final[tuple[tuple[str, Callable[[Sequence[Line]], Found | None]], ...]
     ("PROCESS_INFO:", amd_smi.listing),
     ("| npu-smi ", npu_smi.npus),
     ("| NPU  ", npu_smi.npus),
+    ("| GPU Memory Used (MiB)", npu_smi.xpus),
     ("GPU Memory Used (MiB)", npu_smi.xpus),
     ("DeviceID       SHR", npu_smi.xpus),
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from oomdoctor.families.gpu_table import Card, CardProcess, Found
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line
@@ -15,76 +18,68 @@ _KEY = late(r"^(?P<indent>\s{0,40})(?P<key>[A-Za-z][\w /.()-]{1,60}?)(?:\s{1,60}
 _CARD = late(r"^\s{0,4}GPU (?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,4}$")
 _MIB = late(r"(?P<figure>\d{1,9}) MiB")
 _FRAME_BUFFER: Final = "FB Memory Usage"
-_OTHER_BLOCKS: Final = ("BAR1 Memory Usage", "Conf Compute Protected Memory Usage")
+_PID: Final = "Process ID"
+_TITLE: Final = "NVSMI LOG"
 _SLICE: Final = "MIG Device"
+
+
+class _Block(Struct):
+    """Keys below a heading, or those of one process."""
+
+    number: int  # of the card among those that are printed
+    name: str
+    of_slice: bool
+    said: dict[str, str] = field(default_factory=dict)
 
 
 def query(lines: Sequence[Line]) -> Found | None:
     """-q: blocks of the same keys for the card's memory, for its window on the bus, for each slice."""
-    cards: list[Card] = []
-    processes: list[CardProcess] = []
-    time = None
-    attached = number = 0
-    block = part = ""
-    said: dict[str, str] = {}
-    end = lines[0].end
-    for line in [*lines, None]:
-        text = line.text[:CHARACTERS] if line is not None else ""
-        row = _KEY.match(text)
-        key, value = (row["key"], row["value"]) if row is not None else ("", None)
-        ends_block = line is None or _CARD.match(text) or (row is not None and value is None) or key == "Process ID"
-        if ends_block:
-            cards += _card(block, part, number - 1, said)
-            processes += _process(block, number - 1, said)
-            said = {}
-        if line is None or (
-            row is None and text.strip() and not text.strip().startswith("=") and not _CARD.match(text)
-        ):
-            break
-        if _CARD.match(text):
-            number += 1
-            block = part = ""
-        elif key == "Process ID":
-            block = key
-        elif row is not None and value is None:
-            part = key if key == _SLICE else part
-            block = key
-        if value is not None:
-            said[key] = value
-            time = value if key == "Timestamp" else time
-            attached = int(value) if key == "Attached GPUs" and value.isdecimal() else attached
-            end = line.end
+    end, blocks = _blocks(lines)
+    cards = [card for block in blocks for card in _card(block)]
+    processes = [process for block in blocks for process in _process(block)]
     if not cards and not processes:
         return None
-    known = attached == number
-    return Found(
-        end=end,
-        time=time,
-        cards=tuple(card if known else _nameless(card) for card in cards),
-        processes=tuple(processes) if known else tuple(_of_any(process) for process in processes),
-    )
+    head = blocks[0].said
+    if head.get("Attached GPUs") != str(blocks[-1].number + 1):  # -i picks cards: their order then says nothing
+        cards = [replace(card, gpu=None) for card in cards]
+        processes = [replace(process, gpu=None) for process in processes]
+    return Found(end=end, time=head.get("Timestamp"), cards=tuple(cards), processes=tuple(processes))
 
 
-def _nameless(card: Card) -> Card:
-    """-i picks cards: their order then says nothing."""
-    return Card(gpu=None, used_bytes=card.used_bytes, total_bytes=card.total_bytes, mig=card.mig)
+def _blocks(lines: Sequence[Line]) -> tuple[int, list[_Block]]:
+    """All blocks, the head's first, and the line that they end at."""
+    blocks = [_Block(-1, "", of_slice=False)]
+    end = lines[0].end
+    for line in lines:
+        text, last = line.text[:CHARACTERS], blocks[-1]
+        row = _KEY.match(text)
+        if _CARD.match(text):
+            blocks.append(_Block(last.number + 1, "", of_slice=False))
+        elif row is None:
+            if text.strip().strip("=") and _TITLE not in text:
+                break
+        elif row["value"] is None:
+            blocks.append(_Block(last.number, row["key"], of_slice=last.of_slice or row["key"] == _SLICE))
+        else:
+            if row["key"] == _PID:
+                blocks.append(_Block(last.number, _PID, of_slice=False))
+            blocks[-1].said[row["key"]] = row["value"]
+            end = line.end
+    return end, blocks
 
 
-def _of_any(process: CardProcess) -> CardProcess:
-    return CardProcess(gpu=None, pid=process.pid, name=process.name, used_bytes=process.used_bytes)
+def _card(block: _Block) -> Iterator[Card]:
+    used, total = _mib(block.said.get("Used")), _mib(block.said.get("Total"))
+    if block.name == _FRAME_BUFFER and (used is not None or total is not None):
+        part = "" if block.of_slice else None
+        yield Card(gpu=max(block.number, 0), used_bytes=used, total_bytes=total, mig=part)
 
 
-def _card(block: str, part: str, number: int, said: dict[str, str]) -> Iterator[Card]:
-    used, total = _mib(said.get("Used")), _mib(said.get("Total"))
-    if block == _FRAME_BUFFER and (used is not None or total is not None):
-        yield Card(gpu=max(number, 0), used_bytes=used, total_bytes=total, mig="" if part == _SLICE else None)
-
-
-def _process(block: str, number: int, said: dict[str, str]) -> Iterator[CardProcess]:
-    pid = said.get("Process ID", "")
-    if block == "Process ID" and pid.isdecimal():
-        held = _mib(said.get("Used GPU Memory"))
-        yield CardProcess(gpu=max(number, 0), pid=int(pid), name=said.get("Name", ""), used_bytes=held)
+def _process(block: _Block) -> Iterator[CardProcess]:
+    pid = block.said.get(_PID, "")
+    if pid.isdecimal():
+        held, name = _mib(block.said.get("Used GPU Memory")), block.said.get("Name", "")
+        yield CardProcess(gpu=max(block.number, 0), pid=int(pid), name=name, used_bytes=held)
 
 
 def _mib(value: str | None) -> int | None:

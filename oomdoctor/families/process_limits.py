@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Process, Read, Role, Threshold
@@ -121,7 +121,7 @@ def _named(pattern: re.Pattern[str], line: Line) -> bool:
 
 def _limits(page: Page, first: Line, last: Line, source: str, said: Mapping[str, str], pid: int | None = None) -> Event:
     factor = 1 if source == "process" else KIB
-    figures = {
+    figures: dict[str, Any] = {
         name if name in _COUNTED else f"{name}_bytes": int(value) * (1 if name in _COUNTED else factor)
         for name, value in said.items()
         if value != _UNLIMITED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Process, Read, Role, Usage
@@ -58,7 +58,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
             break
         said[row["key"]] = row["value"]
         last = line if row["key"] in _SIZES else last
-    figures = {
+    figures: dict[str, Any] = {
         f"{name}_bytes": int(match["kib"]) * KIB
         for key, name in _SIZES.items()
         if (match := _SIZE.fullmatch(said.get(key, ""))) is not None

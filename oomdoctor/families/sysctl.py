@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read, Role, Threshold
@@ -41,7 +41,7 @@ _NAMES: Final = ("overcommit_memory", "overcommit_ratio", "overcommit_kbytes", "
 def read(page: Page, index: int) -> Iterator[Read]:
     lines = page.after(index, ROWS)
     first = last = lines[0]
-    said: dict[str, int] = {}
+    said: dict[str, Any] = {}
     if (asked := _CAT.search(first.text[:CHARACTERS])) is not None:
         answer = _ANSWER.match(lines[1].text[:CHARACTERS]) if len(lines) > 1 else None
         said = {asked["name"]: int(answer["value"])} if answer is not None else {}
