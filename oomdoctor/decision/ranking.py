@@ -31,7 +31,6 @@ from oomdoctor.signs import commands
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu": (commands.ON_THE_CARDS,),
     "host_ram": (commands.PROCESSES,),
     "cgroup": (commands.GROUP,),
     "shm": (commands.SHM,),
@@ -131,7 +130,7 @@ def _carrying(answer: Ranked) -> str:
 
 def closing(crash: Crash) -> tuple[str, ...]:
     """What would close an open cause, where no rule has named a command."""
-    look = _LOOK.get(crash.pool, ())
+    look = (commands.on_the_cards(crash),) if crash.pool == "gpu" else _LOOK.get(crash.pool, ())
     return (*look, commands.WHOLE_LOG) if _is_bare(crash) else (commands.WHOLE_LOG, *look)
 
 

@@ -31,7 +31,7 @@ class ListedState(Event, frozen=True, kw_only=True):
     role: Role = "context"
 
     listed: str  # "node", "worker", "task", "actor"
-    rows: int
+    count: int  # of rows
     ended: int  # of them
     reasons: tuple[str, ...] = ()  # each once
 
@@ -62,7 +62,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         at=place_of(page, title, rows[-1][0]),
         time=match["time"],
         listed=listed["first"].lower(),
-        rows=len(rows),
+        count=len(rows),
         ended=len(ended),
         reasons=tuple(dict.fromkeys(reason for row in ended if (reason := _reason(row)))),
     )

@@ -45,6 +45,7 @@ NEARLY_FULL: Final = 0.9
 # What a tool printed longer before the failure, in time or in lines, tells nothing of it.
 STALE_SECONDS: Final = 3600
 STALE_LINES: Final = 2000
+A_DAY: Final = 86_400
 
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
@@ -153,6 +154,22 @@ def _is_shortly_before(event: MachineMemory, root: Event) -> bool:
     if then is not None and now is not None:
         return 0 <= seconds_since(then, now) <= STALE_SECONDS
     return one_log and root.at.line - event.at.line <= STALE_LINES
+
+
+def machine_after(crash: Crash) -> MachineMemory | None:
+    """What a tool printed of the machine's memory after the failure: without the process that died."""
+    prints = (event for event in crash.every(MachineMemory) if event.available_bytes is not None)
+    return next((event for event in prints if _is_after(event, crash.root)), None)
+
+
+def _is_after(event: MachineMemory, root: Event) -> bool:
+    """Whether it is of the day after the failure, where times tell; else whether it stands below it, or elsewhere."""
+    if _of_another_machine(event.process.node, root):
+        return False
+    then, now = moment(root.time), moment(event.time)
+    if then is not None and now is not None:
+        return 0 <= seconds_since(then, now) <= A_DAY
+    return event.at.file != root.at.file or event.at.line > root.at.line
 
 
 def _of_another_machine(node: str | None, root: Event) -> bool:

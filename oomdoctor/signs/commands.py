@@ -21,12 +21,11 @@ JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot; done | grep -i -E
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
-WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
+WORKERS: Final = "grep -n -i -B 40 'out of memory' /tmp/ray/session_latest/logs/*.{out,err}"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
 FREE: Final = "free -h"
-FREE_IN_GIB: Final = "free -g"
 # RAM that belongs to no process
 OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
 SHM: Final = "df -h /dev/shm"
@@ -35,10 +34,17 @@ SCHEDULED: Final = "ray status -v"
 CARDS: Final = "nvidia-smi -L"
 CARDS_NOW: Final = "nvidia-smi"
 ON_THE_CARDS: Final = "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv"
-LOCKED_LIMIT: Final = "ulimit -l"
-ADDRESS_LIMIT: Final = "ulimit -v"
+# What other vendors' tools list
+ON_OTHER_CARDS: Final = {
+    "HIP": "rocm-smi --showmeminfo vram; rocm-smi --showpids",
+    "NPU": "npu-smi info",
+    "XPU": "xpu-smi dump -m 18 -n 1; xpu-smi ps",
+}
+# In the shell that starts the job; each figure beside its name
+LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
+ADDRESS_LIMIT: Final = "ulimit -a"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
-OVERCOMMIT: Final = "cat /proc/sys/vm/overcommit_memory"
+OVERCOMMIT: Final = "sysctl vm.overcommit_memory; grep -i commit /proc/meminfo"
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
@@ -48,6 +54,7 @@ POD: Final = "kubectl describe pod POD | grep -A12 -E 'Last State|Limits'"
 _OF_A_CONTAINER: Final = "{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig.Memory}}"
 SIGKILL_SEEN_OUTSIDE: Final = 137
 
+_DEVICE_WORDS: Final = {"HIP": late(r"\bHIP\b|\bhip\w|\bROCm\b"), "NPU": late(r"\bNPU\b"), "XPU": late(r"\bXPU\b")}
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
@@ -81,6 +88,13 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     node = address_of(crash)
     address = f" -ip {node}" if node else ""
     return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def on_the_cards(crash: Crash) -> str:
+    """Who is on the GPUs, by the tool of their vendor."""
+    words = crash.root.at.text
+    other = (command for device, command in ON_OTHER_CARDS.items() if _DEVICE_WORDS[device].search(words))
+    return next(other, ON_THE_CARDS)
 
 
 def release_of(package: str) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.budget import SpillRefused
+from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
 from oomdoctor.incident.model import Crash
@@ -17,6 +20,7 @@ from oomdoctor.units import percent, show
 MOST: Final = 0.4
 MUCH: Final = 0.25
 LITTLE: Final = 0.05
+FULL: Final = 0.95  # from here on Ray spills whatever it can
 NO_QUOTA: Final = 122  # EDQUOT
 
 
@@ -58,6 +62,44 @@ def objects_wait_for_room(crash: Crash) -> Seen | None:
         pending=show(event.pending_bytes or 0),
     )
     return Seen(words=words, evidence=(event,), pool="object_store")
+
+
+@sign
+def store_was_full_and_spilled(crash: Crash) -> Seen | None:
+    """`ray memory` shows the object store 95% full, with objects on disk, and the failure is one of the store."""
+    usage = _full_usage(crash)
+    if usage is None or crash.pool != "object_store":
+        return None
+    return _full(crash, usage)
+
+
+@sign
+def store_was_full_beside_a_death(crash: Crash) -> Seen | None:
+    """`ray memory` shows the object store 95% full, with objects on disk, and a worker of Ray died for no printed
+    reason."""
+    usage = _full_usage(crash)
+    if usage is None or not isinstance(crash.root, WorkerDeath) or crash.proven:
+        return None
+    seen = _full(crash, usage)
+    return replace(seen, against=(say("a full store spills and goes on; the log does not explain the death"),))
+
+
+def _full_usage(crash: Crash) -> StoreUsage | None:
+    full = (usage for usage in crash.every(StoreUsage) if (usage.used_fraction or 0) >= FULL)
+    overflows = any(one.spilled_bytes for one in crash.every(Spilled))
+    return next((usage for usage in full if overflows or usage.fallback_bytes), None)
+
+
+def _full(crash: Crash, usage: StoreUsage) -> Seen:
+    spilled = [one for one in crash.every(Spilled) if one.spilled_bytes]
+    on_disk = show(spilled[-1].spilled_bytes or 0) if spilled else show(usage.fallback_bytes or 0)
+    words = say(
+        "Ray's object store is {share} full ({used}), and {on_disk} of objects went to disk.",
+        share=percent(usage.used_fraction),
+        used=show(usage.used_bytes or 0),
+        on_disk=on_disk,
+    )
+    return Seen(words=words, evidence=(usage, *spilled[-1:]), pool="object_store")
 
 
 @sign

@@ -300,6 +300,18 @@ def table_pids(crash: Crash) -> str | None:
     return listed(str(pid) for pid in list(dict.fromkeys(pids))[:3]) or None
 
 
+def listed_neighbour(crash: Crash) -> str | None:
+    """The process of others that a table lists, where the message has no figures."""
+    one = neighbours.listed_neighbour(crash)
+    return say("Process {pid}", pid=one.pid) if one is not None else None
+
+
+def listed_held(crash: Crash) -> str | None:
+    """What it holds."""
+    one = neighbours.listed_neighbour(crash)
+    return show(one.used_bytes or 0) if one is not None else None
+
+
 def in_table(crash: Crash) -> str | None:
     """What nvidia-smi shows in use of a full GPU."""
     if neighbours.the_card_is_full_afterwards(crash) is None:
@@ -464,7 +476,7 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
         allocator, arguments, asker, counted_as_free, failed_allocations, free, free_at_start, gpu, gpu_fall,
-        gpu_growth, gpu_head, gpu_idle, gpu_others, growth_from, growth_to, in_table, least_free, library_name,
+        gpu_growth, gpu_head, gpu_idle, gpu_others, growth_from, growth_to, in_table, listed_held, listed_neighbour, least_free, library_name,
         library_out, library_status, most_free, neighbour, not_torch, on_several, outside, own_held, place,
         platform, plenty, probed_free, probed_total, program_beyond, program_needs, ram, ranks, ranks_hold,
         requested, restored, sharing, sharing_holds, summary_idle, summary_reserved, table_pids, taken_at_start,

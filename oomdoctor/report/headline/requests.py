@@ -12,6 +12,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation, PinnedAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
@@ -19,6 +20,7 @@ from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
+from oomdoctor.signs import set_limits
 from oomdoctor.units import show
 
 _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shortage)
@@ -84,6 +86,20 @@ def windows_words(crash: Crash) -> str | None:
     refused = _refused(crash)
     told = refused is not None and "not enough memory: you tried to allocate" in refused.at.text
     return "Windows" if told else None
+
+
+def address_limit(crash: Crash) -> str | None:
+    """The limit on address space that stopped an allocation."""
+    limited = set_limits.request_beyond_the_address_limit(crash) or set_limits.address_space_is_limited(crash)
+    return show(set_limits.address_limit(crash) or 0) if limited is not None else None
+
+
+def commit_limit(crash: Crash) -> str | None:
+    """The kernel's limit on what it commits, where it is what stopped an allocation."""
+    if set_limits.commit_limit_and_free_memory(crash) is None and set_limits.overcommit_is_off(crash) is None:
+        return None
+    limit = next((one.commit_limit_bytes for one in crash.every(MachineMemory) if one.commit_limit_bytes), None)
+    return show(limit) if limit is not None else None
 
 
 def virtual_used(crash: Crash) -> str | None:
@@ -185,8 +201,8 @@ def _virtual(crash: Crash) -> LimitKill | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        ram_requested, ram_total, ram_free, array, ram_error, maps_spent, windows_error, windows_words, virtual_used,
-        virtual_limit, load_needed, load_free, pinned_requested, pinned_in_use, pinning, pinned_share, pinning_library,
-        memlock, buffer_pinned,
+        address_limit, commit_limit, ram_requested, ram_total, ram_free, array, ram_error, maps_spent, windows_error,
+        windows_words, virtual_used, virtual_limit, load_needed, load_free, pinned_requested, pinned_in_use, pinning,
+        pinned_share, pinning_library, memlock, buffer_pinned,
     )
 }  # fmt: skip
