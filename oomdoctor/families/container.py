@@ -19,7 +19,6 @@ from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, MIB, size
 CHARACTERS: Final = 4000
 RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON, below it in `kubectl describe`
 RECORD_BELOW: Final = 30
-SACCT_ROWS: Final = 40
 TORQUE_LINES: Final = 40
 FOLDED_LINES: Final = 8
 LIMIT_LINES: Final = 8  # a container's other resources stand in front of its memory
@@ -34,6 +33,7 @@ class LimitKill(Event, frozen=True, kw_only=True):
     pool: str = "cgroup"
     strength: int = 3
 
+    tool: str | None = None  # whose output it is, where somebody asked: "sacct", "docker inspect", "cgroup"
     # "slurm", "kubernetes", "docker", "podman", "conmon", "containerd", "nomad", "volume",
     # "kernel", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
     # "sagemaker", "notebook"
@@ -49,6 +49,8 @@ class LimitKill(Event, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: str | None = None  # "OOMKilled", "OUT_OF_MEMORY", "TERM_MEMLIMIT"
     host: str | None = None
+    group: str | None = None  # the control group's folder
+    started: str | None = None  # when the job or container was started, as printed
     tasks: str | None = None  # Slurm's list: "1-3"
     virtual: bool | None = None  # the limit counts address space
 
@@ -84,24 +86,44 @@ class MemoryLimit(Event, frozen=True, kw_only=True):
     stated: str | None = None  # as printed: "64Gi"
 
 
+class EndRecord(Event, frozen=True, kw_only=True):
+    """What a manager recorded of a job's or container's end, where it recorded no OOM kill."""
+
+    family = "container"
+    kind = "end-record"
+
+    role: Role = "context"
+    pool: str = "cgroup"
+
+    manager: str  # "slurm", "kubernetes", "docker", "podman", "systemd"
+    tool: str  # the command whose output it is
+    state: str | None = None  # as printed: "TIMEOUT", "Error", "signal"
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_killed: bool | None = None  # where the record says so of the container's own limit
+    limit_bytes: Threshold[int | None] = None
+    requested_bytes: Threshold[int | None] = None
+    peak_bytes: Usage[int | None] = None
+    job: str | None = None
+    container: str | None = None
+    host: str | None = None
+    started: str | None = None
+
+
 # Slurm printed KiB before 17.11 and bytes since, both without a unit: nothing below 2 GiB is a job's limit in bytes.
 _SMALLEST_LIMIT_IN_BYTES: Final = 2 * GIB
 
 _SLURM_KILL = late(r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in ")
 _SLURM_TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
 _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
-_SACCT = late(
-    r"\bOUT_OF_ME\+|\bState[=:]\s{0,4}OUT_OF_MEMORY\b|\bRun time [^\n]{0,80}OUT_OF_MEMORY\b"
-    r"|^\s{0,20}\d{1,12}[\w.]{0,20}(?:\s|\|)[^\n]{0,200}\bOUT_OF_MEMORY\b"
-    r"|^\s{0,20}\d{1,12}[\w.]{0,20}\s[^\n]{0,200}\sOOM\s{1,20}[\d:-]{4,20}\s"  # squeue
-)
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
 _ENGINE_EVENT = late(r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
 _KUBERNETES = late(
-    rf"\bOOMKill(?:ed)?\b|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
+    rf"(?<![.\w])OOMKill(?:ed)?\b(?!\"?[=:] ?true\b)|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
     rf"|(?<!whether it )(?<!if it )\bwas OOM[- ]killed\b|{_ENGINE_EVENT.pattern}"
 )
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
+_DESCRIBED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
 _EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
@@ -124,7 +146,6 @@ _CLOUD = late(
     r"|replica \S{1,80} ran out-of-memory and exited"
     r"|Replicas low on memory:"
 )
-_SEFF = late(r"^\s{0,8}State: OUT_OF_MEMORY\b")
 _CONDOR = late(
     r"gone over (?:cgroup )?memory limit of \d|Job has encountered an out-of-memory event"
     r"|\bmemory usage exceeded request_memory|child was OOM killed by cgroup memory limit"
@@ -133,7 +154,6 @@ _CONDOR = late(
 _VOLUME = late(
     r"Usage of EmptyDir volume \"[\w.-]{0,60}(?:shm|memory|ram)[\w.-]{0,60}\" exceeds the limit \"(\w{1,20})\""
 )
-_EVENTS = late(r"^\s{0,8}oom_kill ([1-9]\d{0,8})$")  # of memory.events and memory.oom_control
 _LAMBDA = late(r"\bMemory Size: (\d{1,6}) MB\s{1,4}Max Memory Used: (\d{1,6}) MB\b")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
@@ -142,8 +162,7 @@ _NOTEBOOK = late(r"crashed after using all available RAM|tried to allocate more 
 _STATED = late(
     r"^\s{0,40}\"Memory\": [1-9]\d{6}"  # docker's, in bytes
     r"|^\s{0,40}\"?[Ll]imits\"?:\s{0,4}\{?\s{0,4}$|(?<!Worker )\b[Mm]emory [Ll]imit:"  # a Dask worker's is its own
-    r"|hierarchical_memory_limit \d|mem_limit:"
-    r"|\bmemory\.(?:max|limit_in_bytes)\b"
+    r"|mem_limit:"
 )
 _OPTION = late(
     r"(?:\b(?:docker|podman) run\b[^\n]{0,400}\s(?:--memory[= ]|-m ?)|#SBATCH[^\n]{0,100}--mem[= ]|\bs(?:run|batch)\b"
@@ -159,7 +178,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     at = place_of(page, page.lines[index])
     if _CACHE.search(text):
         yield Lookalike(at, mark("the page cache touched the limit; no process was killed"))
-    elif _NOT_KILLED.search(text):
+    elif _NOT_KILLED.search(text) or _is_described(page, index):
         return
     elif _DISK.search(text):
         yield Lookalike(at, mark("the node ran out of disk, inodes or process IDs, not memory"))
@@ -176,6 +195,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         event = reader(page, index)
         if not isinstance(event, MemoryLimit) or (event.limit_bytes, event.requested_bytes) != (None, None):
             yield event
+
+
+def _is_described(page: Page, index: int) -> bool:
+    """Whether `kubectl describe` prints it below a container's state: another family reads that record."""
+    return index > 0 and _DESCRIBED.search(page.lines[index - 1].text[:CHARACTERS]) is not None
 
 
 def _slurm(page: Page, index: int) -> Event:
@@ -221,39 +245,8 @@ def _slurm_bytes(values: tuple[str, ...], in_bytes: bool) -> int | None:
     return figure if in_bytes or figure >= _SMALLEST_LIMIT_IN_BYTES else figure * KIB
 
 
-def _sacct(page: Page, index: int) -> Event:
-    line = page.lines[index]
-    job = re.search(r"(?:^|Job_id=)\s{0,4}(\d{1,12}(?:_\d{1,6})?(?:\.\w{1,12})?)\b", line.text)
-    columns = _columns(page, index)
-    return LimitKill(
-        at=place_of(page, line),
-        time=line.mark.time,
-        manager="slurm",
-        strength=2,
-        job=job[1] if job else None,
-        reason="OUT_OF_MEMORY",
-        peak_bytes=_size((columns.get("MaxRSS", ""),), BINARY),
-        requested_bytes=_size((columns.get("ReqMem", "").removesuffix("n"),), BINARY),
-    )
-
-
-def _columns(page: Page, index: int) -> dict[str, str]:
-    """The row by the names in its header: of bars with --parsable, else as wide as the rules below the names."""
-    row = page.lines[index].text
-    for above in range(index - 1, max(-1, index - 1 - SACCT_ROWS), -1):
-        head = page.lines[above].text
-        if "JobID" not in head:
-            continue
-        if "|" in head:
-            return dict(zip(head.split("|"), row.split("|"), strict=False))
-        rules = page.lines[above + 1].text
-        spans = [match.span() for match in re.finditer(r"-{2,60}", rules[:CHARACTERS])]
-        return {head[start:end].strip(): row[start:end].strip() for start, end in spans}
-    return {}
-
-
 # Whose record it is, where it is not a pod's
-_OWN_WORDS: Final = (("docker", '"OOMKilled":'), ("podman", "oomKilled"), ("nomad", "Exit Message: "))
+_OWN_WORDS: Final = (("podman", "oomKilled"), ("nomad", "Exit Message: "))
 
 
 def _kubernetes(page: Page, index: int) -> Event:
@@ -325,19 +318,6 @@ def _volume(page: Page, index: int) -> Event:
         pool="shm",
         limit_bytes=_quantity((said[1],)) if said else None,
         reason="Evicted",
-    )
-
-
-def _events(page: Page, index: int) -> Event:
-    """The control group's own count of kills."""
-    line = page.lines[index]
-    said = _EVENTS.search(line.text)
-    return LimitKill(
-        at=place_of(page, line),
-        time=line.mark.time,
-        manager="kernel",
-        strength=2,
-        kills=int(said[1]) if said else None,
     )
 
 
@@ -535,38 +515,16 @@ def _cloud(page: Page, index: int) -> Event:
     )
 
 
-def _seff(page: Page, index: int) -> Event:
-    """Slurm's `seff`: the sampled peak, and what was asked for."""
-    lines = page.after(index, 12)
-    figures = _figures("\n".join(line.text for line in lines))
-    last = next((n for n, line in enumerate(lines) if "Memory Efficiency" in line.text), 0)
-    job = next(
-        (m[1] for line in page.before(index, 6) if (m := re.match(r"\s{0,8}Job ID: (\d{1,12})", line.text))), None
-    )
-    return LimitKill(
-        at=place_of(page, lines[0], lines[last]),
-        time=lines[0].mark.time,
-        manager="slurm",
-        job=job,
-        reason="OUT_OF_MEMORY",
-        peak_bytes=_size(figures.get("utilized"), BINARY),
-        requested_bytes=_size(figures.get("efficiency"), BINARY),
-    )
-
-
 _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]] = (
     (_SLURM_KILL, _slurm),
     (_SLURM_TASK, _slurm),
     (_SLURM_POLL, _slurm_poll),
-    (_SEFF, _seff),
-    (_SACCT, _sacct),
     (_CGROUP, _cgroup),
     (_CLOUD, _cloud),
     (_EVICTED, _pressure),
     (_CONDITION, _condition),
     (_VOLUME, _volume),
     (_LAMBDA, _lambda),
-    (_EVENTS, _events),
     (_SAGEMAKER, _sagemaker),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
@@ -582,7 +540,6 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
 )
 
 _LOOSE: Final = (
-    _sacct,
     _kubernetes,
     _notebook,
     _stated,
@@ -640,13 +597,11 @@ FAMILY = Family(
         "TERM_MEMLIMIT",
         "TERM_SWAP",
         "oom-kill",
-        "oom_kill",
         "oomKilled",
         "out-of-memory event",
         "memsw limit exceeded",
         "EmptyDir volume ",
         "Out Of Memory",
-        "OUT_OF_ME",
         "OOM",
         "memory limit",
         "memory resource limit",
@@ -660,7 +615,6 @@ FAMILY = Family(
         "memory limit",
         "Memory Limit",
         "Memory limit",
-        "OUT_OF_ME",
         "OOMKill",
         "TaskOOM",
         "container oom",
@@ -682,8 +636,6 @@ FAMILY = Family(
         "exceeded request_memory",
         "EmptyDir volume",
         "Max Memory Used: ",
-        "oom_kill ",
-        " OOM ",
         '("OOM") event',
         "child was OOM killed",
         "system is out of memory",
@@ -701,9 +653,6 @@ FAMILY = Family(
         "imits:",
         'imits":',
         "mem_limit",
-        "memory.max",
-        "memory.limit_in_bytes",
-        "hierarchical_memory_limit",
         " run ",
         "--mem",
         "insufficient unused quota",

@@ -259,10 +259,6 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pool(page, index, text)
     elif "TerminatedWorkerError" in text:
         yield from _joblib(page, index)
-    elif '"OOMKilled": false' in text or '"OOMKilled":false' in text:
-        yield Lookalike(
-            place_of(page, page.lines[index]), mark("the container engine reports no OOM kill of the container")
-        )
     elif "SignalException" in text or "death signal, shutting down" in text or "CANCELLED AT" in text:
         yield from _stopped(page, index, text)
     else:
@@ -625,8 +621,6 @@ FAMILY = Family(
         " unexpectedly",
         " silently",
         "CANCELLED AT",
-        '"OOMKilled": false',
-        '"OOMKilled":false',
     ),
     read=read,
 )
