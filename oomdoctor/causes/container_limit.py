@@ -14,6 +14,7 @@ from oomdoctor.signs import (
     limits,
     node_groups,
     other_words,
+    records,
 )
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 
@@ -37,18 +38,25 @@ CAUSE = Cause(
         ),
         mark("{limited_job} hit its memory limit of {job_limit}[ {doing}][: {oom_kills}]"),
         mark("{limited_job} hit its memory limit[ ({limit_exit})][ {doing}][: {oom_kills}]"),
+        mark("A memory limit of {job_limit} was hit[ {doing}]: {oom_kills}"),
         mark("A memory limit was hit: {oom_kills}"),
         mark("The container used {docker_used} before it was killed"),
         mark("The memory limit of the container or job was hit {doing}"),
     ),
     pools=("cgroup", "host_ram", "shm", "none"),
-    excluded=(limits.numa_nodes_were_full, limits.whole_machine_was_full, limits.node_was_under_pressure),
+    excluded=(
+        limits.numa_nodes_were_full,
+        limits.whole_machine_was_full,
+        limits.node_was_under_pressure,
+        records.a_record_denies_the_limit,
+    ),
     signs=(
         Row(limits.kernel_hit_the_limit_of_a_group, Grade.PROVES),
         Row(limits.manager_reports_its_limit_with_figures, Grade.PROVES),
         Row(limits.manager_reports_its_limit, Grade.NAMES),
         Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
         Row(limits.container_was_nearly_full, Grade.NAMES),
+        Row(records.peak_reached_the_limit, Grade.POINTS),
     ),
     # The limit is where it ended; what filled it is the answer where the log shows it.
     against=(

@@ -21,6 +21,7 @@ from oomdoctor.signs.kills import (
 )
 from oomdoctor.signs.node import a_table_names_the_holder, first_rows_are_missing, nobody_stands_out, table_misses_half
 from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_without_a_table
+from oomdoctor.signs.records import killed_outside_its_limit
 
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
@@ -36,6 +37,7 @@ CAUSE = Cause(
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
         mark("Kubernetes evicted {evicted}[ ({evicted_held})]: {node} ran out of memory[, {evicted_free} left]"),
+        mark("{outside_kills}, not at the cgroup's own limit: {node} or a limit above it ran out of memory"),
         mark("{pressed} found {node} out of memory[ and killed {ray_killed}]"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}]"),
         mark("An allocation of RAM failed[ {doing}]: an array of {array}"),
@@ -49,6 +51,7 @@ CAUSE = Cause(
         Row(nobody_stands_out, Grade.HINTS),
         Row(ray_killed_without_a_table, Grade.HINTS),
         Row(only_small_processes_were_killed, Grade.HINTS, ("collect-evidence", "more-host-memory")),
+        Row(killed_outside_its_limit, Grade.POINTS),
         Row(killed_for_the_nodes_memory, Grade.HINTS),
         Row(nearly_full_before_the_kill, Grade.POINTS),
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),

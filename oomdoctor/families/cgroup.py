@@ -15,6 +15,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.container import LimitKill, MemoryLimit
 from oomdoctor.families.event import Event, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of
+from oomdoctor.families.proc_vmstat import is_asked
 from oomdoctor.families.prompt import commands_of, host_of
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -68,7 +69,9 @@ class Shown(Struct):
     first: int  # index of its first line, or of the command that printed it
     last: int
     host: str | None = None
-    values: dict[str, int | None] = field(default_factory=dict)  # "memory.max", "memory.events oom_kill"; None: no limit
+    values: dict[str, int | None] = field(
+        default_factory=dict
+    )  # "memory.max", "memory.events oom_kill"; None: no limit
     lines: dict[str, int] = field(default_factory=dict)
 
     def of(self, *names: str) -> int | None:
@@ -76,20 +79,26 @@ class Shown(Struct):
 
 
 _FILE = r"memory\.[a-z_]{2,24}(?:\.[a-z_]{2,24}){0,2}"
-_NAMED = late(rf"^(?:- )?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})(?::| ?= ?|: )(?P<value>(?:[a-z_]{{1,40}} )?\w{{1,24}})$")
+_NAMED = late(
+    rf"^(?:- )?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})(?::| ?= ?|: )(?P<value>(?:[a-z_]{{1,40}} )?\w{{1,24}})$"
+)
 _TITLE = late(rf"^==> (?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE}) <==$")
 _PATH = late(rf"^[\"']?(?P<folder>(?:[\w./@:\\${{}}-]{{0,300}}/)?)(?P<file>{_FILE})[\"']?$")
-_MISSING = late(rf"^(?:cat|grep|head|tail): (?:cannot open ['‘])?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})['’:]")
+_MISSING = late(
+    rf"^(?:cat|grep|head|tail): (?:cannot open ['‘])?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})['’:]"
+)
 _BRACES = late(r"^([^{}]{0,200})\{([\w.,]{1,200})\}([^{}]{0,60})$")
 _NUMBER = late(r"^\s{0,8}(?P<value>max|\d{1,20})\s{0,8}$")
 _PAIR = late(r"^\s{0,8}(?P<key>[a-z_]{2,40}) (?P<value>\d{1,20})\s{0,8}$")
 # Files of several lines, by the keys that tell them apart where no name stands there
 _KEYS: Final[Mapping[str, frozenset[str]]] = {
+    "memory.stat": frozenset({"hierarchical_memory_limit", "hierarchical_memsw_limit"}),
     "memory.oom_control": frozenset({"oom_kill_disable", "under_oom", "oom_kill"}),
     "memory.events": frozenset({"low", "high", "max", "oom", "oom_kill", "oom_group_kill", "sock_throttled"}),
 }
 _OF_SEVERAL_LINES: Final = ("memory.events", "memory.events.local", "memory.oom_control", "memory.stat",
                             "memory.swap.events", "memory.numa_stat")  # fmt: skip
+_OF_VERSION_1: Final = ("_in_bytes", ".failcnt", ".oom_control")
 _PRINTERS: Final = frozenset({"cat", "grep", "head", "tail", "more"})
 
 
@@ -184,6 +193,7 @@ class _Reader:
         self.bare: str | None = None  # the file that nameless lines with these keys belong to
         self.host: str | None = None
         self.asked: int | None = None  # the index of the command
+        self.foreign = False  # lines of /proc/vmstat, which counts kills in the same words
 
     def take(self, index: int, line: Line) -> None:
         text = line.text[:CHARACTERS].strip()
@@ -196,17 +206,28 @@ class _Reader:
             self.queue.clear()
         elif missing := _MISSING.match(text):
             self.queue = [pair for pair in self.queue if pair != (missing["folder"], missing["file"])]
+        elif is_asked(text):
+            self._end()
+            self.foreign = True
         elif paths := _paths_of(text):
+            self.foreign = False
             self.queue, self.title, self.bare = paths[:MOST_FILES], None, None
             self.host, self.asked = host_of(text), index
         elif (single := _NUMBER.match(text)) and (place := self._place(None)):
             self._value(index, *place, single["value"])
             self.title = None
-        elif (pair := _PAIR.match(text)) and (place := self._place(pair["key"])):
-            self._value(index, *place, f"{pair['key']} {pair['value']}")
+        elif pair := _PAIR.match(text):
+            place = None if self.foreign else self._place(pair["key"])
+            self.foreign = place is None
+            if place is not None:
+                self._value(index, *place, f"{pair['key']} {pair['value']}")
         else:
-            self.title, self.bare, self.asked, self.host = None, None, None, None
-            self.queue.clear()
+            self._end()
+
+    def _end(self) -> None:
+        """What stands here is of no file."""
+        self.title, self.bare, self.asked, self.host, self.foreign = None, None, None, None, False
+        self.queue.clear()
 
     def _place(self, key: str | None) -> tuple[str, str] | None:
         """The file of a line without a name: by its title, by the command's order, by its key."""
@@ -242,10 +263,24 @@ class _Reader:
 
     def _print(self, index: int, folder: str, name: str) -> Shown:
         last = self.prints[-1] if self.prints else None
-        if last is not None and last.folder == folder and name not in last.lines and index - last.last <= GAP:
+        one = last is not None and last.folder == folder and name not in last.lines and index - last.last <= GAP
+        if last is not None and one and not _is_of_another_version(last, name):
             return last
         self.prints.append(Shown(folder, index if self.asked is None else self.asked, index, self.host))
         return self.prints[-1]
+
+
+def _is_of_another_version(shown: Shown, name: str) -> bool:
+    versions = {_version(each) for each in shown.lines} - {None}
+    return bool(versions) and _version(name) not in (None, *versions)
+
+
+def _version(name: str) -> int | None:
+    """Of cgroups; both have a memory.stat."""
+    file = name.partition(" ")[0]
+    if file == "memory.stat":
+        return None
+    return 1 if file.endswith(_OF_VERSION_1) else 2
 
 
 def _file_with(key: str) -> str | None:
@@ -293,6 +328,7 @@ FAMILY = Family(
         "memory.max_usage_in_bytes",
         "memory.failcnt",
         "memory.oom_control",
+        "hierarchical_memory_limit",
     ),
     read=read,
 )

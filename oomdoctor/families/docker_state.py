@@ -50,8 +50,7 @@ def _told(page: Page, index: int, said: Mapping[str, str]) -> Iterator[Read]:
     if said["OOMKilled"] == "true":
         yield LimitKill(reason="OOMKilled", **_shared(page, index, said, "docker inspect"))
         return
-    if said.get("ExitCode") != "0":
-        yield Lookalike(place_of(page, page.lines[index]), DENIED)
+    yield Lookalike(place_of(page, page.lines[index]), DENIED)
     yield _end(page, index, said, "docker inspect", killed=False)
 
 

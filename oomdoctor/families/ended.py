@@ -18,6 +18,11 @@ AT_MOST: Final = 400  # characters of a line that says so
 
 STEPS: Final = 3  # of a loop, printed while a signal takes effect
 
+TIME_LIMIT: Final = mark("the scheduler's time limit ended it")
+PREEMPTION: Final = mark("a preemption ended it")
+NODE_FAILED: Final = mark("its node failed or was shut down")
+CANCELLED: Final = mark("a user cancelled the job")
+SUPERVISOR: Final = mark("its supervisor's time limit ended it")
 BY_RAY: Final = mark("Ray was told to end it")
 CONTAINER: Final = mark("the container was stopped")
 INTERRUPTED: Final = mark("a user interrupted it")
@@ -35,7 +40,7 @@ _ENDINGS = tuple(
             r"^timeout: sending signal ",
         ),
         (
-            mark("the scheduler's time limit ended it"),
+            TIME_LIMIT,
             r"DUE TO TIME LIMIT",
             r"active longer than specified deadline|\bMaxRuntimeExceeded\b",
             r"exceeded the maximum execution time|\bexceeded (?:the )?wall.?(?:time|clock)",
@@ -43,7 +48,7 @@ _ENDINGS = tuple(
             r"walltime \d{1,9} exceeded limit",
         ),
         (
-            mark("a preemption ended it"),
+            PREEMPTION,
             r"DUE TO (?:PREEMPTION|JOB REQUEUE)",
             r"job is preempted",
             r"\bpreempt(?:ed|ion) (?:by (?!PreemptionMode)|signal\b|notice\b|at\b)",
@@ -52,9 +57,9 @@ _ENDINGS = tuple(
             r"\bspot (?:instance )?(?:interruption|termination|reclaim)",
             r"TERM_PREEMPT",
         ),
-        (mark("its node failed or was shut down"), r"DUE TO NODE FAILURE", r"imminent node shutdown|\bNodeShutdown\b"),
+        (NODE_FAILED, r"DUE TO NODE FAILURE", r"imminent node shutdown|\bNodeShutdown\b"),
         (
-            mark("a user cancelled the job"),
+            CANCELLED,
             r"\bscancel\b",
             r"CANCELLED by \d",
             r"TERM_OWNER",
@@ -83,7 +88,7 @@ _ENDINGS = tuple(
             r"DUE to SIGNAL (?:Terminated|User)|State 'stop-sig\w{1,12}' timed out",
         ),
         (
-            mark("its supervisor's time limit ended it"),
+            SUPERVISOR,
             r"\bWORKER TIMEOUT\b|\bWatchdog timeout \(limit",
             r"\bHeartbeat .{0,40}timed? ?out\b",
         ),

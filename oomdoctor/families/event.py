@@ -55,6 +55,7 @@ class Surroundings(Struct, frozen=True):
     below: tuple[str, ...] = ()  # the next lines, whoever wrote them
     trace: tuple[Frame, ...] = ()  # the traceback that the event ends, innermost last
     cut: bool = False  # the traceback breaks off before its innermost frames
+    time: str | None = None  # the last that is printed above
 
 
 NOTHING_AROUND = Surroundings()

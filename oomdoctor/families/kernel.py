@@ -70,6 +70,7 @@ class KernelKill(Event, frozen=True, kw_only=True):
     uid: int | None = None
     invoker: str | None = None
     invoker_pid: int | None = None
+    host: str | None = None  # as the journal names it
     tasks: tuple[Task, ...] = ()
     tasks_listed: int | None = None
 
@@ -230,6 +231,7 @@ def _kernel(page: Page, index: int) -> KernelKill:
         at=place_of(page, lines[0], lines[-1]),
         time=lines[0].mark.time,
         process=victim,
+        host=lines[0].mark.host,
         strength=3 if victim.pid is not None else 2,  # cut, or held back by the limit on the rate of messages
         tasks=_biggest(rows, page_bytes),
         tasks_listed=len(rows) or None,

@@ -49,7 +49,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _container(page: Page, index: int) -> Read:
     lines = page.lines[index + 1 : index + 1 + CONTAINER_LINES]
-    last = next((n for n, line in enumerate(lines) if _NEXT.match(line.raw) or _ENDED.match(line.text)), len(lines))
+    end = next((n for n, line in enumerate(lines) if _NEXT.match(line.raw) or _ENDED.match(line.text)), len(lines))
+    last = 1 + max((n for n, line in enumerate(lines[:end]) if _PAIR.match(line.text[:CHARACTERS])), default=-1)
     said = _pairs(lines[:last])
     above = page.lines[max(0, index - POD_LINES) : index]
     reason = said.get("Reason")

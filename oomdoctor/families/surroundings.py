@@ -65,7 +65,10 @@ class Neighbourhood:
         if self._is_newest_first():
             earlier, later, below = later[::-1], earlier[::-1], earlier[::-1]
         cut = () if trace else self._cut_below(index)
-        return Surroundings(before=earlier, after=later, below=below, trace=trace or cut, cut=inside or bool(cut))
+        time = next((line.mark.time for line in reversed(before) if line.mark.time), None)
+        return Surroundings(
+            before=earlier, after=later, below=below, trace=trace or cut, cut=inside or bool(cut), time=time
+        )
 
     def _is_newest_first(self) -> bool:
         """Whether the times on this page go back: some web viewers export a log so."""

@@ -13,9 +13,10 @@ from oomdoctor.families.event import PROOF, SIDES, Event, Lookalike, Process, Re
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
-from oomdoctor.incident.joins import explains, long_apart, seconds_apart, set_apart
+from oomdoctor.incident.joins import explains, long_apart, seconds_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.records import set_apart
 from oomdoctor.incident.timeline import earliest
 from oomdoctor.job.doing import doing_of
 from oomdoctor.job.job import job_of
@@ -122,7 +123,7 @@ def crashes(
     """
     context_of = cache(context_of or (lambda _: context))
     for foreign, why in set_apart(gathered.events.values()):
-        del gathered.events[foreign.identity()]
+        gathered.events.pop(foreign.identity(), None)
         gathered.add(why)
     events = [_placed(event) for event in _familiar(gathered.events.values())]
     lookalikes = tuple(gathered.lookalikes.values())

@@ -20,11 +20,19 @@ _FORMS: Final = (
     (
         "program",
         late(
-            r"(?P<year>\d{4})[-/.](?P<month>\d\d)[-/.](?P<day>\d\d)[T _]" + _CLOCK + r"(?:[.,]\d{1,9})?"
-            r"(?P<zone>Z|[+-]\d\d:?\d\d)?"
+            r"(?:[A-Z][a-z]{2} )?(?P<year>\d{4})[-/.](?P<month>\d\d)[-/.](?P<day>\d\d)[T _]"
+            + _CLOCK
+            + r"(?:[.,]\d{1,9})? ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d)?"
         ),
     ),
     ("program", late(r"(?P<month>\d\d)-?(?P<day>\d\d) " + _CLOCK)),
+    # kubectl's
+    (
+        "host",
+        late(
+            r"(?:\w{3}, )?(?P<day>\d{1,2}) (?P<name>[A-Z][a-z]{2}) (?P<year>\d{4}) " + _CLOCK + r" (?P<zone>[+-]\d{4})"
+        ),
+    ),
     ("host", late(r"(?:\w{3} )?(?P<name>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) " + _CLOCK + r"(?: (?P<year>\d{4}))?")),
 )
 
@@ -56,7 +64,7 @@ def moment(time: str | None) -> Moment | None:
 
 
 def _offset(zone: str | None) -> timedelta:
-    if zone in (None, "Z"):
+    if zone in (None, "Z", "UTC"):
         return timedelta()
     digits = str(zone)[1:].replace(":", "")
     offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))

@@ -36,6 +36,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
+from oomdoctor.signs.records import no_kernel_kill, remarks
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, percent, show
 
@@ -340,10 +341,12 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     limit = _limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
     usual = say("Memory is the usual reason, but nothing in the log proves it.")
+    denied = no_kernel_kill(crash)
+    evidence = (root, *(denied.evidence if denied is not None else ()))
     return Seen(
-        words=joined((_died(root), usual, near)),
-        evidence=(root,) if limit is None else (root, limit),
-        against=(_other_reasons(crash),),
+        words=joined((_died(root), denied.words if denied is not None else usual, near)),
+        evidence=evidence if limit is None or limit in evidence else (*evidence, limit),
+        against=(_other_reasons(crash), *remarks(crash)),
         pool="cgroup" if limit is not None else None,
         next_evidence=settling(crash),
     )

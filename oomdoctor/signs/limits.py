@@ -14,6 +14,7 @@ from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
+from oomdoctor.signs.records import doubts
 from oomdoctor.units import show
 
 MUCH_SHARED: Final = 0.25  # of what the control group used
@@ -26,6 +27,7 @@ MANAGERS: Final = {
     "kubernetes": "Kubernetes",
     "docker": "docker",
     "kernel": "The kernel",
+    "systemd": "systemd",
     "podman": "podman",
     "conmon": "conmon",
     "containerd": "containerd",
@@ -188,7 +190,7 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     return Seen(
         words=joined((say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many)),
         evidence=(kill, *_records_beside(crash, kill)),
-        against=_may_be_harmless(crash, kill),
+        against=(*_may_be_harmless(crash, kill), *doubts(crash, kill)),
         pool="cgroup",
     )
 
@@ -196,8 +198,9 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
 def _figures(crash: Crash, kill: LimitKill) -> str:
     """What is printed of it, each figure behind a comma or a semicolon of its own."""
     limit = kill.limit_bytes or kill.requested_bytes or _limit_of_the_record(crash)
-    used = kill.used_bytes or kill.peak_bytes
+    used = kill.used_bytes
     figures = say(", limit {limit}", limit=show(limit)) if limit else ""
+    figures += say(", peak {peak}", peak=show(kill.peak_bytes)) if kill.peak_bytes and not used else ""
     if limit and used and used <= limit:
         figures += say("; the printed {used} in use was measured at another moment", used=show(used))
     elif used:

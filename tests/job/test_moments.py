@@ -7,7 +7,7 @@ import pytest
 from oomdoctor.families.event import Event, Place, Process
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
-from oomdoctor.incident.joins import set_apart
+from oomdoctor.incident.records import set_apart
 from oomdoctor.job.moments import moment, seconds_between, seconds_since
 
 

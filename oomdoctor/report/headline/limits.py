@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from oomdoctor.families.cgroup import KillOutsideLimit
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
@@ -120,6 +121,14 @@ def oom_kills(crash: Crash) -> str | None:
     return counted(kill.kills, mark("{count} process OOM-killed"), mark("{count} processes OOM-killed"))
 
 
+def outside_kills(crash: Crash) -> str | None:
+    """How many processes a control group counts as killed, where its own limit was not hit."""
+    kill = crash.first(KillOutsideLimit)
+    if kill is None:
+        return None
+    return counted(kill.kills, mark("{count} process OOM-killed"), mark("{count} processes OOM-killed"))
+
+
 def limit_command(crash: Crash) -> str | None:
     """The command that a shell says was killed, where it names one alone."""
     commands = {each.process.pid: as_reported(each) for each in crash.every(Kill) if program_of(each) is not None}
@@ -193,6 +202,7 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
         kernel_limit, kernel_shared, limited_job, job_limit, limit_exit, limit_killed, limit_killed_size,
-        limit_killed_most, oom_kills, limit_command, last_step, docker_used, evicted, evicted_free, evicted_held,
+        limit_killed_most, oom_kills, outside_kills, limit_command, last_step, docker_used,
+        evicted, evicted_free, evicted_held,
     )
 }  # fmt: skip
