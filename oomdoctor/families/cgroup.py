@@ -202,7 +202,7 @@ class _Reader:
         if named := _NAMED.match(text):
             self._value(index, named["folder"], named["file"], named["value"])
         elif titled := _TITLE.match(text):
-            self.title, self.bare = (titled["folder"], titled["file"]), None
+            self.title, self.bare, self.asked = (titled["folder"], titled["file"]), None, index
             self.queue.clear()
         elif missing := _MISSING.match(text):
             self.queue = [pair for pair in self.queue if pair != (missing["folder"], missing["file"])]

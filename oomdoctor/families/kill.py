@@ -227,6 +227,8 @@ _FIELD = late(r"^\s{0,8}(rank|host|exitcode|error_file|time)\s{0,8}:\s{0,4}(\S.{
 _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
 _RECEIVED = late(r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d")
 _RANK = late(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
+# Of what a container engine keeps; a shell and compose report in other words.
+_IN_A_RECORD = late(r"\b[Ee]xit ?[Cc]ode\"?:|OOMKill|\bReason:")
 _NODE_NAMED = late(r"\bon node ([\w.-]{1,253}) exited\b|\bsrun: error: ([\w.-]{1,253}): tasks?\b")
 _SPAWNED = late(r"\bprocess (\d{1,5}) terminated with signal\b")
 _JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
@@ -419,7 +421,7 @@ def _refused_before(page: Page, index: int) -> bool:
 
 def _container_says(page: Page, index: int) -> bool:
     """The container's own record stands beside its exit code, and says more."""
-    return any(
+    return _IN_A_RECORD.search(page.lines[index].text[:CHARACTERS]) is not None and any(
         "OOMKill" in line.text and "false" not in line.text for line in page.lines[max(0, index - 8) : index + 9]
     )
 

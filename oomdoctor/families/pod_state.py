@@ -24,7 +24,7 @@ _PAIR = late(r"^\s{0,16}(Reason|Exit Code|Signal|Started|Finished|memory):\s{1,3
 _NEXT = late(r"^\s{0,12}(?:Last State|State|Conditions|Volumes|Events):|^\s{2}[\w.-]{1,120}:\s{0,4}$")
 _SECTION = late(r"^\s{0,12}(Limits|Requests|Environment|Mounts|Liveness|Readiness):")
 _CONTAINER = late(r"^ {2}([a-z0-9][\w.-]{0,120}):\s{0,4}$")
-_POD = late(r"^(Name|Node):\s{1,30}([\w.-]{1,253})")
+_POD = late(r"^Name:\s{1,30}([\w.-]{1,253})")
 # Of the whole pod: its status line stands at the margin
 _POD_REASON = late(
     r"^Reason:\s{1,30}(DeadlineExceeded|Preempt\w{1,10}|NodeLost|NodeShutdown|Terminated|Shutdown|UnexpectedAdmissionError)\b"
@@ -42,8 +42,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
             manager="kubernetes",
             tool="kubectl describe",
             state=reason[1],
-            container=_of_pod(above, "Name"),
-            host=_of_pod(above, "Node"),
+            host=_pod(above),
         )
 
 
@@ -63,8 +62,8 @@ def _container(page: Page, index: int) -> Read:
         "exit_code": _whole(said.get("Exit Code")),
         "limit_bytes": _quantity(said.get("Limits memory")),
         "requested_bytes": _quantity(said.get("Requests memory")),
-        "container": _named(above) or _of_pod(above, "Name"),
-        "host": _of_pod(above, "Name"),
+        "container": _named(above) or _pod(above),
+        "host": _pod(above),
         "started": said.get("Started"),
     }
     if reason == KILLED:
@@ -94,10 +93,10 @@ def _named(above: Sequence[Line]) -> str | None:
     return None
 
 
-def _of_pod(above: Sequence[Line], name: str) -> str | None:
-    found = (match for line in reversed(above) if (match := _POD.match(line.text[:CHARACTERS])) and match[1] == name)
-    first = next(found, None)
-    return first[2] if first else None
+def _pod(above: Sequence[Line]) -> str | None:
+    """The pod's own name, which its containers have as the name of their host."""
+    found = (match[1] for line in reversed(above) if (match := _POD.match(line.text[:CHARACTERS])))
+    return next(found, None)
 
 
 def _quantity(figure: str | None) -> int | None:

@@ -124,7 +124,8 @@ def crashes(
     context_of = cache(context_of or (lambda _: context))
     for foreign, why in set_apart(gathered.events.values()):
         gathered.events.pop(foreign.identity(), None)
-        gathered.add(why)
+        if why is not None:
+            gathered.add(why)
     events = [_placed(event) for event in _familiar(gathered.events.values())]
     lookalikes = tuple(gathered.lookalikes.values())
     groups = _groups(events, context_of)

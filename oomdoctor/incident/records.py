@@ -106,18 +106,22 @@ def is_record(event: Event) -> bool:
     )
 
 
-def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike]]:
-    """The records that belong to no failure of the job, and the kills for which a record has another reason."""
+def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
+    """The records that belong to no failure of the job, the kills for which a record has another reason, and what
+    records repeat of the job's own failure."""
     told = list(events)
     records = [event for event in told if is_record(event)]
     failures = failures_among(told, records)
-    foreign: list[tuple[Event, Lookalike]] = []
+    if not failures:
+        return []
+    foreign: list[tuple[Event, Lookalike | None]] = []
     for record in records:
         bonds = [bond(record, failure) for failure in failures]
-        if bonds and all(one.holds is False for one in bonds):
-            foreign += [(each, Lookalike(record.at, bonds[0].why)) for each in (record, *_within(record, told))]
+        if all(one.holds is False for one in bonds):
+            foreign.append((record, Lookalike(record.at, bonds[0].why)))
         elif isinstance(record, (EndRecord, CoreDump)):
             foreign += _ended_otherwise(record, failures, bonds)
+        foreign += [(each, None) for each in _within(record, told)]
     return foreign
 
 
