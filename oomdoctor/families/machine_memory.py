@@ -20,6 +20,7 @@ BLOCK_LINES: Final = 1000
 FREE_ROWS: Final = 7  # with -l, -t and -v
 MOST_PROCESSES: Final = 40  # of one table, the largest
 ROW_CHARACTERS: Final = 400
+MONTHS: Final = 12
 WHOLE: Final = 100  # per cent
 
 
@@ -78,6 +79,11 @@ class MachineMemory(Event, frozen=True, kw_only=True):
         return self.time is None and self.at.line <= ABOVE_THE_JOB
 
     @property
+    def is_of_a_record(self) -> bool:
+        """Whether it is a row of sar's own record of a day, which no job prints."""
+        return self.tool == "sar" and self.process.node is not None and self.time is not None
+
+    @property
     def _sum_bytes(self) -> int | None:
         """What there is, where the parts are printed: all that is in use, in the cache and free."""
         if self.used_bytes is None or self.free_bytes is None:
@@ -118,6 +124,8 @@ class Reading(Struct, frozen=True):
 
     line: Line
     figures: Mapping[str, Any]
+    time: str | None = None  # with its day, where the head of the print has it
+    host: str | None = None
 
 
 class Print(Struct, frozen=True):
@@ -183,6 +191,11 @@ _CONTAINER: Final = late(
     r"\s(?P<used>[\d.]{1,10}[KMGT]?i?B) / (?P<limit>[\d.]{1,10}[KMGT]?i?B)\s{1,12}(?P<percent>[\d.]{1,6})%"
 )
 _DSTAT: Final = late(r"\bused\s{1,4}free\s{1,4}(?:buff\s{1,4}cach|cach\s{1,4}avai)\b")
+_RECORD: Final = late(
+    r"^\s{0,4}Linux \S{1,80} \((?P<host>[\w.-]{1,80})\)\s{1,8}"
+    r"(?:(?P<iso>\d{4}-\d\d-\d\d)|(?P<first>\d\d)/(?P<second>\d\d)/(?P<year>\d{4}))\s"
+)
+_SAR_CLOCK: Final = late(r"^\s{0,4}(?P<hour>\d\d):(?P<rest>\d\d:\d\d)(?: (?P<half>AM|PM))?\s")
 _CLOCK: Final = late(r"^#?(?:\d{1,2}:\d\d:\d\d|AM|PM|Time)$")
 _PLAIN: Final = late(rf"^{_FIGURE}$")
 
@@ -210,8 +223,8 @@ def every(page: Page, index: int) -> Iterator[MachineMemory]:
         line = reading.line
         yield MachineMemory(
             at=place_of(page, line),
-            time=line.mark.time or page.lines[index].mark.time,
-            process=Process(node=line.mark.ip or line.mark.host),
+            time=reading.time or line.mark.time or page.lines[index].mark.time,
+            process=Process(node=line.mark.ip or line.mark.host or reading.host),
             tool=found.tool,
             used_fraction=_fraction(fraction),
             processes=found.processes,
@@ -234,6 +247,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     rows = list(every(page, index))
     if rows and rows[0].tool == "docker":  # a row for each container
         yield max(rows, key=lambda row: row.share or 0)
+    elif rows and rows[0].is_of_a_record:  # the last row may be hours behind the failure
+        yield from rows
     else:
         yield from rows[-1:]
 
@@ -381,7 +396,36 @@ def _sar(page: Page, index: int) -> Print | None:
     """Up to version 11 what is used counts the cache: only a column of what is available says how full it is."""
     columns = {"kbmemfree": "free", "kbavail": "available", "kbmemused": "used", "%memused": "percent",
                "kbbuffers": "buffers", "kbcached": "cached"}  # fmt: skip
-    return _columned(page, index, "sar", columns, "KiB")
+    found = _columned(page, index, "sar", columns, "KiB")
+    head = _record_above(page, index)
+    if found is None or head is None:
+        return found
+    readings = [_dated(reading, *head) for reading in found.readings if not reading.line.text.startswith("Average")]
+    return Print("sar", readings) if readings else None
+
+
+def _record_above(page: Page, index: int) -> tuple[str, str] | None:
+    """The day and the machine, of the head that stands above each table of a record."""
+    above = (_RECORD.match(line.text[:ROW_CHARACTERS]) for line in reversed(page.lines[max(0, index - 300) : index]))
+    head = next((match for match in above if match is not None), None)
+    if head is None:
+        return None
+    day = head["iso"] or _iso(int(head["first"]), int(head["second"]), int(head["year"]))
+    return day, head["host"]
+
+
+def _iso(first: int, second: int, year: int) -> str:
+    """Month and day as the United States write them, unless the first cannot be a month."""
+    month, day = (second, first) if first > MONTHS else (first, second)
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def _dated(reading: Reading, day: str, host: str) -> Reading:
+    clock = _SAR_CLOCK.match(reading.line.text)
+    if clock is None:
+        return reading
+    hour = int(clock["hour"]) % 12 + (12 if clock["half"] == "PM" else 0) if clock["half"] else int(clock["hour"])
+    return Reading(reading.line, reading.figures, f"{day} {hour:02}:{clock['rest']}", host)
 
 
 def _collectl(page: Page, index: int) -> Print | None:
