@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.machine_memory import MachineMemory
+from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
@@ -160,6 +160,28 @@ def machine_after(crash: Crash) -> MachineMemory | None:
     """What a tool printed of the machine's memory after the failure: without the process that died."""
     prints = (event for event in crash.every(MachineMemory) if event.available_bytes is not None)
     return next((event for event in prints if _is_after(event, crash.root)), None)
+
+
+class Remains(Struct, frozen=True):
+    """A process that still holds much of the machine's memory when the one that died is gone."""
+
+    process: MachineProcess
+    listed: MachineMemory
+    beside: MachineMemory  # what else a tool printed then, with the machine's memory
+    total_bytes: int
+
+
+def largest_after(crash: Crash) -> Remains | None:
+    """The largest process that ps or top lists after the failure, where it has a good part of the machine."""
+    lists = (event for event in crash.every(MachineMemory) if event.processes)
+    listed = next((event for event in lists if _is_after(event, crash.root)), None)
+    beside = machine_after(crash)
+    if listed is None or beside is None or not beside.total_bytes:
+        return None
+    largest = listed.processes[0]
+    if largest.bytes < HOG * beside.total_bytes:
+        return None
+    return Remains(largest, listed, beside, beside.total_bytes)
 
 
 def _is_after(event: MachineMemory, root: Event) -> bool:

@@ -26,10 +26,13 @@ from oomdoctor.incident.node import (
     NEARLY_FULL,
     held_by,
     held_in_words,
+    largest_after,
     largest_kill,
+    machine_after,
     machine_before,
     total_bytes,
 )
+from oomdoctor.job.roles import short_name
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -333,6 +336,23 @@ def _who(kill: KernelKill | UserspaceKill) -> str:
 
 
 @sign
+def a_process_holds_it_afterwards(crash: Crash) -> Seen | None:
+    """A process was killed for no printed reason, and afterwards ps lists another one with 40% of the machine."""
+    remains = largest_after(crash)
+    if remains is None or crash.proven or crash.root.pool not in _MAY_BE_MEMORY:
+        return None
+    words = say(
+        "After the crash, {process} (PID {pid}) holds {held} of the machine's {total}.",
+        process=short_name(remains.process.command),
+        pid=remains.process.pid,
+        held=show(remains.process.bytes),
+        total=show(remains.total_bytes),
+    )
+    doubt = say("the table was printed after the crash; it does not show why the process died")
+    return Seen(words=words, evidence=(remains.listed, remains.beside, crash.root), against=(doubt,))
+
+
+@sign
 def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     """A process died as an OOM-killed process does, and nothing shows that memory ran out."""
     root = crash.root
@@ -344,11 +364,24 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     denied = no_kernel_kill(crash)
     evidence = (root, *(denied.evidence if denied is not None else ()))
     return Seen(
-        words=joined((_died(root), denied.words if denied is not None else usual, near)),
+        words=joined((_died(root), denied.words if denied is not None else usual, near, _afterwards(crash))),
         evidence=evidence if limit is None or limit in evidence else (*evidence, limit),
         against=(_other_reasons(crash), *remarks(crash)),
         pool="cgroup" if limit is not None else None,
         next_evidence=settling(crash),
+    )
+
+
+def _afterwards(crash: Crash) -> str:
+    """What is available when the process is gone, which neither shows nor denies that it was short before."""
+    after = machine_after(crash)
+    if after is None or not after.total_bytes:
+        return ""
+    return say(
+        "After the crash, {tool} shows {available} of {total} available. This does not include what the process held.",
+        tool=after.tool,
+        available=show(after.available_bytes or 0),
+        total=show(after.total_bytes),
     )
 
 

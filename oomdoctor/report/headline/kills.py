@@ -15,7 +15,7 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
-from oomdoctor.signs.kills import only_small_processes_were_killed
+from oomdoctor.signs.kills import a_process_holds_it_afterwards, only_small_processes_were_killed
 from oomdoctor.signs.ray_kills import OF_A_RANK, a_rank_was_killed
 
 SHOWN: Final = 48  # characters of a name that is no class or script
@@ -146,6 +146,30 @@ def held_by(kill: KernelKill | UserspaceKill) -> int | None:
     return node.held_by(kill) or None
 
 
+def remaining(crash: Crash) -> str | None:
+    """A process that still holds much of the machine when the one that died is gone."""
+    found = _remains(crash)
+    if found is None:
+        return None
+    return say("{name} (PID {pid})", name=short_name(found.process.command), pid=found.process.pid)
+
+
+def remaining_held(crash: Crash) -> str | None:
+    """What it holds."""
+    found = _remains(crash)
+    return brief(found.process.bytes) if found is not None else None
+
+
+def remaining_of(crash: Crash) -> str | None:
+    """The machine's memory."""
+    found = _remains(crash)
+    return brief(found.total_bytes) if found is not None else None
+
+
+def _remains(crash: Crash) -> node.Remains | None:
+    return node.largest_after(crash) if a_process_holds_it_afterwards(crash) is not None else None
+
+
 def _whole(kill: KernelKill | UserspaceKill) -> int | None:
     if isinstance(kill, KernelKill):
         return kill.limit_bytes or kill.total_bytes
@@ -157,6 +181,6 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
         killer, killed, killed_size, killed_sized, killed_part, small_victim, oom_invoker, nameless_killer, pressed,
-        ray_killed, ray_kill_count, killed_rank,
+        ray_killed, ray_kill_count, killed_rank, remaining, remaining_held, remaining_of,
     )
 }  # fmt: skip
