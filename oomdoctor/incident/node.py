@@ -148,7 +148,7 @@ def _is_shortly_before(event: MachineMemory, root: Event) -> bool:
     if _of_another_machine(event.process.node, root):
         return False
     one_log = event.at.file == root.at.file
-    if one_log and event.at.line >= root.at.line:
+    if one_log and event.at.line >= root.at.line and not event.is_of_a_record:
         return False
     then, now = moment(event.time), moment(root.time)
     if then is not None and now is not None:
