@@ -127,10 +127,10 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
 def _last_print(crash: Crash) -> MemoryReport | MachineMemory | None:
     reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
     prints = [each for each in machine_before(crash) if each.share is not None]
-    both: list[MemoryReport | MachineMemory] = [*reports, *prints]
     root = crash.root.at
-    before = (each for each in both if each.at.file != root.file or each.at.line < root.line)
-    return max(before, key=lambda each: each.at.line, default=None)
+    before = (each for each in reports if each.at.file != root.file or each.at.line < root.line)
+    both: list[MemoryReport | MachineMemory] = [*before, *prints]
+    return max(both, key=lambda each: each.at.line, default=None)
 
 
 def _in_use(last: MemoryReport | MachineMemory) -> tuple[int | None, float]:
