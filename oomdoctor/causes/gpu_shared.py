@@ -7,20 +7,12 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, neighbours, placement
 
 AT_THE_START = (
-    "free-the-gpu",
-    "lower-engine-reservation",
-    "fix-placement",
-    "start-in-sequence",
-    "separate-placement",
-)
+    "free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence", "separate-placement",
+)  # fmt: skip
 BESIDE_AN_ENGINE = (
-    "lower-engine-reservation",
-    "free-the-gpu",
-    "separate-placement",
-    "engine-sleep",
-    "start-in-sequence",
+    "lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep", "start-in-sequence",
     "fix-placement",
-)
+)  # fmt: skip
 
 OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-engine-reservation")
 WHEN_RANKS_MEET = ("free-the-gpu", "fix-placement", "start-in-sequence")

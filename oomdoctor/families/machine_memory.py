@@ -480,8 +480,6 @@ def _meminfo(page: Page, index: int) -> Print | None:
         if match["key"] in (*_MEMINFO_KEYS, *_HUGE):
             last = line
     figures = _named(_MEMINFO_KEYS.values(), (_kib(said.get(key)) for key in _MEMINFO_KEYS))
-    swap = (_kib(said.get(key)) for key in ("SwapTotal", "SwapFree"))
-    figures |= _named(("swap_used",), (_less(*swap),))
     pages = [said.get(name) for name in _HUGE]
     if all(pages):
         figures["huge_pages"] = _kib((pages[0] or 0) * (pages[1] or 0))
@@ -495,10 +493,6 @@ _OWN_KEYS: Final = frozenset({"commit_limit", "committed", "unreclaimable", "sha
 
 def _kib(figure: int | None) -> int | None:
     return size(figure, "KiB") if figure is not None else None
-
-
-def _less(whole: int | None, part: int | None) -> int | None:
-    return whole - part if whole is not None and part is not None and whole > part else None
 
 
 def _psutil(page: Page, index: int) -> Print | None:

@@ -66,10 +66,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 
 def _printed(page: Page, index: int) -> str | None:
-    """The table's time stands alone above it."""
-    above = page.lines[index - 1].text[:ROW_CHARACTERS].strip() if index else ""
-    match = _CLOCK.fullmatch(above)
-    return match[0] if match is not None else None
+    """The table's time stands alone above its border."""
+    above = (line.raw[:ROW_CHARACTERS].strip() for line in reversed(page.lines[max(0, index - 2) : index]))
+    return next((text for text in above if _CLOCK.fullmatch(text)), None)
 
 
 def _listed_or_table(page: Page, index: int) -> Found | None:

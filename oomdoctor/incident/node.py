@@ -159,7 +159,7 @@ def _is_shortly_before(event: MachineMemory, root: Event) -> bool:
 def machine_after(crash: Crash) -> MachineMemory | None:
     """What a tool printed of the machine's memory after the failure: without the process that died."""
     prints = (event for event in crash.every(MachineMemory) if event.available_bytes is not None)
-    return next((event for event in prints if _is_after(event, crash.root)), None)
+    return next((event for event in prints if is_after(event, crash.root)), None)
 
 
 class Remains(Struct, frozen=True):
@@ -174,7 +174,7 @@ class Remains(Struct, frozen=True):
 def largest_after(crash: Crash) -> Remains | None:
     """The largest process that ps or top lists after the failure, where it has a good part of the machine."""
     lists = (event for event in crash.every(MachineMemory) if event.processes)
-    listed = next((event for event in lists if _is_after(event, crash.root)), None)
+    listed = next((event for event in lists if is_after(event, crash.root)), None)
     beside = machine_after(crash)
     if listed is None or beside is None or not beside.total_bytes:
         return None
@@ -184,7 +184,7 @@ def largest_after(crash: Crash) -> Remains | None:
     return Remains(largest, listed, beside, beside.total_bytes)
 
 
-def _is_after(event: MachineMemory, root: Event) -> bool:
+def is_after(event: Event, root: Event) -> bool:
     """Whether it is of the day after the failure, where times tell; else whether it stands below it, or elsewhere."""
     if _of_another_machine(event.process.node, root):
         return False
@@ -192,6 +192,12 @@ def _is_after(event: MachineMemory, root: Event) -> bool:
     if then is not None and now is not None:
         return 0 <= seconds_since(then, now) <= A_DAY
     return event.at.file != root.at.file or event.at.line > root.at.line
+
+
+def is_of_another_day(event: Event, root: Event) -> bool:
+    """Whether both print their times and lie a day or more apart."""
+    one, other = moment(event.time), moment(root.time)
+    return one is not None and other is not None and abs(seconds_since(one, other)) > A_DAY
 
 
 def _of_another_machine(node: str | None, root: Event) -> bool:

@@ -16,7 +16,8 @@ from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.incident.node import is_after, is_of_another_day
+from oomdoctor.language import listed, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
@@ -26,6 +27,7 @@ MUCH: Final = 0.25  # of the card, held by processes that the message lists
 HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
 LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
 FULL: Final = 0.5  # of the card, in use behind the refusal
+NAMED: Final = 4
 LARGE_CARD: Final = 80 * GIB  # a quarter of it is much of any card
 NO_CARD: Final = GIB  # no card that trains has less
 
@@ -219,16 +221,18 @@ def what_tensorflow_counted_as_free_was_not(crash: Crash) -> Seen | None:
 
 @sign
 def a_table_lists_another_that_holds_much(crash: Crash) -> Seen | None:
-    """The message does not say how full the GPU was, and a table lists a process of others with a quarter of it."""
+    """The message does not say how full the GPU was, and afterwards a table lists a process of others with a quarter of
+    it."""
     refused, found = _without_total(crash), _listed(crash)
     if refused is None or found is None:
         return None
-    table, process = found
+    table, processes = found
     words = say(
-        "An allocation on the GPU failed, and {tool} lists a process (PID {pid}) that holds {held} of GPU memory.",
+        "An allocation on the GPU failed, and {tool} lists what other processes hold: {processes}.",
         tool=told_by(table),
-        pid=process.pid,
-        held=show(process.used_bytes or 0),
+        processes=listed(
+            say("PID {pid} {held}", pid=one.pid, held=show(one.used_bytes or 0)) for one in processes[:NAMED]
+        ),
     )
     doubt = say("the process may belong to the same job")
     return Seen(words=words, evidence=(refused, table), against=(doubt,))
@@ -237,15 +241,17 @@ def a_table_lists_another_that_holds_much(crash: Crash) -> Seen | None:
 def listed_neighbour(crash: Crash) -> CardProcess | None:
     """The process that the last table lists, where a failure without figures leaves it to the table."""
     found = _listed(crash) if _without_total(crash) is not None else None
-    return found[1] if found is not None else None
+    return found[1][0] if found is not None else None
 
 
-def _listed(crash: Crash) -> tuple[GpuTable, CardProcess] | None:
-    for table in reversed(crash.every(GpuTable)):
-        others = set(_others(crash, table))
-        for process in sorted(table.processes, key=lambda one: -(one.used_bytes or 0)):
-            if process.pid in others and _is_much(process, table):
-                return table, process
+def _listed(crash: Crash) -> tuple[GpuTable, list[CardProcess]] | None:
+    """The last table of after the failure that lists others of which one holds much, with all of them, the largest
+    first. Before it, the one that failed is among them."""
+    for table in (each for each in reversed(crash.every(GpuTable)) if is_after(each, crash.root)):
+        strange = set(_others(crash, table))
+        others = sorted((one for one in table.processes if one.pid in strange), key=lambda one: -(one.used_bytes or 0))
+        if others and _is_much(others[0], table):
+            return table, [one for one in others if one.used_bytes]
     return None
 
 
@@ -267,7 +273,7 @@ def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
     refused = _without_figures(crash)
     if refused is None:
         return None
-    for table in crash.every(GpuTable):
+    for table in _tables(crash):
         if others := _others(crash, table):
             words = say(
                 "An allocation on the GPU failed, and the message has no figures. {tool} lists processes "
@@ -286,7 +292,7 @@ def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
     refused = _without_figures(crash)
     if refused is None:
         return None
-    behind = (t for t in crash.every(GpuTable) if t.at.file != refused.at.file or t.at.line > refused.at.line)
+    behind = (table for table in crash.every(GpuTable) if is_after(table, refused))
     for table in behind:
         full = [c for c in table.cards if c.used_bytes and c.total_bytes and c.used_bytes >= FULL * c.total_bytes]
         if table.processes_hidden and full:
@@ -420,7 +426,7 @@ def told_by(table: GpuTable) -> str:
 def _processes_beside(refused: DeviceOutOfMemory, crash: Crash) -> Iterator[tuple[GpuTable, CardProcess]]:
     """The processes of its card that tables list and the message does not, the last table's first."""
     named = {refused.process.pid, *(process.pid for process in refused.others), *_own_pids(crash)}
-    for table in reversed(crash.every(GpuTable)):
+    for table in reversed(_tables(crash)):
         for process in table.processes:
             on_it = process.gpu in (None, refused.process.gpu)  # a list names no GPU
             if on_it and process.pid not in named:
@@ -464,6 +470,11 @@ def _others(crash: Crash, table: GpuTable) -> list[int]:
     """The listed processes that the log does not show to be the job's own."""
     own = {crash.root.process.pid, *_own_pids(crash)}
     return [process.pid for process in table.processes if process.pid not in own]
+
+
+def _tables(crash: Crash) -> list[GpuTable]:
+    """All but those of another day."""
+    return [table for table in crash.every(GpuTable) if not is_of_another_day(table, crash.root)]
 
 
 def _own_pids(crash: Crash) -> set[int]:
