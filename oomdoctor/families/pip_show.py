@@ -35,9 +35,8 @@ _MISSING = late(r"^\s{0,4}WARNING: Package\(s\) not found: \S")
 def read(page: Page, index: int) -> Iterator[Read]:
     lines = page.after(index, 2)
     if _MISSING.match(lines[0].text[:CHARACTERS]):
-        yield Lookalike(
-            place_of(page, lines[0]), mark("pip does not know the package: it looks into another environment")
-        )
+        why = mark("pip does not find this package in its environment")
+        yield Lookalike(place_of(page, lines[0]), why)
         return
     name = _NAME.match(lines[0].text[:CHARACTERS])
     version = _VERSION.match(lines[-1].text[:CHARACTERS])

@@ -5,13 +5,21 @@ An id or a name from the log stands in a command only where it matches a strict 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.df import ShmUsage
+from oomdoctor.families.event import Event
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.process_limits import ProcessLimits
+from oomdoctor.families.ray_schedule import ClusterStatus
+from oomdoctor.families.ray_store import StoreUsage
+from oomdoctor.families.sysctl import KernelSettings
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of
+from oomdoctor.incident.node import address_of, is_after
 from oomdoctor.patterns import late
 from oomdoctor.sources.recognised import is_raylets
 
@@ -55,6 +63,18 @@ _OF_A_CONTAINER: Final = "{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig
 SIGKILL_SEEN_OUTSIDE: Final = 137
 
 _DEVICE_WORDS: Final = {"HIP": late(r"\bHIP\b|\bhip\w|\bROCm\b"), "NPU": late(r"\bNPU\b"), "XPU": late(r"\bXPU\b")}
+# What the output of a command is read as
+_PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
+    "df -h /dev/shm": (ShmUsage,),
+    "ulimit -a": (ProcessLimits,),
+    "sysctl": (KernelSettings,),
+    "ray memory": (StoreUsage,),
+    "ray status": (ClusterStatus,),
+    "nvidia-smi": (GpuTable,),
+    "rocm-smi": (GpuTable,),
+    "npu-smi": (GpuTable,),
+    "xpu-smi": (GpuTable,),
+}
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
@@ -95,6 +115,16 @@ def on_the_cards(crash: Crash) -> str:
     words = crash.root.at.text
     other = (command for device, command in ON_OTHER_CARDS.items() if _DEVICE_WORDS[device].search(words))
     return next(other, ON_THE_CARDS)
+
+
+def unanswered(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
+    """Without the commands whose output of after the failure stands beside the log already."""
+    return tuple(command for command in asked if not _is_given(command, crash))
+
+
+def _is_given(command: str, crash: Crash) -> bool:
+    read = next((kinds for words, kinds in _PRINTS.items() if command.startswith(words)), ())
+    return any(is_after(event, crash.root) for kind in read for event in crash.every(kind))
 
 
 def release_of(package: str) -> str:

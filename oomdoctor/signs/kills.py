@@ -33,7 +33,7 @@ from oomdoctor.incident.node import (
     total_bytes,
 )
 from oomdoctor.job.roles import short_name
-from oomdoctor.language import joined, say
+from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
@@ -285,7 +285,21 @@ def only_small_processes_were_killed(crash: Crash) -> Seen | None:
         who=_who(kill),
         held=held_in_words(kill),
     )
-    return Seen(words=words, evidence=tuple(kills[:3]), next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))
+    table_of_ram = next((one for one in crash.every(MachineMemory) if _outside(one)), None)
+    if table_of_ram is None:
+        return Seen(words=words, evidence=tuple(kills[:3]), next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))
+    shown = say("/proc/meminfo shows {parts}.", parts=listed(_outside(table_of_ram)))
+    return Seen(words=joined((words, shown)), evidence=(*kills[:3], table_of_ram), next_evidence=OF_THE_MACHINE)
+
+
+def _outside(printed: MachineMemory) -> list[str]:
+    """The RAM of no process that /proc/meminfo shows, where it is much."""
+    parts = (
+        (printed.shared_bytes, mark("{size} of shared memory and tmpfs")),
+        (printed.huge_pages_bytes, mark("{size} of huge pages")),
+        (printed.unreclaimable_bytes, mark("{size} of kernel slab")),
+    )
+    return [translated(words).format(size=show(size)) for size, words in parts if size and size >= LARGE]
 
 
 class Victim(Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.families.budget import SpillRefused
+from oomdoctor.families.df import DiskUsage
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
@@ -21,6 +22,7 @@ MOST: Final = 0.4
 MUCH: Final = 0.25
 LITTLE: Final = 0.05
 FULL: Final = 0.95  # from here on Ray spills whatever it can
+SESSIONS: Final = "/tmp/ray"  # noqa: S108  (Ray's own folder)
 NO_QUOTA: Final = 122  # EDQUOT
 
 
@@ -162,6 +164,30 @@ def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
         return None
     words = say("Data that did not fit in memory had to go to disk, and the disk had no room.")
     return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def df_shows_the_disk_full(crash: Crash) -> Seen | None:
+    """Objects went to disk, a worker of Ray died for no printed reason, and df shows the disk of /tmp/ray 95% full."""
+    disk = spill_disk(crash)
+    if disk is None or not isinstance(crash.root, WorkerDeath) or crash.proven:
+        return None
+    words = say(
+        "Ray spilled objects to disk, and df shows {mount} {share} full. Ray stops spilling at 95%.",
+        mount=disk.mount,
+        share=percent(disk.used_fraction),
+    )
+    doubt = say("the log does not show that Ray could not spill")
+    return Seen(words=words, evidence=(disk, crash.root), against=(doubt,), pool="object_store")
+
+
+def spill_disk(crash: Crash) -> DiskUsage | None:
+    """The mount that holds Ray's temporary folder, where it is full and objects were spilled."""
+    holding = [one for one in crash.every(DiskUsage) if f"{SESSIONS}/".startswith(one.mount.rstrip("/") + "/")]
+    disk = max(holding, key=lambda one: len(one.mount), default=None)
+    if disk is None or (disk.used_fraction or 0) < FULL or not crash.every(Spilled):
+        return None
+    return disk
 
 
 @sign

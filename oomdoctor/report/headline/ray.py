@@ -14,7 +14,7 @@ from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
 from oomdoctor.signs.node import table
-from oomdoctor.signs.store import MOST
+from oomdoctor.signs.store import MOST, df_shows_the_disk_full, spill_disk
 from oomdoctor.units import percent
 
 # Behind the name of a task of Dask
@@ -145,6 +145,18 @@ def disk_quota(crash: Crash) -> str | None:
     return "errno 122" if disk_errno(crash) == "122" else None
 
 
+def df_mount(crash: Crash) -> str | None:
+    """The full mount that holds Ray's temporary folder, by df."""
+    disk = spill_disk(crash) if df_shows_the_disk_full(crash) is not None else None
+    return disk.mount if disk is not None else None
+
+
+def df_share(crash: Crash) -> str | None:
+    """How full it is."""
+    disk = spill_disk(crash) if df_shows_the_disk_full(crash) is not None else None
+    return percent(disk.used_fraction) if disk is not None else None
+
+
 def spilling_program(crash: Crash) -> str | None:
     """A program beside Ray that found no room for what it spills."""
     refused = crash.first(SpillRefused)
@@ -164,6 +176,6 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     for slot in (
         object_size, store_too_small, store_full, store_waits, store_caller, store_of_node, unlisted, store_requested,
         store_in_ram, disk_free, disk_share, disk_object, full_disk, spilled, disk_errno, disk_quota, spilling_program,
-        spilling_memory,
+        spilling_memory, df_mount, df_share,
     )
 }  # fmt: skip
