@@ -312,6 +312,12 @@ def listed_held(crash: Crash) -> str | None:
     return show(one.used_bytes or 0) if one is not None else None
 
 
+def table_tool(crash: Crash) -> str | None:
+    """The tool whose table is told of."""
+    table = crash.first(GpuTable)
+    return neighbours.told_by(table) if table is not None else None
+
+
 def in_table(crash: Crash) -> str | None:
     """What nvidia-smi shows in use of a full GPU."""
     if neighbours.the_card_is_full_afterwards(crash) is None:
@@ -478,9 +484,8 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
         allocator, arguments, asker, counted_as_free, failed_allocations, free, free_at_start, gpu, gpu_fall,
         gpu_growth, gpu_head, gpu_idle, gpu_others, growth_from, growth_to, in_table, least_free, library_name,
         listed_held, listed_neighbour, library_out, library_status, most_free, neighbour, not_torch, on_several,
-        outside, own_held, place,
-        platform, plenty, probed_free, probed_total, program_beyond, program_needs, ram, ranks, ranks_hold,
-        requested, restored, sharing, sharing_holds, summary_idle, summary_reserved, table_pids, taken_at_start,
-        taker, tensorflow_limit, too_small, total, unequal, work,
+        outside, own_held, place, platform, plenty, probed_free, probed_total, program_beyond, program_needs, ram, ranks, ranks_hold,
+        requested, restored, sharing, sharing_holds, summary_idle, summary_reserved, table_pids, table_tool,
+        taken_at_start, taker, tensorflow_limit, too_small, total, unequal, work,
     )
 }  # fmt: skip
