@@ -484,8 +484,8 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
         allocator, arguments, asker, counted_as_free, failed_allocations, free, free_at_start, gpu, gpu_fall,
         gpu_growth, gpu_head, gpu_idle, gpu_others, growth_from, growth_to, in_table, least_free, library_name,
         listed_held, listed_neighbour, library_out, library_status, most_free, neighbour, not_torch, on_several,
-        outside, own_held, place, platform, plenty, probed_free, probed_total, program_beyond, program_needs, ram, ranks, ranks_hold,
-        requested, restored, sharing, sharing_holds, summary_idle, summary_reserved, table_pids, table_tool,
+        outside, own_held, place, platform, plenty, probed_free, probed_total, program_beyond,
+        program_needs, ram, ranks, ranks_hold, requested, restored, sharing, sharing_holds, summary_idle, summary_reserved, table_pids, table_tool,
         taken_at_start, taker, tensorflow_limit, too_small, total, unequal, work,
     )
 }  # fmt: skip
