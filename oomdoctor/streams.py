@@ -201,6 +201,10 @@ _LEADING = (
         name="kernel",
         hint=":",
     ),
+    # dmesg -x; what follows is one of the stamps above
+    _Decoration("k", r"kern {1,2}:(?P<level>emerg|alert|crit|err|warn|notice|info|debug) {1,4}: (?=\[)", second="e"),
+    # /dev/kmsg
+    _Decoration(_DIGITS, r"\d{1,3},\d{1,12},\d{1,16},[-c+];", who=_WHO, name="kernel", hint=";"),
     # Ray's C++: "[2024-08-06 21:12:33,764 I 3460 15984] (raylet) local_object_manager.cc:490: "
     _Decoration(
         "[",
@@ -265,6 +269,14 @@ _LEADING = (
         rf"(?P<time>{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?) (?P<host>{_HOST}) "
         r"(?P<name>[\w./@-]{1,60})(?:\[(?P<pid>\d{1,10})\])?: ?",
         who=("host", "name", "pid"),
+    ),
+    # journalctl -o short-full
+    _Decoration(
+        "MTWFS",
+        r"(?P<time>[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})? [A-Z+-][\w:+-]{1,5}) "
+        rf"(?P<host>{_HOST}) (?P<name>[\w./@-]{{1,60}})(?:\[(?P<pid>\d{{1,10}})\])?: ?",
+        who=("host", "name", "pid"),
+        second="uehra",
     ),
     # a quotation in an issue
     _Decoration(">", r">(?: >){0,4}(?: |$)"),
@@ -561,7 +573,7 @@ def _undress_indented(text: str, dress: _Dress) -> str:
 _SIGNS_THAT_BEGIN = (frozenset(_LEADING_BY) | _BOXES | {" ", "`"}) - frozenset(_LETTERS)
 _LETTERS_THAT_BEGIN = frozenset(_LEADING_BY) & frozenset(_LETTERS)
 # Most lines that begin with a letter begin with a word.
-_HEADED = late(rf"{_LEVEL}[ :]|[VIWEF]\d{{4,8}} |{_MONTH} [ \d]\d ")
+_HEADED = late(rf"{_LEVEL}[ :]|[VIWEF]\d{{4,8}} |{_MONTH} [ \d]\d |kern {{1,2}}:|[MTWFS][a-z]{{2}} \d{{4}}-\d\d-\d\d ")
 _MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 
 

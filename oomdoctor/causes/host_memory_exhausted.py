@@ -37,7 +37,7 @@ CAUSE = Cause(
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
         mark("Kubernetes evicted {evicted}[ ({evicted_held})]: {node} ran out of memory[, {evicted_free} left]"),
-        mark("{outside_kills}, not at the cgroup's own limit: {node} or a limit above it ran out of memory"),
+        mark("{outside_kills}: {node} or a parent cgroup ran out of memory"),
         mark("{pressed} found {node} out of memory[ and killed {ray_killed}]"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}]"),
         mark("An allocation of RAM failed[ {doing}]: an array of {array}"),

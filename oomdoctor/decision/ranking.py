@@ -24,6 +24,7 @@ from oomdoctor.decision.features import features
 from oomdoctor.decision.judgement import Finding, is_shown
 from oomdoctor.decision.model import Model, grounds, strength_of, used
 from oomdoctor.decision.order import NAMED, Standing, in_order
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -128,9 +129,18 @@ def _carrying(answer: Ranked) -> str:
     return next(iter(answer.finding.signs), "")
 
 
+def _look(crash: Crash) -> tuple[str, ...]:
+    """Of a refused request the limits and what is free tell: the process that asked is gone."""
+    if crash.pool == "gpu":
+        return (commands.on_the_devices(crash),)
+    if isinstance(crash.root, HostAllocation):
+        return commands.OF_A_REFUSAL
+    return _LOOK.get(crash.pool, ())
+
+
 def closing(crash: Crash) -> tuple[str, ...]:
     """What would close an open cause, where no rule has named a command."""
-    look = (commands.on_the_cards(crash),) if crash.pool == "gpu" else _LOOK.get(crash.pool, ())
+    look = _look(crash)
     return (*look, commands.WHOLE_LOG) if _is_bare(crash) else (commands.WHOLE_LOG, *look)
 
 

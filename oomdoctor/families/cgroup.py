@@ -1,7 +1,8 @@
-"""The files of a control group, however they are printed: `grep .`, `head`, `cat` with its command above, or bare.
+"""The files of a control group, however they are printed: by `grep .`, `head`, `cat` below its command, or bare.
 
-`oom_kill` counts kills by any OOM killer of the kernel, a machine-wide one too. Version 2 raises `oom` only at the level
-whose limit was hit and above; version 1 raises `failcnt` only at that level, and `oom_kill` only where the victim was.
+`oom_kill` counts kills by any OOM killer of the kernel, a machine-wide one too. Version 2 raises `oom` only at the
+level whose limit was hit and above; version 1 raises `failcnt` only at that level, and `oom_kill` only where the victim
+was.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from oomdoctor.families.prompt import commands_of, host_of
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
+FIRST: Final = "first"
+AGAIN: Final = "again"
 NO_LIMIT: Final = 1 << 62  # version 1 prints the largest number of pages
 AT_THE_LIMIT: Final = 0.95
 CHARACTERS: Final = 600
@@ -44,6 +47,8 @@ class GroupCounters(MemoryLimit, frozen=True, kw_only=True):
     failcnt: int | None = None  # how often the limit was touched; page cache does it, too
     group: str | None = None  # the folder
     host: str | None = None  # of the prompt above
+    # "first" where the job's lines and another print follow; "again" of that one: its kills are those in between
+    turn: str | None = None
 
 
 class KillOutsideLimit(Event, frozen=True, kw_only=True):
@@ -80,7 +85,8 @@ class Shown(Struct):
 
 _FILE = r"memory\.[a-z_]{2,24}(?:\.[a-z_]{2,24}){0,2}"
 _NAMED = late(
-    rf"^(?:- )?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})(?::| ?= ?|: )(?P<value>(?:[a-z_]{{1,40}} )?\w{{1,24}})$"
+    rf"^(?:- )?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})(?::| ?= ?|: )"
+    r"(?P<value>(?:[a-z_]{1,40} )?\w{1,24})$"
 )
 _TITLE = late(rf"^==> (?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE}) <==$")
 _PATH = late(rf"^[\"']?(?P<folder>(?:[\w./@:\\${{}}-]{{0,300}}/)?)(?P<file>{_FILE})[\"']?$")
@@ -99,15 +105,13 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = {
 _OF_SEVERAL_LINES: Final = ("memory.events", "memory.events.local", "memory.oom_control", "memory.stat",
                             "memory.swap.events", "memory.numa_stat")  # fmt: skip
 _OF_VERSION_1: Final = ("_in_bytes", ".failcnt", ".oom_control")
+_HITS: Final = ("memory.events oom", "memory.events.local oom", "memory.failcnt")
 _PRINTERS: Final = frozenset({"cat", "grep", "head", "tail", "more"})
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
     shown = page.once(_by_line).get(index)
-    if shown is None:
-        return
-    before = page.once(_prints)[: page.once(_prints).index(shown)]
-    event = _event(page, shown, next((one for one in reversed(before) if _again(one, shown)), None))
+    event = _event(page, shown) if shown is not None else None
     if event is not None:
         yield event
 
@@ -122,15 +126,28 @@ def _telling(shown: Shown) -> int:
     return shown.lines.get(next(counts, ""), shown.first)
 
 
-def _again(earlier: Shown, later: Shown) -> bool:
-    """Whether both are prints of one group, of which the counters may have grown."""
-    return earlier.folder == later.folder and earlier.host == later.host and bool({*earlier.lines} & {*later.lines})
+def _turn(page: Page, shown: Shown) -> tuple[str | None, Shown | None]:
+    """Which print of the group it is, where the job's lines stand between two, and the one before."""
+    alike = [one for one in page.once(_prints) if one.folder == shown.folder and {*one.lines} & {*shown.lines}]
+    place = alike.index(shown)
+    before = next((one for one in alike[:place] if _ran_between(page, one, shown)), None)
+    if before is not None:
+        return AGAIN, before
+    return (FIRST if any(_ran_between(page, shown, one) for one in alike[place + 1 :]) else None), None
 
 
-def _event(page: Page, shown: Shown, before: Shown | None) -> Event | None:
-    """What the files say; where they stand there twice, only what was counted in between."""
-    kills, earlier = _kills(shown), _kills(before) if before is not None else None
-    grown = kills - earlier if kills is not None and earlier is not None and earlier <= kills else kills
+def _ran_between(page: Page, one: Shown, other: Shown) -> bool:
+    """Whether anything but commands stands between two prints."""
+    between = (line.text.strip() for line in page.lines[one.last + 1 : other.first])
+    return any(text and not host_of(text) and not _paths_of(text) and not _MISSING.match(text) for text in between)
+
+
+def _event(page: Page, shown: Shown) -> Event | None:
+    """What the files say."""
+    turn, before = _turn(page, shown)
+    kills = _kills(shown)
+    if before is not None and kills is not None:
+        kills = max(0, kills - (_kills(before) or 0))
     limit, peak = _limit(shown), shown.of("memory.peak", "memory.max_usage_in_bytes")
     oom = shown.of("memory.events oom", "memory.events.local oom")
     line = page.lines[_telling(shown)]
@@ -142,21 +159,22 @@ def _event(page: Page, shown: Shown, before: Shown | None) -> Event | None:
         "group": shown.folder or None,
         "host": shown.host or line.mark.host,
     }
-    if grown:
+    if kills and turn != FIRST:
         if _is_outside(shown, limit, peak):
-            return KillOutsideLimit(kills=grown, **said)
-        return LimitKill(manager="kernel", tool="cgroup", kills=grown, strength=3 if oom and limit else 2, **said)
+            return KillOutsideLimit(kills=kills, **said)
+        return LimitKill(manager="kernel", tool="cgroup", kills=kills, strength=3 if oom and limit else 2, **said)
     used = shown.of("memory.current", "memory.usage_in_bytes")
     if (limit, peak, used, kills, oom) == (None,) * 5:
         return None
     stated = str(limit) if limit is not None else None
     return GroupCounters(
-        kills=grown,
+        kills=kills,
         oom=oom,
         failcnt=shown.of("memory.failcnt"),
         used_bytes=used,
         shmem_bytes=shown.of("memory.stat shmem", "memory.stat total_shmem"),
         stated=stated,
+        turn=turn,
         **said,
     )
 
@@ -177,7 +195,7 @@ def _limit(shown: Shown) -> int | None:
 
 def _is_outside(shown: Shown, limit: int | None, peak: int | None) -> bool:
     """Whether the group's own limit was not hit; a pod's may have the same size as its container's."""
-    hits = [value for name in ("memory.events oom", "memory.failcnt") if (value := shown.values.get(name)) is not None]
+    hits = [value for name in _HITS if (value := shown.values.get(name)) is not None]
     if not hits or any(hits):
         return False
     return limit is None or peak is None or peak < AT_THE_LIMIT * limit
@@ -294,9 +312,8 @@ def _paths_of(text: str) -> list[tuple[str, str]]:
         if words[0] not in _PRINTERS:
             continue
         for word in words[1:]:
-            for path in _each(word):
-                if match := _PATH.match(path):
-                    found.append((match["folder"], match["file"]))
+            matches = (_PATH.match(path) for path in _each(word))
+            found += [(match["folder"], match["file"]) for match in matches if match]
     return found
 
 
@@ -319,6 +336,7 @@ FAMILY = Family(
     triggers=(
         "oom_kill ",
         "memory.max",
+        "memory.{",
         "memory.peak",
         "memory.current",
         "memory.events",

@@ -69,6 +69,7 @@ class NodePressure(Event, frozen=True, kw_only=True):
     threshold_bytes: Threshold[int | None] = None
     requested_bytes: int | None = None
     container: str | None = None
+    host: str | None = None  # the pod or the node that the event is about
     reason: str | None = None  # "Evicted", "SystemOOM", "MemoryPressure"
 
 
@@ -86,14 +87,11 @@ class MemoryLimit(Event, frozen=True, kw_only=True):
     stated: str | None = None  # as printed: "64Gi"
 
 
-class EndRecord(Event, frozen=True, kw_only=True):
+class EndRecord(MemoryLimit, frozen=True, kw_only=True):
     """What a manager recorded of a job's or container's end, where it recorded no OOM kill."""
 
     family = "container"
     kind = "end-record"
-
-    role: Role = "context"
-    pool: str = "cgroup"
 
     manager: str  # "slurm", "kubernetes", "docker", "podman", "systemd"
     tool: str  # the command whose output it is
@@ -101,8 +99,6 @@ class EndRecord(Event, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int | None = None
     oom_killed: bool | None = None  # where the record says so of the container's own limit
-    limit_bytes: Threshold[int | None] = None
-    requested_bytes: Threshold[int | None] = None
     peak_bytes: Usage[int | None] = None
     job: str | None = None
     container: str | None = None
@@ -125,6 +121,7 @@ _KUBERNETES = late(
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _DESCRIBED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
 _EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
+_ABOUT = late(r"\s(?:pod|node)/([\w.-]{1,253})\s")  # of `kubectl get events`
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
 _WAITS = late(
@@ -192,9 +189,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
         # what is advised stands behind what happened
         if reader in _LOOSE and echo(text[: words.end()], text) in {ADVICE, COMMENT, SOURCE}:
             return
+        if reader is _stated and "imits:" in text and page.once(_describes_ends):
+            return
         event = reader(page, index)
         if not isinstance(event, MemoryLimit) or (event.limit_bytes, event.requested_bytes) != (None, None):
             yield event
+
+
+def _describes_ends(page: Page) -> bool:
+    """Whether `kubectl describe` shows ended containers: each limit goes with its end, the other limits do not."""
+    return any(_DESCRIBED.search(line.text[:CHARACTERS]) for line in page.lines)
 
 
 def _is_described(page: Page, index: int) -> bool:
@@ -258,7 +262,7 @@ def _kubernetes(page: Page, index: int) -> Event:
     own = _figures("\n".join([line.text, *(text for text in below[:8])]))
     beside = _figures("\n".join([*above[-8:], line.text]))
     under, over = _figures("\n".join(below)), _figures("\n".join(above))
-    exit_code = _count(own, "exit_code")
+    exit_code, pod = _count(own, "exit_code"), _pod(line.text)
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
@@ -268,7 +272,9 @@ def _kubernetes(page: Page, index: int) -> Event:
         limit_bytes=_quantity(under.get("limit") or over.get("limit")),
         requested_bytes=_quantity(under.get("requested") or over.get("requested")),
         used_bytes=_quantity(under.get("exact") or under.get("used") or over.get("used")),
-        container=_pod(line.text),
+        container=pod,
+        tool="kubectl get pods" if pod else None,
+        host=pod,
     )
 
 
@@ -277,14 +283,16 @@ _ENGINES: Final = (("containerd", "TaskOOM"), ("conmon", "conmon "))
 
 def _engine_event(page: Page, line: Line) -> Event:
     """`docker events` and containerd's log tell that a process was killed, seldom of which size."""
-    named = re.search(r"\bcontainer oom [0-9a-f]{6,64}\b.{0,300}[ (,]name=([\w.-]{1,120})", line.text)
+    named = re.search(r"\bcontainer oom ([0-9a-f]{6,64})\b(?:.{0,300}[ (,]name=([\w.-]{1,120}))?", line.text)
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
         manager=next((name for name, words in _ENGINES if words in line.text), "docker"),
+        tool="docker events" if named else None,
         strength=2,
         reason="oom",
-        container=named[1] if named else None,
+        container=named[2] if named else None,
+        host=named[1][:12] if named else None,
     )
 
 
@@ -360,6 +368,7 @@ def _pressure(page: Page, index: int) -> Event:
         time=line.mark.time,
         process=Process(pid=_count(figures, "victim_pid"), name=figures.get("victim", (None,))[0]),
         reason="SystemOOM" if "System OOM" in line.text else "Evicted",
+        host=about[1] if (about := _ABOUT.search(line.text)) else None,
         container=figures.get("container", (None,))[0],
         used_bytes=_quantity(figures.get("used")),
         available_bytes=_quantity(figures.get("available")),

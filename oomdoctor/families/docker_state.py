@@ -67,7 +67,7 @@ def _shared(page: Page, index: int, said: Mapping[str, str], tool: str) -> dict[
         "manager": "docker",
         "tool": tool,
         "exit_code": _whole(said.get("ExitCode")),
-        "limit_bytes": _whole(said.get("Memory")) or None,  # 0 is no limit
+        "limit_bytes": (_whole(said.get("Memory")) or None) if said.get("ExitCode") != "0" else None,  # 0 is no limit
         "container": _name(said),
         "host": _short(said),
         "started": _when(said.get("StartedAt")),

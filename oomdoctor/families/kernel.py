@@ -140,8 +140,9 @@ _TRACE_OF_A_LIMIT = (
     "try_charge_memcg",
     "Memory cgroup stats for",
 )
-_PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)")
+_PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)|^.{0,2000}?\"(?:msg|MESSAGE)\"\s{0,4}:\s{0,4}\"")
 
+_FIELD = late(r"\"(__REALTIME_TIMESTAMP|_HOSTNAME)\" ?: ?\"([\w.-]{1,253})\"")
 _OOMD = late(r"\b(?:Killed|Marked) /?\S{1,400} (?:for killing )?due to memory (?:pressure|used)")
 _EARLYOOM = late(
     r"sending SIG(?:TERM|KILL) to process \d{1,9} |Killing process '[^'\n]{1,40}' with signal"
@@ -229,14 +230,20 @@ def _kernel(page: Page, index: int) -> KernelKill:
     victim = Process(pid=figures.pop("pid", None), name=figures.pop("name", None), node=lines[0].mark.ip)
     return KernelKill(
         at=place_of(page, lines[0], lines[-1]),
-        time=lines[0].mark.time,
+        time=lines[0].mark.time or _of_json(lines[0], "__REALTIME_TIMESTAMP"),
         process=victim,
-        host=lines[0].mark.host,
+        host=lines[0].mark.host or _of_json(lines[0], "_HOSTNAME"),
         strength=3 if victim.pid is not None else 2,  # cut, or held back by the limit on the rate of messages
         tasks=_biggest(rows, page_bytes),
         tasks_listed=len(rows) or None,
         **figures,
     )
+
+
+def _of_json(line: Line, name: str) -> str | None:
+    """What `journalctl -o json` says beside the message."""
+    found = (match[2] for match in _FIELD.finditer(line.text[:4000]) if match[1] == name)
+    return next(found, None)
 
 
 def _dump(page: Page, index: int) -> list[Line]:
@@ -374,7 +381,9 @@ def _rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
         figures = [int(figure) for figure in row[2].split()]
         names = columns if len(columns) == len(figures) else _COLUMNS.get(len(figures), ())
         if "rss" in names:
-            rows.append({"pid": int(row[1]), "name": row[3].strip(), **dict(zip(names, figures, strict=True))})
+            rows.append(
+                {"pid": int(row[1]), "name": row[3].strip().rstrip('"'), **dict(zip(names, figures, strict=True))}
+            )
     return rows
 
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.container import EndRecord, LimitKill
-from oomdoctor.families.event import Read
+from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.lines import place_of
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import DECIMAL, size
@@ -17,7 +18,9 @@ from oomdoctor.units import DECIMAL, size
 CONTAINER_LINES: Final = 60
 POD_LINES: Final = 600
 CHARACTERS: Final = 400
+SIGKILLED: Final = 137
 KILLED: Final = "OOMKilled"
+DENIED: Final = mark("Kubernetes reports no OOM kill of the container")
 
 _ENDED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
 _PAIR = late(r"^\s{0,16}(Reason|Exit Code|Signal|Started|Finished|memory):\s{1,30}(\S.{0,200}?)\s{0,4}$")
@@ -34,7 +37,10 @@ _POD_REASON = late(
 def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
     if _ENDED.match(text):
-        yield _container(page, index)
+        record = _container(page, index)
+        if isinstance(record, EndRecord) and record.oom_killed is False:
+            yield Lookalike(record.at, DENIED)
+        yield record
     elif reason := _POD_REASON.match(text):
         above = page.lines[max(0, index - POD_LINES) : index]
         yield EndRecord(
@@ -46,7 +52,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         )
 
 
-def _container(page: Page, index: int) -> Read:
+def _container(page: Page, index: int) -> Event:
     lines = page.lines[index + 1 : index + 1 + CONTAINER_LINES]
     end = next((n for n, line in enumerate(lines) if _NEXT.match(line.raw) or _ENDED.match(line.text)), len(lines))
     last = 1 + max((n for n, line in enumerate(lines[:end]) if _PAIR.match(line.text[:CHARACTERS])), default=-1)
@@ -60,7 +66,7 @@ def _container(page: Page, index: int) -> Read:
         "manager": "kubernetes",
         "tool": "kubectl describe",
         "exit_code": _whole(said.get("Exit Code")),
-        "limit_bytes": _quantity(said.get("Limits memory")),
+        "limit_bytes": _quantity(said.get("Limits memory")) if said.get("Exit Code") != "0" else None,
         "requested_bytes": _quantity(said.get("Requests memory")),
         "container": _named(above) or _pod(above),
         "host": _pod(above),
@@ -69,7 +75,12 @@ def _container(page: Page, index: int) -> Read:
     if reason == KILLED:
         return LimitKill(reason=reason, **shared)
     signal = _whole(said.get("Signal"))
-    return EndRecord(state=reason, signal=signal, oom_killed=False if reason == "Error" else None, **shared)
+    return EndRecord(
+        state=reason,
+        signal=signal,
+        oom_killed=False if reason == "Error" and shared["exit_code"] == SIGKILLED else None,
+        **shared,
+    )
 
 
 def _pairs(lines: Sequence[Line]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from oomdoctor.patterns import late, remembered
 CHARACTERS: Final = 600
 # "$ ", "# ", "user@node7:~/run$ ", "[user@node7 run]$ ", "root@5f0a6c11d2b9:/# ", "bash-5.1$ ", "+ " of `set -x`
 _PROMPT = late(
-    r"^\W{0,4}(?:\+{1,4} |(?:\(\w{1,40}\) )?\[?(?:(?P<user>[\w.-]{1,40})@(?P<host>[\w.-]{1,63}))?[^$#%>\n]{0,80}[$#%>] ?)(?=\S)"
+    r"^\W{0,4}(?:\+{1,4} |(?:\(\w{1,40}\) )?\[?(?:[\w.-]{1,40}@(?P<host>[\w.-]{1,63}))?[^$#%>\n]{0,80}[$#%>] ?)(?=\S)"
 )
 _PARTS = late(r"\|\||&&|[|;]")
 _ASIDE = late(r"\d?>{1,2}&?\s?\S{1,60}")

@@ -48,7 +48,7 @@ _SEFF_JOB = late(r"^\s{0,8}Job ID: (\d{1,12})")
 # "GB" is 1024 MB here
 _UTILIZED = late(r"\bMemory Utilized: (\d{1,12}(?:\.\d{1,6})?) ([KMGTP]?)B")
 _EFFICIENCY = late(r"\bMemory Efficiency: [\d.]{1,8}% of (\d{1,12}(?:\.\d{1,6})?) ([KMGTP]?)B")
-HELPER: Final = mark("a helper process of a Slurm step was OOM-killed; Slurm's record says that the job completed")
+HELPER: Final = mark("Slurm recorded an OOM kill of a helper process; the job completed")
 
 
 class Row(Struct, frozen=True):
@@ -82,10 +82,15 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _controlled(page, index, controlled[1])
     elif state := _SEFF.match(text):
         yield _seff(page, index, state[1], int(state[2]))
-    elif (_BARE_ROW.search(text) or _MAIL.search(text)) and index not in page.once(_rows_of_tables):
-        if echo(text) not in {ADVICE, COMMENT, SOURCE}:
-            job = _ID.search(text)
-            yield _kill(place_of(page, line), job[1] if job else None, line.mark.time, {})
+    elif _tells(text) and index not in page.once(_rows_of_tables):
+        job = _ID.search(text)
+        yield _kill(place_of(page, line), job[1] if job else None, line.mark.time, {})
+
+
+def _tells(text: str) -> bool:
+    """Whether a row without its header, or a mail, says that a job was OOM-killed."""
+    told = _BARE_ROW.search(text) or _MAIL.search(text)
+    return told is not None and echo(text) not in {ADVICE, COMMENT, SOURCE}
 
 
 def _table(page: Page, index: int) -> Iterator[Read]:
@@ -98,7 +103,7 @@ def _table(page: Page, index: int) -> Iterator[Read]:
             yield Lookalike(place_of(page, killed[0].line), HELPER)
         elif killed:
             yield from (_killed(page, row, own) for row in killed)
-        if whole.state and not whole.killed:
+        if (whole.state and not whole.killed) or (not whole.said.get("ExitCode") and _peak(own)):
             yield _ended(page, whole, own)
 
 
@@ -153,8 +158,8 @@ def _ended(page: Page, row: Row, own: Sequence[Row]) -> Event:
         at=place_of(page, row.line),
         time=row.said.get("End"),
         manager="slurm",
-        tool="sacct",
-        state=row.state,
+        tool="sacct" if row.state else "sstat",
+        state=row.state or None,
         exit_code=code,
         signal=signal or next((each.exit[1] for each in own if each.exit and each.exit[1]), None),
         job=row.job,

@@ -36,7 +36,8 @@ _MAIN = late(r"^\s{0,12}Main PID: (\d{1,9}) \(code=killed, (?:signal|status)=(\w
 _MEMORY = late(r"^\s{0,12}Mem(?:ory)?(?: peak)?: (\d{1,9}(?:\.\d{1,3})?)([BKMGT])\b")
 _UNIT = late(r"^\W{0,4}([\w@.:\\-]{1,120}\.(?:service|scope|slice))\b")
 _CORE = late(
-    r"^(?P<time>[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S{1,6})\s{1,12}(?P<pid>\d{1,9})\s{1,12}\d{1,10}\s{1,12}\d{1,10}"
+    r"^(?P<time>[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S{1,6})\s{1,12}(?P<pid>\d{1,9})\s{1,12}\d{1,10}"
+    r"\s{1,12}\d{1,10}"
     r"\s{1,12}(?P<signal>SIG[A-Z]{3,5}|\d{1,2})\s{1,12}(?:present|missing|none|inaccessible|truncated|error|journal|-|\*)"
     r"\s{1,12}(?P<exe>/\S{1,300})"
 )
@@ -100,7 +101,8 @@ def _ended(page: Page, index: int, result: str, said: Mapping[str, str], tool: s
 
 def _shown(page: Page, index: int) -> dict[str, str]:
     lines = page.lines[max(0, index - SHOWN) : index + SHOWN]
-    return dict(pair.groups() for line in lines if (pair := _PAIR.match(line.text[:CHARACTERS])))
+    pairs = (_PAIR.match(line.text[:CHARACTERS]) for line in lines)
+    return {pair[1]: pair[2] for pair in pairs if pair}
 
 
 def _status(page: Page, index: int) -> dict[str, str]:

@@ -17,7 +17,6 @@ from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.joins import explains, long_apart, seconds_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.records import set_apart
 from oomdoctor.incident.timeline import earliest
 from oomdoctor.job.doing import doing_of
 from oomdoctor.job.job import job_of
@@ -42,6 +41,10 @@ MOST_OF_A_KIND: Final = 400
 OF_THE_WRITER: Final = frozenset(
     {"cuda", "cuda_error", "gpu_library", "host_alloc", "data_loader", "jax_tf", "memory_snapshot"}
 )
+
+
+# Families of what somebody looks up afterwards
+OF_RECORDS: Final = frozenset({"kernel", "container", "cgroup", "proc_vmstat", "systemd_unit"})
 
 
 class Gathered(Struct):
@@ -123,15 +126,24 @@ def crashes(
     `context_of` says what is known of the job that a file belongs to, where several are read.
     """
     context_of = cache(context_of or (lambda _: context))
-    for foreign, why in set_apart(gathered.events.values()):
-        gathered.events.pop(foreign.identity(), None)
-        if why is not None:
-            gathered.add(why)
+    _set_apart(gathered)
     events = [_placed(event) for event in _familiar(gathered.events.values())]
     lookalikes = tuple(gathered.lookalikes.values())
     groups = _groups(events, context_of)
     built = [_crash(group, events, groups, context_of, trajectories, lookalikes) for group in groups]
     return tuple(sorted(built, key=_severity))
+
+
+def _set_apart(gathered: Gathered) -> None:
+    """Take out what records say of other failures, and what they explain."""
+    if not OF_RECORDS & {event.family for event in gathered.events.values()}:
+        return
+    from oomdoctor.incident.records import set_apart  # noqa: PLC0415  (few logs come with a record)
+
+    for foreign, why in set_apart(gathered.events.values()):
+        gathered.events.pop(foreign.identity(), None)
+        if why is not None:
+            gathered.add(why)
 
 
 def _familiar(events: Collection[Event]) -> Iterable[Event]:

@@ -11,10 +11,13 @@ from typing import Final
 from oomdoctor.families.event import Event
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
-from oomdoctor.incident.records import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
 from oomdoctor.job.moments import moment, seconds_between, seconds_since
 from oomdoctor.language import say
 
+# What reports a kill polls, and `dmesg -T` is a little wrong after a suspend.
+SAME_MOMENT: Final = 120
+ZONE_STEP: Final = 1800
+FURTHEST_ZONES: Final = 26 * 3600
 # What Ray kills on a busy node, it may report minutes later.
 LATE: Final = 600
 
@@ -48,9 +51,8 @@ def clocks_apart(events: Iterable[Event]) -> list[str]:
     """What to say of logs that print one death at different times."""
     notes = {
         (kill.at.file, death.at.file): say(
-
-                "the clocks of {file} and {other} differ: they print {time} and {other_time} for one death; the "
-                "order of events allows for it",
+            "the clocks of {file} and {other} differ: they print {time} and {other_time} for one death; the order of "
+            "events allows for it",
             file=kill.at.file, other=death.at.file, time=kill.time, other_time=death.time,
         )
         for kill, death, _ in reversed(_dated_twice(events))

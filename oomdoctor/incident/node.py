@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.event import Event
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
@@ -348,6 +349,11 @@ def largest_kill(crash: Crash) -> KernelKill | None:
     """Of the processes that the kernel killed the one that held most: the first is often a bystander."""
     kills = [kill for kill in crash.every(KernelKill) if held_by(kill) is not None]
     return max(kills, key=lambda kill: held_by(kill) or 0, default=None)
+
+
+def stated_limit(crash: Crash) -> MemoryLimit | None:
+    """The limit of the container or the job, where the log prints one."""
+    return next((event for event in crash.every(MemoryLimit) if event.limit_bytes), None)
 
 
 def address_of(crash: Crash) -> str | None:

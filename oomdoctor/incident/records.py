@@ -13,33 +13,30 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.cgroup import GroupCounters, KillOutsideLimit
-from oomdoctor.families.container import EndRecord, LimitKill
+from oomdoctor.families.cgroup import AGAIN, GroupCounters, KillOutsideLimit
+from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
 from oomdoctor.families.ended import CANCELLED, NODE_FAILED, PREEMPTION, SUPERVISOR, TIME_LIMIT
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.proc_vmstat import MachineKills
 from oomdoctor.families.systemd_unit import CoreDump
+from oomdoctor.incident.joins import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
 from oomdoctor.job.moments import Moment, moment, seconds_since
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 
-# What reports a kill polls, and `dmesg -T` is a little wrong after a suspend.
-SAME_MOMENT: Final = 120
 # A job may print nothing for so long before it dies.
 SILENT: Final = 6 * 3600
-ZONE_STEP: Final = 1800
-FURTHEST_ZONES: Final = 26 * 3600
 
 ANOTHER_TIME: Final = mark("the kernel killed this program at another time, so the kill does not explain this failure")
-ANOTHER_JOB: Final = mark("this record is of another job")
-ANOTHER_CONTAINER: Final = mark("this record is of another container")
-ANOTHER_NODE: Final = mark("this record is of another node")
+ANOTHER_JOB: Final = mark("this record belongs to another job")
+ANOTHER_CONTAINER: Final = mark("this record belongs to another container")
+ANOTHER_NODE: Final = mark("this record belongs to another node")
 ANOTHER_PROGRAM: Final = mark("the kernel killed another program, so the kill does not explain this failure")
-ANOTHER_DAY: Final = mark("this record is of another time than the failure")
+ANOTHER_DAY: Final = mark("this record is from another time than the failure")
 CRASHED: Final = mark("its core dump shows a crash in native code")
-STARTED_LATER: Final = mark("this record is of a process that was started after the failure")
+STARTED_LATER: Final = mark("this record belongs to a process that started after the failure")
 
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
 _OF_A_JOB = late(
@@ -47,7 +44,8 @@ _OF_A_JOB = late(
     r"|llama|ollama|lmdeploy|mpirun|dask|datasets|java)"
 )
 _JOB: Final = late(
-    r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|\bJOB |\bSTEP |\bJobId=|StepId=|/slurmd/job0{0,11}|/job_)(\d{1,12})\b"
+    r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|\bJOB |\bSTEP |\bJobId=|StepId=|/slurmd/job0{0,11}|/job_)"
+    r"(\d{1,12})\b"
 )
 _JOB_OF_A_FILE: Final = late(r"\bslurm-(\d{1,12})(?:_\d{1,6})?\.(?:out|err|log)\b")
 _NUMBER: Final = late(r"^(\d{1,12})")
@@ -60,6 +58,9 @@ _ID: Final = late(r"^[0-9a-f]{12,64}$")
 SHORT_ID: Final = 12
 _COMMAND: Final = late(r"\bKilled:?\s{1,40}(\S.{0,200})")
 
+RECORDS: Final = (
+    KernelKill, UserspaceKill, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, NodePressure, CoreDump,
+)  # fmt: skip
 # What a manager's own record says in place of a reason for the kill
 _REASONS: Final = tuple(
     (late(pattern), why)
@@ -101,9 +102,7 @@ def is_record(event: Event) -> bool:
     """Whether it is what somebody looked up afterwards, or a log of the machine's, rather than the job's own line."""
     if isinstance(event, LimitKill):
         return event.tool is not None
-    return isinstance(
-        event, (KernelKill, UserspaceKill, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, CoreDump)
-    )
+    return isinstance(event, RECORDS)
 
 
 def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
@@ -167,7 +166,7 @@ def of_state(record: EndRecord | CoreDump) -> str:
     if isinstance(record, CoreDump):
         return say("systemd-coredump kept a core of {program} ({signal})", program=record.program, signal=record.signal)
     who = MANAGERS.get(record.manager, record.manager)
-    return say("the record of {who} gives the state {state}", who=who, state=record.state or "")
+    return say("{who} recorded the state {state}", who=who, state=record.state or "")
 
 
 def bond(record: Event, failure: Event) -> Bond:
@@ -319,9 +318,10 @@ def unproven(record: Event, events: Sequence[Event]) -> bool:
 
 def is_of_the_dead(record: Event, events: Sequence[Event]) -> bool:
     """Whether an id tells that the record is of what died: a new container has new counters, all zero. Of the record
-    of an end its time tells it, too."""
+    of an end its time tells it, too; and counters that are printed before the job, too, are those of its group."""
     return any(
-        bool(_jobs_of(record) & trace.jobs)
+        (isinstance(record, GroupCounters) and record.turn == AGAIN and record.at.file == failure.at.file)
+        or bool(_jobs_of(record) & trace.jobs)
         or _same_container(_containers_of(record), trace.containers) is True
         or _host_of(record) in trace.hosts
         or (isinstance(record, EndRecord) and bool(bond(record, failure).holds))

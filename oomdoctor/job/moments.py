@@ -37,6 +37,10 @@ _FORMS: Final = (
 )
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECONDS: Final = late(r"\d{16}$")  # of `journalctl -o json`
+
+
 class Moment(Struct, frozen=True):
     at: datetime
     clock: str  # "utc", "host", "program": times of one clock compare as they stand
@@ -45,6 +49,8 @@ class Moment(Struct, frozen=True):
 
 def moment(time: str | None) -> Moment | None:
     """The time as printed; None for the seconds since a boot and for forms nobody knows."""
+    if _MICROSECONDS.match(time or ""):
+        return Moment(_EPOCH + timedelta(microseconds=int(time or 0)), "utc", dated=True)
     for clock, form in _FORMS:
         if match := form.match(time or ""):
             said = match.groupdict()

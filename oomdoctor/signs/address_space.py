@@ -183,7 +183,7 @@ def array_refused(crash: Crash) -> Seen | None:
 @sign
 def refused_with_an_errno(crash: Crash) -> Seen | None:
     """The operating system returned errno 12 (ENOMEM). NumPy and PyTorch print it whatever was short."""
-    first, refused = _refused(crash), _with_errno(crash)
+    first, refused = _refused(crash), next((one for one in _refusals(crash) if one.errno == NO_MEMORY), None)
     if first is None or refused is None or first.allocator in ARRAYS or refused.allocator in ARRAYS:
         return None
     return None if (first.tried_bytes or SMALL) < SMALL else _refusal(refused)
@@ -253,12 +253,11 @@ def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
 
 
 def _refused(crash: Crash) -> HostAllocation | None:
-    return next((event for event in crash.every(HostAllocation) if event.pool == "host_ram"), None)
+    return next(iter(_refusals(crash)), None)
 
 
-def _with_errno(crash: Crash) -> HostAllocation | None:
-    every = (event for event in crash.every(HostAllocation) if event.pool == "host_ram")
-    return next((event for event in every if event.errno == NO_MEMORY), None)
+def _refusals(crash: Crash) -> list[HostAllocation]:
+    return [event for event in crash.every(HostAllocation) if event.pool == "host_ram"]
 
 
 def _free(crash: Crash) -> int | None:

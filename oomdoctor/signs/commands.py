@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.container import EndRecord, LimitKill
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_table import GpuTable
@@ -18,14 +18,16 @@ from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
 from oomdoctor.families.sysctl import KernelSettings
+from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of, is_after
+from oomdoctor.incident.node import address_of, is_after, stated_limit
 from oomdoctor.patterns import late
 from oomdoctor.sources.recognised import is_raylets
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
-# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death.
-JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot; done | grep -i -E 'killed process|oom'"
+# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death. The whole date tells a
+# kill of another day.
+JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot -o short-iso; done | grep -i -E 'killed process|oom'"
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
@@ -42,27 +44,35 @@ SCHEDULED: Final = "ray status -v"
 CARDS: Final = "nvidia-smi -L"
 CARDS_NOW: Final = "nvidia-smi"
 ON_THE_CARDS: Final = "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv"
-# What other vendors' tools list
-ON_OTHER_CARDS: Final = {
-    "HIP": "rocm-smi --showmeminfo vram; rocm-smi --showpids",
+# Each maker has a tool of its own; a Mac's GPU has the RAM, and a TPU's device file one holder at most.
+ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
+    "AMD": "rocm-smi --showpids --showmeminfo vram",
+    "Apple": "ps aux -m | head -20",
+    "HPU": "hl-smi",
+    "Intel": "xpu-smi ps",
+    "MLU": "cnmon",
     "NPU": "npu-smi info",
-    "XPU": "xpu-smi dump -m 18 -n 1; xpu-smi ps",
+    "TPU": "sudo lsof -w /dev/accel* /dev/vfio/*",
 }
 # In the shell that starts the job; each figure beside its name
 LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
 ADDRESS_LIMIT: Final = "ulimit -a"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
+# After a refused request: the process that asked is gone, its limits may still stand
+OF_A_REFUSAL: Final = (ADDRESS_LIMIT, FREE, WHO_HOLDS_IT_NOW)
 OVERCOMMIT: Final = "sysctl vm.overcommit_memory; grep -i commit /proc/meminfo"
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
     "/sys/fs/cgroup/memory/memory.{limit_in_bytes,max_usage_in_bytes,failcnt,oom_control} 2>/dev/null"
 )
-POD: Final = "kubectl describe pod POD | grep -A12 -E 'Last State|Limits'"
-_OF_A_CONTAINER: Final = "{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig.Memory}}"
+POD: Final = "kubectl describe pod POD"  # whole: each container's limit stands below its state, its name above
+_OF_A_CONTAINER: Final = (
+    "OOMKilled={{.State.OOMKilled}} ExitCode={{.State.ExitCode}} Memory={{.HostConfig.Memory}} "
+    "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}"
+)
 SIGKILL_SEEN_OUTSIDE: Final = 137
 
-_DEVICE_WORDS: Final = {"HIP": late(r"\bHIP\b|\bhip\w|\bROCm\b"), "NPU": late(r"\bNPU\b"), "XPU": late(r"\bXPU\b")}
 # What the output of a command is read as
 _PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
     "df -h /dev/shm": (ShmUsage,),
@@ -74,6 +84,9 @@ _PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
     "rocm-smi": (GpuTable,),
     "npu-smi": (GpuTable,),
     "xpu-smi": (GpuTable,),
+    "hl-smi": (GpuTable,),
+    "cnmon": (GpuTable,),
+    "sudo lsof": (GpuTable,),
 }
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
@@ -85,6 +98,11 @@ _OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 13
 _CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 
+def on_the_devices(crash: Crash) -> str:
+    """Who holds the memory of the job's devices, by the tool of their maker."""
+    return ON_OTHER_DEVICES.get(maker(crash), ON_THE_CARDS)
+
+
 def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
@@ -94,11 +112,17 @@ def settling(crash: Crash) -> tuple[str, ...]:
         commands.append(of_slurm(crash))
     if container and not in_a_pod(crash):
         commands.append(of_docker(crash))
-    if in_a_pod(crash) or (_limit_stated(crash) and not container) or (container and container_of(crash) is None):
+    if (
+        in_a_pod(crash)
+        or (stated_limit(crash) is not None and not container)
+        or (container and container_of(crash) is None)
+    ):
         commands.append(POD)
     if crash.root.pool == "shm":
         commands.append(SHM)
-    return (*commands, JOURNAL, DMESG)
+    given = {record.tool for record in crash.every(EndRecord)}
+    open_ones = (command for command in commands if not any(command.startswith(tool) for tool in given))
+    return (*open_ones, JOURNAL, DMESG)
 
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:
@@ -108,13 +132,6 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     node = address_of(crash)
     address = f" -ip {node}" if node else ""
     return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
-
-
-def on_the_cards(crash: Crash) -> str:
-    """Who is on the GPUs, by the tool of their vendor."""
-    words = crash.root.at.text
-    other = (command for device, command in ON_OTHER_CARDS.items() if _DEVICE_WORDS[device].search(words))
-    return next(other, ON_THE_CARDS)
 
 
 def unanswered(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
@@ -135,7 +152,7 @@ def release_of(package: str) -> str:
 def of_slurm(crash: Crash) -> str:
     """What the job had and used; a state is cut after ten characters where no width is given."""
     job = job_of(crash) or "JOB_ID"
-    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Elapsed,MaxRSS,ReqMem"
+    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
 
 
 def of_docker(crash: Crash) -> str:
@@ -175,7 +192,3 @@ def _ended_as_container(crash: Crash) -> bool:
     """How a container's end by SIGKILL is told from outside."""
     outside = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
     return outside or container_of(crash) is not None
-
-
-def _limit_stated(crash: Crash) -> bool:
-    return any(event.limit_bytes for event in crash.every(MemoryLimit))

@@ -97,14 +97,9 @@ def caches_of_ranks(crash: Crash) -> tuple[float, float] | None:
     """The GB per rank and the number of ranks."""
     line = crash.mentions(_OF_LMCACHE.pattern)
     stated = _OF_LMCACHE.search(line) if line is not None else None
-    size, ranks = float(stated[1]) if stated is not None else 0, _count(crash, "tensor_parallel_size")
+    setting = crash.setting("tensor_parallel_size")
+    size, ranks = float(stated[1]) if stated is not None else 0, (setting.number if setting is not None else None) or 0
     return (size, ranks) if isinstance(crash.root, Kill) and ranks >= 2 and size * ranks >= MANY_GB else None
-
-
-def _count(crash: Crash, name: str) -> float:
-    setting = crash.setting(name)
-    value = setting.value if setting is not None else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 @sign

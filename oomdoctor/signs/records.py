@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.families.cgroup import GroupCounters, KillOutsideLimit
+from oomdoctor.families.cgroup import FIRST, GroupCounters, KillOutsideLimit
 from oomdoctor.families.container import EndRecord
 from oomdoctor.families.event import Event
 from oomdoctor.families.kill import Kill
@@ -18,6 +18,8 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
 REACHED: Final = 0.98  # of the limit
+USED_UP: Final = 0.95  # of a request: the peak is sampled
+SIGKILLED: Final = 9
 
 
 @sign
@@ -30,7 +32,7 @@ def killed_outside_its_limit(crash: Crash) -> Seen | None:
     words = say(
         "The cgroup counts {kills}, but its own limit was not hit{figures}.", kills=kills, figures=_figures(kill)
     )
-    where = say("Either the node ran out of RAM, or a limit above this cgroup was hit (pod, job, service).")
+    where = say("Either the node ran out of RAM or a parent cgroup hit its limit (pod, job, service).")
     return Seen(
         words=joined((words, where)),
         evidence=(kill, *crash.every(Kill)[:1]),
@@ -52,7 +54,7 @@ def peak_reached_the_limit(crash: Crash) -> Seen | None:
     if full is None or not isinstance(crash.root, Kill) or denied(crash):
         return None
     words = say(
-        "The cgroup's peak is {peak} and its limit {limit}.",
+        "The cgroup used up to {peak} of its limit of {limit}.",
         peak=show(full.peak_bytes or 0),
         limit=show(full.limit_bytes or 0),
     )
@@ -62,6 +64,27 @@ def peak_reached_the_limit(crash: Crash) -> Seen | None:
 
 def _is_full(group: GroupCounters) -> bool:
     return bool(group.limit_bytes and group.peak_bytes and group.peak_bytes >= REACHED * group.limit_bytes)
+
+
+@sign
+def peak_reached_the_request(crash: Crash) -> Seen | None:
+    """Slurm's record of an unexplained SIGKILL shows a peak of 95% or more of the memory that the job requested."""
+    records = (each for each in crash.every(EndRecord) if each.manager == "slurm" and each.signal == SIGKILLED)
+    full = next((each for each in records if _is_used_up(each)), None)
+    if full is None or not isinstance(crash.root, Kill):
+        return None
+    words = say(
+        "Slurm recorded a peak of {peak} of the {limit} that the job requested.",
+        peak=show(full.peak_bytes or 0),
+        limit=show(full.requested_bytes or 0),
+    )
+    doubt = say("Slurm recorded SIGKILL (0:9), not an OOM kill (0:125)")
+    return Seen(words=words, evidence=(full, crash.root), against=(doubt, *doubts(crash, full)), pool="cgroup")
+
+
+def _is_used_up(record: EndRecord) -> bool:
+    peak, requested = record.peak_bytes, record.requested_bytes
+    return bool(peak and requested and peak >= USED_UP * requested)
 
 
 @sign
@@ -82,7 +105,7 @@ def denied(crash: Crash) -> list[tuple[Event, str]]:
 
 def _denials(crash: Crash) -> Iterator[tuple[Event, str]]:
     for group in crash.every(GroupCounters):
-        if group.kills == 0:
+        if group.kills == 0 and group.turn != FIRST:
             yield group, say("the cgroup's counters show no OOM kill")
     for record in crash.every(EndRecord):
         who = MANAGERS.get(record.manager, record.manager)
@@ -92,7 +115,7 @@ def _denials(crash: Crash) -> Iterator[tuple[Event, str]]:
             yield record, say("systemd reports the result {state}, not an OOM kill", state=record.state or "")
     for machine in crash.every(MachineKills):
         if machine.kills == 0:
-            yield machine, say("/proc/vmstat counts no OOM kill since the machine was started")
+            yield machine, say("/proc/vmstat counts no OOM kill since the machine started")
 
 
 @sign
@@ -102,7 +125,7 @@ def no_kernel_kill(crash: Crash) -> Seen | None:
     if not counters or not isinstance(crash.root, Kill):
         return None
     words = say(
-        "The kernel's counters show no OOM kill, so another sender sent SIGKILL: systemd-oomd, earlyoom, Ray, the "
+        "The kernel's counters show no OOM kill. Another process sent SIGKILL: systemd-oomd, earlyoom, Ray, the "
         "kubelet or a user."
     )
     return Seen(words=words, evidence=tuple(counters[:2]))
@@ -115,19 +138,19 @@ def remarks(crash: Crash) -> Iterator[str]:
         if id(event) in certain:
             yield words
         elif isinstance(event, GroupCounters):
-            yield say("{words}; a cgroup that was created after the failure has zero counters, too", words=words)
+            yield say("{words}; a cgroup created after the failure has zero counters, too", words=words)
         else:
-            yield say("{words}; nothing shows that this record is of the failed process", words=words)
+            yield say("{words}; no ID, name or time ties this record to the failed process", words=words)
     for machine in crash.every(MachineKills):
         if machine.more:
             kills = counted(machine.more, mark("{count} OOM kill"), mark("{count} OOM kills"))
-            yield say("the machine counts {kills} more than before; the victim may be another process", kills=kills)
+            yield say("/proc/vmstat rose by {kills}; the victim may be another process", kills=kills)
 
     for tool in dict.fromkeys(refusal.tool for refusal in crash.every(Refusal)):
-        yield say("{tool} could not look: an OOM kill that it would show is neither seen nor excluded", tool=tool)
+        yield say("{tool} gave no answer, so an OOM kill is neither shown nor excluded", tool=tool)
 
 
 def doubts(crash: Crash, record: Event) -> Iterator[str]:
     """What to say of a record that no id and no time ties to the failure."""
     if unproven(record, crash.events):
-        yield say("nothing in this record shows that it is of the failed process")
+        yield say("no ID, name or time ties this record to the failed process")

@@ -300,7 +300,7 @@ def _unset(crash: Crash, symptom: Symptom) -> str | None:
 def _above(crash: Crash, symptom: Symptom) -> str | None:
     limit, *names = symptom.words
     for setting in _stated(crash, names):
-        if isinstance(setting.value, int) and not isinstance(setting.value, bool) and setting.value > int(limit):
+        if setting.whole is not None and setting.whole > int(limit):
             return f"{setting.name}={setting.value}"
     return None
 

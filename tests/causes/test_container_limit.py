@@ -134,6 +134,6 @@ def test_a_row_of_slurms_table_tells_its_figures_only_below_their_names() -> Non
     row = "71.batch          batch  60129542K OUT_OF_ME+\n"
     named, bare = judgement_of(CAUSE, crash_of(head + row)), judgement_of(CAUSE, crash_of(row))
     assert isinstance(named, Finding)
-    assert "57.34 GiB in use" in named.why
+    assert "peak 57.34 GiB" in named.why
     assert isinstance(bare, Finding)
     assert "GiB" not in bare.why

@@ -123,7 +123,8 @@ def test_docker_is_asked_first_by_the_container_s_own_name(log: str, name: str) 
     judgement = judgement_of(CAUSE, crash_of(log))
     assert isinstance(judgement, Finding)
     assert judgement.next_evidence[0] == (
-        "docker inspect -f '{{.State.OOMKilled}} {{.State.ExitCode}} {{.HostConfig.Memory}}' " + name
+        "docker inspect -f 'OOMKilled={{.State.OOMKilled}} ExitCode={{.State.ExitCode}} Memory={{.HostConfig.Memory}} "
+        "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}' " + name
     )
 
 
@@ -155,7 +156,9 @@ def test_slurms_job_is_asked_for_by_its_number() -> None:
         crash_of("srun: job 8812 has been allocated resources\nsrun: error: n1: task 2: Killed\nSLURM_JOB_ID=8812\n"),
     )
     assert isinstance(judgement, Finding)
-    assert "sacct -j 8812 --format=JobID%20,State%20,ExitCode,Elapsed,MaxRSS,ReqMem" in judgement.next_evidence
+    assert (
+        "sacct -j 8812 --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList" in judgement.next_evidence
+    )
 
 
 def test_a_job_id_that_is_no_number_never_reaches_a_command() -> None:

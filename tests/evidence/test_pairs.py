@@ -73,5 +73,14 @@ def test_the_same_pasted_below_the_log(pair: Path, tmp_path: Path) -> None:
     assert answer_of(diagnose(log)) == expected.get("pasted", [expected["verdict"], expected["cause"]])
 
 
+def test_what_is_given_is_not_asked_for_again() -> None:
+    pair = next(pair for pair in PAIRS if pair.name == "sacct-plain-sigkill")
+    alone, both = (diagnose(pair / "job.log", *files) for files in ([], evidence_of(pair)))
+    asked, still = ([command.split()[0] for command in report.incidents[0].next_evidence] for report in (alone, both))
+    assert "sacct" in asked
+    assert "sacct" not in still
+    assert "dmesg" in still
+
+
 def test_a_good_part_is_not_believed() -> None:
     assert sum(pair.name.startswith("near-") for pair in PAIRS) * 4 >= len(PAIRS)
