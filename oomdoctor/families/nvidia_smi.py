@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from oomdoctor.families import Family, amd_smi, npu_smi, nvidia_smi_query
+from oomdoctor.families import Family, amd_smi, lsof, npu_smi, nvidia_smi_query
 from oomdoctor.families.event import Place, Process, Read
 from oomdoctor.families.gpu_table import Card, CardProcess, Found, GpuTable
 from oomdoctor.patterns import late, remembered
@@ -43,6 +43,8 @@ _NAMED = late(
 )
 _CLOCK = late(r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4}")
 TABLE_LINES = 400
+TITLE_ABOVE = 12
+_MAKERS: Final = {"| HL-SMI ": "hl-smi", "| CNMON ": "cnmon"}
 QUERY_LINES = 4000  # -q prints some 200 for each card
 ROW_CHARACTERS = 300
 
@@ -81,7 +83,14 @@ def _listed_or_table(page: Page, index: int) -> Found | None:
     if _GPUSTAT.match(first.text):
         return _gpustat(lines)
     # A paste that starts at the memory cell has the card's number in the row above.
-    return _table([*page.before(index, 1), *lines] if _CARD_ROW.match(first.text.strip()) else lines)
+    found = _table([*page.before(index, 1), *lines] if _CARD_ROW.match(first.text.strip()) else lines)
+    return replace(found, tool=_maker(page, index)) if found is not None else None
+
+
+def _maker(page: Page, index: int) -> str | None:
+    """The tool of another maker that prints such a table, by its title."""
+    titles = [line.text[:ROW_CHARACTERS] for line in page.lines[max(0, index - TITLE_ABOVE) : index + 1]]
+    return next((tool for words, tool in _MAKERS.items() if any(words in title for title in titles)), None)
 
 
 def _named_cards(lines: Sequence[Line]) -> Found | None:
@@ -117,6 +126,8 @@ _READERS: Final[tuple[tuple[str, Callable[[Sequence[Line]], Found | None]], ...]
     ("| GPU Memory Used (MiB)", npu_smi.xpus),
     ("GPU Memory Used (MiB)", npu_smi.xpus),
     ("DeviceID       SHR", npu_smi.xpus),
+    (" /dev/accel", lsof.holders),
+    (" /dev/vfio/", lsof.holders),
 )
 
 
@@ -272,6 +283,9 @@ FAMILY = Family(
         "| NPU  ",
         "GPU Memory Used (MiB)",
         "DeviceID       SHR",
+        " /dev/accel",
+        " /dev/vfio/",
+        "MiB/ ",
     ),
     read=read,
 )
