@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families.event import PROOF, SIDES, Event, Lookalike, Process, Read, Role
 from oomdoctor.families.kill import RankFailure
+from oomdoctor.families.pip_show import InstalledPackage
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.joins import explains, long_apart, seconds_apart
@@ -269,7 +270,7 @@ def _crash(
     stage = next((e.stage for e in (root, *group) if e.stage != "unknown"), "unknown")
     root = next(event for event in told if event.role == "root" and event.identity() == root.identity())
     side = SIDES[root.pool]
-    context = context_of(root.at.file)
+    context = _with_packages(context_of(root.at.file), told)
     figures = [t for t in trajectories if _of_one_job(root.at.file, t.file, context_of)]
     return Crash(
         events=told,
@@ -282,6 +283,15 @@ def _crash(
         trajectory=_telling([t for t in figures if _of_pool(t.pool, root.pool)]),
         lookalikes=lookalikes,
     )
+
+
+def _with_packages(context: Context, told: Sequence[Event]) -> Context:
+    """The releases that `pip show` prints, where the log itself prints none."""
+    installed = {event.name: event.version for event in told if isinstance(event, InstalledPackage)}
+    if not installed:
+        return context
+    printed = {name: version for name, version in context.frameworks.items() if version is not None}
+    return replace(context, frameworks={**context.frameworks, **installed, **printed})
 
 
 def _of_pool(figure: str, pool: str) -> bool:

@@ -431,6 +431,8 @@ def _slime(here: _Here) -> Iterator[_Figure]:
 def _machine(here: _Here) -> Iterator[_Figure]:
     """free, top and others. Where what is used counts the cache, too, only what is available tells how full it is."""
     for event in machine_memory.every(here.page, here.at):
+        if event.is_of_a_record:
+            continue  # of the machine's whole day, whatever ran on it
         said, line = event.tool, event.at.line
         used = event.used_without_cache_bytes if event.counts_cache else event.used_bytes
         if event.tool in ("sar", "meminfo"):

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit
-from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.data_loader import SharedMemoryFull
+from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
-from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash

@@ -84,7 +84,7 @@ def machine_was_full_the_next_time(crash: Crash) -> Seen | None:
 
 def prints_that_fill(crash: Crash) -> list[MachineMemory] | None:
     """The prints of one tool that show it, while the job does what it does all the time."""
-    prints = [event for event in machine_before(crash) if event.share is not None]
+    prints = [event for event in machine_before(crash) if event.share is not None and not event.is_of_a_record]
     of_one_tool = [event for event in prints if event.tool == prints[-1].tool]
     shares = [event.share or 0 for event in of_one_tool]
     if crash.stage in _FILLS_ONCE or len(shares) < 2 or shares[-1] < NEARLY_FULL or shares[-1] - shares[0] < MUCH:
