@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space
+from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
@@ -29,6 +30,7 @@ CAUSE = Cause(
     excluded=(address_space.more_than_any_limit,),
     signs=(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
+        Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),

@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.event import Event
+from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
@@ -170,11 +171,23 @@ def _victim(kill: KernelKill) -> str:
     name, pid, held = kill.process.name, kill.process.pid, held_by(kill)
     if not name:
         return ""
+    if isinstance(kill, RecordedKill):
+        return _recorded_victim(kill)
     if not held:
         return say("The kernel killed {name} (host PID {pid}).", name=name, pid=pid)
     return say(
         "The kernel killed {name} (host PID {pid}), which held {held}.", name=name, pid=pid, held=held_in_words(kill)
     )
+
+
+def _recorded_victim(kill: RecordedKill) -> str:
+    """A process that was gone after the kill; the kernel's own record says what it held to the last."""
+    who, held = {"name": kill.process.name, "pid": kill.process.pid}, held_by(kill)
+    if not held:
+        return say("The kernel killed {name} (PID {pid}).", **who)
+    if kill.by_kernel_log:
+        return say("The kernel killed {name} (PID {pid}), which held {held}.", held=held_in_words(kill), **who)
+    return say("The kernel killed {name} (PID {pid}); its last sample shows {held}.", held=held_in_words(kill), **who)
 
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:

@@ -1,0 +1,454 @@
+"""What `oomdoctor run` recorded beside a job: how it ended, what the kernel counted meanwhile, who held how much.
+
+A kill is proven by the kernel's own counter, which rose in the job's cgroup while the job ran. What the last sample
+shows of the victim is what it held then, not at the kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from oomdoctor.families import Family
+from oomdoctor.families.data_loader import ShmUsage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Threshold, Usage
+from oomdoctor.families.kernel import KernelKill, Task
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
+from oomdoctor.families.lines import place_of
+from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
+from oomdoctor.language import mark
+from oomdoctor.recorder import kernel_log
+from oomdoctor.recorder.cgroup import Level
+from oomdoctor.recorder.schema import End, Entry, Gone, Named, Sample, Start
+from oomdoctor.streams import Line, Page
+from oomdoctor.text import sanitize
+
+START: Final = '{"flight":"start"'
+END: Final = '{"flight":"end"'
+NAMED: Final = '{"flight":"process"'
+REPORTER: Final = "oomdoctor run"
+
+NUMBER_OF_KILL: Final = 9
+NUMBER_OF_BUS_ERROR: Final = 7
+NUMBERS_OF_STOP: Final = {1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM"}
+NUMBERS_OF_CRASH: Final = {4: "SIGILL", 6: "SIGABRT", 8: "SIGFPE", 11: "SIGSEGV"}
+SHELLS: Final = 128  # what a shell adds to the number of a signal
+PYTHONS: Final = 256  # what is left of a negative number in eight bits
+
+AT_LIMIT: Final = 0.98  # of a limit: version 1 also counts a page cache that was emptied in time
+SHORT: Final = 0.9  # of a limit or the machine in use: a kill may have been for memory
+PAGE: Final = 4096
+SHOWN: Final = 80  # characters of a process's name
+
+
+class FlightRecord(Event, frozen=True, kw_only=True):
+    """How a job ended, and what there was of memory."""
+
+    family = "flight_record"
+    kind = "flight-record"
+
+    role: Role = "context"
+    pool: str = "host_ram"
+
+    status: int | None = None
+    signal: int | None = None
+    seconds: float | None = None
+    used_bytes: Usage[int | None] = None  # of the cgroup, at the last sample
+    peak_bytes: Usage[int | None] = None
+    total_bytes: Usage[int | None] = None  # of the machine
+    available_bytes: Usage[int | None] = None
+    shm_used_bytes: Usage[int | None] = None
+    shm_total_bytes: Usage[int | None] = None
+    limit_bytes: Threshold[int | None] = None  # the lowest of the cgroups
+    address_space_bytes: Threshold[int | None] = None
+    kills: int | None = None  # in the job's cgroups; None where no counter can be read
+    machine_kills: int | None = None
+    sent: tuple[str, ...] = ()
+    unfinished: bool = False  # the recorder was killed, too
+
+    @property
+    def left_bytes(self) -> int | None:
+        """What the job could still have had at the last sample."""
+        of_limit = self.limit_bytes - self.used_bytes if self.limit_bytes and self.used_bytes is not None else None
+        return min((size for size in (of_limit, self.available_bytes) if size is not None), default=None)
+
+    def identity(self) -> str:
+        return f"{self.family} {self.at.file} {self.at.line}"
+
+
+class RecordedKill(KernelKill, frozen=True, kw_only=True):
+    """The kernel counted a kill in the job's cgroup while the job ran."""
+
+    family = "flight_record"
+    kind = "recorded-kill"
+
+    by_kernel_log: bool = False  # the kernel's own record says who, else the process is one that was gone afterwards
+    kills: int | None = None
+    listed_bytes: Usage[int | None] = None  # of the cgroup or the machine, at the sample with the table of tasks
+
+    def identity(self) -> str:
+        return f"{self.family} {self.kind} {self.at.file} {self.at.line}"
+
+
+class Flight(Struct):
+    """The lines of one record, put together."""
+
+    start: Start | None = None
+    end: End | None = None
+    samples: list[Sample] = []
+    names: dict[int, str] = {}
+    last: Line | None = None  # where it stops
+
+    @property
+    def sample(self) -> Sample:
+        return self.samples[-1] if self.samples else Sample(s=0)
+
+    @property
+    def levels(self) -> Sequence[tuple[Level, Level]]:
+        """Each cgroup before and after, the job's own first."""
+        if self.start is None or self.end is None:
+            return ()
+        return [pair for pair in zip(self.start.levels, self.end.levels, strict=False) if pair[0].path == pair[1].path]
+
+    @property
+    def kills(self) -> int | None:
+        return self.end.kills if self.end is not None else self.sample.kills
+
+    @property
+    def machine_kills(self) -> int | None:
+        before = self.start.memory.kills if self.start is not None else None
+        after = self.end.memory.kills if self.end is not None else None
+        return after - before if before is not None and after is not None else None
+
+    @property
+    def total(self) -> int | None:
+        return self.start.memory.total if self.start is not None else None
+
+    @property
+    def ended_by(self) -> int | None:
+        """The signal that ended the job, or a process whose end a shell or a launcher passed on."""
+        if self.end is None:
+            return None
+        status = self.end.status or 0
+        passed_on = status - SHELLS if SHELLS < status < SHELLS + 32 else PYTHONS - status
+        return self.end.signal or (passed_on if 0 < passed_on < 32 else None)
+
+    def name(self, pid: int) -> str | None:
+        return sanitize(self.names[pid], SHOWN) if self.names.get(pid) else None
+
+    def limit_that_was_hit(self) -> Level | None:
+        """The innermost cgroup whose limit failed a request while the job ran."""
+        for before, after in self.levels:
+            rose = (after.hits or 0) > (before.hits or 0)
+            if rose and after.limit and (after.peak is None or after.peak >= AT_LIMIT * after.limit):
+                return after
+        return None
+
+    def is_short(self) -> bool:
+        """Whether the job or the machine was near its end at the last sample, or would be by the time of the end."""
+        sample = self.sample
+        ahead = self._ahead()
+        if sample.limit and sample.used is not None and sample.used + ahead >= SHORT * sample.limit:
+            return True
+        if not self.total or sample.available is None:
+            return not self.samples
+        return sample.available - ahead <= (1 - SHORT) * self.total
+
+    def _ahead(self) -> float:
+        """What may have come since the last sample, as fast as before it."""
+        if len(self.samples) < 2 or self.end is None:
+            return 0.0
+        one, two = self.samples[-2:]
+        seconds = max(two.s - one.s, 0.1)
+        rise = max((one.available or 0) - (two.available or 0), (two.used or 0) - (one.used or 0), 0)
+        return rise / seconds * max(0.0, self.end.s - two.s)
+
+
+def read(page: Page, index: int) -> Iterator[Read]:
+    """A record is read at its end; one without an end, at its start."""
+    text = page.lines[index].text
+    if text.startswith(END):
+        yield from _ended(page, page.lines[index], _flight(page, _start_of(page, index), index))
+    elif text.startswith(START):
+        end = _end_of(page, index)
+        if end is None and page.ends:
+            yield from _killed_too(page, page.lines[index], _flight(page, index, len(page.lines) - 1))
+
+
+def samples(page: Page, index: int) -> tuple[Sample | None, Sample | None]:
+    """The sample on this line, and the one on the line above."""
+    here, above = (_entry(page.lines[at].text) if at >= 0 else None for at in (index, index - 1))
+    return (here if isinstance(here, Sample) else None, above if isinstance(above, Sample) else None)
+
+
+def names(page: Page) -> dict[int, str]:
+    """What the processes of the records of this page are called."""
+    entries = (_entry(line.text) for line in page.lines if line.text.startswith(NAMED))
+    return {entry.pid: sanitize(entry.name, SHOWN) for entry in entries if isinstance(entry, Named) and entry.name}
+
+
+def _start_of(page: Page, end: int) -> int:
+    return next((at for at in range(end, -1, -1) if page.lines[at].text.startswith(START)), 0)
+
+
+def _end_of(page: Page, start: int) -> int | None:
+    for at in range(start + 1, len(page.lines)):
+        if page.lines[at].text.startswith(START):
+            return at
+        if page.lines[at].text.startswith(END):
+            return at
+    return None
+
+
+def _flight(page: Page, first: int, last: int) -> Flight:
+    flight = Flight()
+    for line in page.lines[first : last + 1]:
+        entry = _entry(line.text)
+        if entry is None:
+            continue
+        flight.last = line
+        if isinstance(entry, Start):
+            flight.start = entry
+        elif isinstance(entry, Sample):
+            flight.samples.append(entry)
+        elif isinstance(entry, Named):
+            flight.names[entry.pid] = entry.name
+        elif isinstance(entry, End):
+            flight.end = entry
+    return flight
+
+
+def _entry(text: str) -> Entry | None:
+    """None for other lines, and for what only looks like one."""
+    if not text.startswith('{"flight":"'):
+        return None
+    try:
+        return _DECODER.decode(text)
+    except msgspec.MsgspecError:
+        return None
+
+
+_DECODER: Final = msgspec.json.Decoder(Entry)
+
+
+def _ended(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
+    """What the end of a record tells."""
+    if flight.end is None:
+        return
+    facts = _facts(page, line, flight)
+    yield facts
+    yield from _machine(page, line, flight)
+    kill = _kill(page, line, flight)
+    if kill is not None:
+        yield kill
+    else:
+        yield from _other_end(facts, flight)
+
+
+def _killed_too(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
+    """The recorder ended without a word, as it does when the kernel or a scheduler kills all of a group."""
+    yield _facts(page, line, flight)
+    yield from _machine(page, line, flight)
+    if flight.is_short():
+        yield _plain_kill(page, line, flight)
+
+
+def _facts(page: Page, line: Line, flight: Flight) -> FlightRecord:
+    sample, end, start = flight.sample, flight.end, flight.start
+    hit = flight.limit_that_was_hit()
+    return FlightRecord(
+        at=place_of(page, line),
+        time=end.time if end is not None else start.time if start is not None else None,
+        process=_job(flight),
+        status=end.status if end is not None else None,
+        signal=end.signal if end is not None else None,
+        seconds=end.s if end is not None else sample.s,
+        used_bytes=sample.used,
+        peak_bytes=hit.peak if hit is not None else None,
+        total_bytes=flight.total,
+        available_bytes=sample.available,
+        shm_used_bytes=sample.shm_used,
+        shm_total_bytes=start.memory.shm_total if start is not None else None,
+        limit_bytes=sample.limit,
+        address_space_bytes=end.address_space if end is not None else None,
+        kills=flight.kills,
+        machine_kills=flight.machine_kills,
+        sent=end.sent if end is not None else (),
+        unfinished=end is None,
+    )
+
+
+def _job(flight: Flight) -> Process:
+    if flight.start is None:
+        return Process()
+    pid = flight.start.pid
+    return Process(pid=pid, name=flight.name(pid), node=sanitize(flight.start.host, SHOWN) or None)
+
+
+def _machine(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
+    """The last sample, as other tools print it."""
+    sample, start = flight.sample, flight.start
+    if start is None or sample.available is None or not flight.total:
+        return
+    processes = tuple(
+        MachineProcess(pid=one.pid, bytes=one.resident, command=flight.name(one.pid) or "") for one in sample.processes
+    )
+    yield MachineMemory(
+        at=place_of(page, line),
+        time=start.time if flight.end is None else flight.end.time,
+        tool=REPORTER,
+        total_bytes=flight.total,
+        available_bytes=sample.available,
+        processes=processes,
+    )
+    if start.memory.shm_total and sample.shm_used is not None:
+        yield ShmUsage(at=place_of(page, line), total_bytes=start.memory.shm_total, used_bytes=sample.shm_used)
+
+
+# --- Kills
+
+
+def _kill(page: Page, line: Line, flight: Flight) -> RecordedKill | None:
+    """The kernel's, where its counters prove one."""
+    if not flight.kills and not _is_of_the_machine(flight):
+        return None
+    said = _in_kernel_log(flight)
+    level = flight.limit_that_was_hit()
+    figures = _said_by_kernel(said, flight) if said is not None else _seen_before(flight)
+    at_a_limit = said.constraint == "CONSTRAINT_MEMCG" if said is not None and said.constraint else level is not None
+    of_machine = not at_a_limit and (said is not None or flight.is_short() or (level is None and _machine_is_full(flight)))
+    group = level or (flight.levels[0][1] if flight.levels else None)
+    return RecordedKill(
+        at=place_of(page, line),
+        time=flight.end.time if flight.end is not None else None,
+        pool="host_ram" if of_machine else "cgroup",
+        constraint="CONSTRAINT_NONE" if of_machine else "CONSTRAINT_MEMCG",
+        cgroup=None if of_machine or group is None else sanitize(group.path, SHOWN),
+        limit_bytes=None if of_machine or level is None else level.limit,
+        used_bytes=None if of_machine or level is None else _at_most(level.peak or flight.sample.used, level.limit),
+        group_shmem_bytes=None if of_machine else flight.sample.shmem,
+        total_bytes=flight.total if of_machine else None,
+        listed_bytes=_in_use(flight) if of_machine else flight.sample.used,
+        tasks=tuple(_tasks(flight)),
+        kills=flight.kills or None,
+        **figures,
+    )
+
+
+def _is_of_the_machine(flight: Flight) -> bool:
+    """Whether the kernel killed on this machine and the job ended by SIGKILL; its own cgroups count nothing."""
+    return flight.kills is None and bool(flight.machine_kills) and flight.ended_by == NUMBER_OF_KILL
+
+
+def _machine_is_full(flight: Flight) -> bool:
+    available = flight.sample.available
+    return bool(flight.total) and available is not None and available <= (1 - SHORT) * (flight.total or 0)
+
+
+def _in_kernel_log(flight: Flight) -> kernel_log.Kill | None:
+    """The kernel's own record of a process of the job; in a container its numbers are others than the job's."""
+    kills = flight.end.kernel if flight.end is not None else ()
+    own = {after.path for _, after in flight.levels[:1]} - {"/"}
+    ours = [
+        kill
+        for kill in kills
+        if kill.pid in flight.names or any((kill.task_group or "").endswith(path) for path in own)
+    ]
+    return max(ours, key=lambda kill: kill.own + (kill.shared or 0), default=None)
+
+
+def _said_by_kernel(said: kernel_log.Kill, flight: Flight) -> dict[str, Any]:
+    return {
+        "by_kernel_log": True,
+        "process": Process(pid=said.pid, name=flight.name(said.pid) or sanitize(said.name, SHOWN)),
+        "anon_rss_bytes": said.own,
+        "file_rss_bytes": said.files,
+        "shmem_rss_bytes": said.shared,
+    }
+
+
+def _seen_before(flight: Flight) -> dict[str, Any]:
+    """The largest process that was there at the last sample, and not after the kill."""
+    gone = flight.end.gone if flight.end is not None else ()
+    largest: Gone | None = max(gone, key=lambda one: one.resident, default=None)
+    if largest is None:
+        return {"process": _job(flight) if flight.ended_by == NUMBER_OF_KILL else Process()}
+    name = sanitize(largest.name, SHOWN) or None
+    return {
+        "process": Process(pid=largest.pid, name=name),
+        "anon_rss_bytes": largest.own,
+        "file_rss_bytes": largest.resident - largest.own,
+    }
+
+
+def _tasks(flight: Flight) -> Iterator[Task]:
+    for one in flight.sample.processes:
+        pages = one.resident // PAGE
+        yield Task(pid=one.pid, name=flight.name(one.pid) or "", rss_pages=pages, rss_bytes=one.resident, swap_bytes=0)
+
+
+def _in_use(flight: Flight) -> int | None:
+    total, available = flight.total, flight.sample.available
+    return total - available if total and available is not None else None
+
+
+def _at_most(size: int | None, limit: int | None) -> int | None:
+    return size if size is None or limit is None else min(size, limit)
+
+
+# --- Other ends
+
+
+def _other_end(facts: FlightRecord, flight: Flight) -> Iterator[Read]:
+    """The kernel killed nobody of the job."""
+    number = flight.ended_by
+    if number == NUMBER_OF_BUS_ERROR:
+        yield Kill(at=facts.at, time=facts.time, process=facts.process, reporter=REPORTER, signal=SIGBUS, pool="shm")
+    elif number == NUMBER_OF_KILL and _may_be_memory(facts, flight):
+        yield Kill(at=facts.at, time=facts.time, process=facts.process, reporter=REPORTER, signal=SIGKILL)
+    elif (why := _why_not(facts, flight, number)) is not None:
+        yield Lookalike(facts.at, why)
+
+
+def _may_be_memory(facts: FlightRecord, flight: Flight) -> bool:
+    """Another killer than the kernel's leaves no count: where memory was short, nobody can tell."""
+    return not facts.sent and (facts.kills is None or flight.is_short())
+
+
+def _plain_kill(page: Page, line: Line, flight: Flight) -> Kill:
+    return Kill(at=place_of(page, line), process=_job(flight), reporter=REPORTER, signal=SIGKILL)
+
+
+def _why_not(facts: FlightRecord, flight: Flight, number: int | None) -> str | None:
+    if facts.status == 0:
+        return None
+    if number in NUMBERS_OF_STOP:
+        return _STOPPED[NUMBERS_OF_STOP[number]]
+    if number == NUMBER_OF_KILL:
+        return BY_ANOTHER
+    if number in NUMBERS_OF_CRASH:
+        return CRASHED
+    return FAILED
+
+
+BY_ANOTHER: Final = mark(
+    "the kernel counted no OOM kill in the job's cgroup and memory was left: another process sent SIGKILL"
+)
+CRASHED: Final = mark("the job crashed (SIGSEGV, SIGABRT or the like); the kernel counted no OOM kill")
+FAILED: Final = mark("the job failed by itself; the kernel counted no OOM kill in its cgroup")
+_STOPPED: Final = {
+    "SIGHUP": mark("the job was told to stop (SIGHUP)"),
+    "SIGINT": mark("the job was interrupted (SIGINT)"),
+    "SIGTERM": mark("the job was told to stop (SIGTERM)"),
+}
+
+
+FAMILY = Family(
+    name="flight_record",
+    anchors=('{"flight":"',),
+    triggers=(START, END),
+    read=read,
+)

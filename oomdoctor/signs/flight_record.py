@@ -1,0 +1,41 @@
+"""What `oomdoctor run` recorded beside the job."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.flight_record import FlightRecord, RecordedKill
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.units import show
+
+ALONE: Final = 0.8  # of what all processes of the job held
+ROOM: Final = 2.0  # times as much as was requested
+
+
+@sign
+def the_job_is_one_process(crash: Crash) -> Seen | None:
+    """The recorded job hit a cgroup limit, and one process held at least 80% of what its processes held."""
+    kill = next((kill for kill in crash.every(RecordedKill) if kill.pool == "cgroup"), None)
+    sizes = [task.rss_bytes for task in kill.tasks] if kill is not None else []
+    if not sizes or max(sizes) < ALONE * sum(sizes):
+        return None
+    return Seen(words=say("the limit applies to the job alone, and the job is one large process"))
+
+
+@sign
+def a_limit_on_address_space_was_recorded(crash: Crash) -> Seen | None:
+    """The recorded job had a limit on its address space, an allocation failed, and memory was left."""
+    record = next((each for each in crash.every(FlightRecord) if each.address_space_bytes), None)
+    if record is None or record.left_bytes is None or record.kills or crash.pool not in ("host_ram", "cgroup"):
+        return None
+    tried = crash.root.figures("usage").get("tried_bytes") or 0
+    if not crash.proven or record.left_bytes < ROOM * tried:
+        return None
+    words = say(
+        "The job's address space was limited to {limit} (`ulimit -v`); {left} of memory were left.",
+        limit=show(record.address_space_bytes or 0),
+        left=show(record.left_bytes),
+    )
+    return Seen(words=words, evidence=(crash.root, record))
