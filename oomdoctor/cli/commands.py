@@ -68,9 +68,7 @@ def app_for(words: Sequence[str] = ()) -> typer.Typer:
     for name in _registered(words):
         panel = headings.get(name)
         settings = _OF_A_JOB if name == "run" else {}
-        command = app.command(
-            name, cls=Command, rich_help_panel=panel, hidden=panel is None, context_settings=settings
-        )
+        command = app.command(name, cls=Command, rich_help_panel=panel, hidden=panel is None, context_settings=settings)
         command(_function(name))
     return app
 

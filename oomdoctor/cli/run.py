@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,7 +23,7 @@ from oomdoctor.recorder.ended import Ended
 
 if TYPE_CHECKING:
     from oomdoctor.recorder.flight import Flight
-    from oomdoctor.recorder.output import Kept
+    from oomdoctor.recorder.output import Kept, Pump
     from oomdoctor.report.contract import Report
     from oomdoctor.sources import Source
 
@@ -46,7 +47,7 @@ def _seconds(words: str) -> float:
 def run(
     command: Annotated[
         list[str],
-        typer.Argument(metavar="COMMAND", show_default=False, help="The job, as it would be started without oomdoctor."),
+        typer.Argument(metavar="COMMAND", show_default=False, help="The job, as you would start it without oomdoctor."),
     ],
     record: Annotated[
         str | None,
@@ -54,9 +55,7 @@ def run(
             "--record", metavar="FILE", show_default=False, help="Keep the flight record: `diagnose` reads this file."
         ),
     ] = None,
-    every: Annotated[
-        str, typer.Option("--every", metavar="TIME", callback=lambda value: value, help="Time between two samples.")
-    ] = "2s",
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="Time between two samples.")] = "2s",
     capture: Annotated[
         bool,
         typer.Option(
@@ -106,7 +105,7 @@ def run(
     for pump in pumps:
         pump.begun()
     flight.start(running.pid)
-    running.wait(flight.tick, lambda: [pump.resize() for pump in pumps], flight.pass_on)
+    running.wait(flight.tick, partial(_resize, pumps), flight.pass_on)
     ended = running.peek()
     data = flight.end(ended)
     running.reap()
@@ -116,6 +115,11 @@ def run(
         running.unblock()
         _conclude(ended, flight, data, outputs)
     job.end_as(ended)
+
+
+def _resize(pumps: Sequence[Pump]) -> None:
+    for pump in pumps:
+        pump.resize()
 
 
 def _cannot_start(command: Sequence[str], error: OSError) -> None:
@@ -169,7 +173,7 @@ def _report(data: bytes, outputs: Sequence[Kept]) -> Report:
 
 
 def _name(streams: Sequence[int]) -> str:
-    return {(1,): "<stdout>", (2,): "<stderr>"}.get(tuple(streams), "<output>")
+    return "<output>" if len(streams) > 1 else "<stdout>" if streams[0] == 1 else "<stderr>"
 
 
 def _told(report: Report) -> str:
@@ -177,5 +181,5 @@ def _told(report: Report) -> str:
     if report.incidents:
         look = out.style("auto", to_file=True)
         return rendered(report, "text", look, redacted=False, verbose=False)
-    why = next((each.why for each in reversed(report.lookalikes) if each.at.file == RECORD_NAME), None)
+    why = next((each.why for each in reversed(report.lookalikes) if each.file == RECORD_NAME), None)
     return out.one_line("oomdoctor: " + (why or say("no memory failure found"))) + "\n"

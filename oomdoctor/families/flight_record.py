@@ -7,6 +7,8 @@ shows of the victim is what it held then, not at the kill.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import msgspec
@@ -14,27 +16,29 @@ from msgspec import Struct
 
 from oomdoctor.families import Family
 from oomdoctor.families.data_loader import ShmUsage
-from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Threshold, Usage
+from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.kernel import KernelKill, Task
 from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
-from oomdoctor.families.lines import place_of
 from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
-from oomdoctor.language import mark
+from oomdoctor.language import say
 from oomdoctor.recorder import kernel_log
 from oomdoctor.recorder.cgroup import Level
-from oomdoctor.recorder.schema import End, Entry, Gone, Named, Sample, Start
+from oomdoctor.recorder.schema import TIME, End, Entry, Gone, Named, Sample, Start
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
+from oomdoctor.units import show
 
 START: Final = '{"flight":"start"'
 END: Final = '{"flight":"end"'
 NAMED: Final = '{"flight":"process"'
+OF_A_GROUP: Final = "CONSTRAINT_MEMCG"
+OF_THE_MACHINE: Final = "CONSTRAINT_NONE"
 REPORTER: Final = "oomdoctor run"
 
 NUMBER_OF_KILL: Final = 9
 NUMBER_OF_BUS_ERROR: Final = 7
-NUMBERS_OF_STOP: Final = {1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM"}
-NUMBERS_OF_CRASH: Final = {4: "SIGILL", 6: "SIGABRT", 8: "SIGFPE", 11: "SIGSEGV"}
+STOPS: Final = {1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM"}
+CRASHES: Final = {4: "SIGILL", 6: "SIGABRT", 8: "SIGFPE", 11: "SIGSEGV"}
 SHELLS: Final = 128  # what a shell adds to the number of a signal
 PYTHONS: Final = 256  # what is left of a negative number in eight bits
 
@@ -42,6 +46,20 @@ AT_LIMIT: Final = 0.98  # of a limit: version 1 also counts a page cache that wa
 SHORT: Final = 0.9  # of a limit or the machine in use: a kill may have been for memory
 PAGE: Final = 4096
 SHOWN: Final = 80  # characters of a process's name
+
+
+class Growth(Struct, frozen=True, kw_only=True):
+    """A process at its first sample and at the one where it was largest."""
+
+    pid: int
+    name: str
+    first_bytes: int
+    most_bytes: int
+    seconds: float
+
+    @property
+    def bytes(self) -> int:
+        return self.most_bytes - self.first_bytes
 
 
 class FlightRecord(Event, frozen=True, kw_only=True):
@@ -68,6 +86,8 @@ class FlightRecord(Event, frozen=True, kw_only=True):
     machine_kills: int | None = None
     sent: tuple[str, ...] = ()
     unfinished: bool = False  # the recorder was killed, too
+    memory_was_left: bool = False  # to the last, and the kernel counted no kill
+    pids: tuple[int, ...] = ()  # of all its processes, where so few were there that each was sampled
 
     @property
     def left_bytes(self) -> int | None:
@@ -87,6 +107,7 @@ class RecordedKill(KernelKill, frozen=True, kw_only=True):
 
     by_kernel_log: bool = False  # the kernel's own record says who, else the process is one that was gone afterwards
     kills: int | None = None
+    growth: tuple[Growth, ...] = ()  # of the process that grew most
     listed_bytes: Usage[int | None] = None  # of the cgroup or the machine, at the sample with the table of tasks
 
     def identity(self) -> str:
@@ -150,12 +171,16 @@ class Flight(Struct):
     def is_short(self) -> bool:
         """Whether the job or the machine was near its end at the last sample, or would be by the time of the end."""
         sample = self.sample
-        ahead = self._ahead()
-        if sample.limit and sample.used is not None and sample.used + ahead >= SHORT * sample.limit:
+        if sample.limit and sample.used is not None and sample.used + self._ahead() >= SHORT * sample.limit:
             return True
-        if not self.total or sample.available is None:
+        return self.machine_is_short()
+
+    def machine_is_short(self) -> bool:
+        """The same of the machine alone."""
+        available = self.sample.available
+        if not self.total or available is None:
             return not self.samples
-        return sample.available - ahead <= (1 - SHORT) * self.total
+        return available - self._ahead() <= (1 - SHORT) * self.total
 
     def _ahead(self) -> float:
         """What may have come since the last sample, as fast as before it."""
@@ -231,7 +256,7 @@ def _entry(text: str) -> Entry | None:
         return None
 
 
-_DECODER: Final = msgspec.json.Decoder(Entry)
+_DECODER: Final[msgspec.json.Decoder[Entry]] = msgspec.json.Decoder(Entry)
 
 
 def _ended(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
@@ -260,7 +285,7 @@ def _facts(page: Page, line: Line, flight: Flight) -> FlightRecord:
     sample, end, start = flight.sample, flight.end, flight.start
     hit = flight.limit_that_was_hit()
     return FlightRecord(
-        at=place_of(page, line),
+        at=_place(page, line, flight),
         time=end.time if end is not None else start.time if start is not None else None,
         process=_job(flight),
         status=end.status if end is not None else None,
@@ -278,7 +303,33 @@ def _facts(page: Page, line: Line, flight: Flight) -> FlightRecord:
         machine_kills=flight.machine_kills,
         sent=end.sent if end is not None else (),
         unfinished=end is None,
+        memory_was_left=flight.kills == 0 and not flight.is_short(),
+        pids=_pids(flight),
     )
+
+
+def _pids(flight: Flight) -> tuple[int, ...]:
+    samples = flight.samples
+    if not samples or any((sample.count or 0) > len(sample.processes) for sample in samples):
+        return ()
+    return tuple(sorted(flight.names))
+
+
+def _place(page: Page, line: Line, flight: Flight) -> Place:
+    """The line with the figures that prove it instead of all."""
+    before, after = flight.levels[0] if flight.levels else (None, None)
+    hit = flight.limit_that_was_hit() or after
+    told = {
+        "signal": flight.end.signal if flight.end is not None else None,
+        "status": flight.end.status if flight.end is not None else None,
+        "oom_kill": f"{before.kills} -> {after.kills}" if before is not None and after is not None else None,
+        "limit": hit.limit if hit is not None else flight.sample.limit,
+        "peak": hit.peak if hit is not None else flight.sample.used,
+        "MemAvailable": flight.sample.available,
+        "MemTotal": flight.total,
+    }
+    words = ", ".join(f"{name}: {value}" for name, value in told.items() if value is not None)
+    return Place(page.file, line.number, line.end, words)
 
 
 def _job(flight: Flight) -> Process:
@@ -297,7 +348,7 @@ def _machine(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
         MachineProcess(pid=one.pid, bytes=one.resident, command=flight.name(one.pid) or "") for one in sample.processes
     )
     yield MachineMemory(
-        at=place_of(page, line),
+        at=_place(page, line, flight),
         time=start.time if flight.end is None else flight.end.time,
         tool=REPORTER,
         total_bytes=flight.total,
@@ -305,7 +356,7 @@ def _machine(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
         processes=processes,
     )
     if start.memory.shm_total and sample.shm_used is not None:
-        yield ShmUsage(at=place_of(page, line), total_bytes=start.memory.shm_total, used_bytes=sample.shm_used)
+        yield ShmUsage(at=_place(page, line, flight), total_bytes=start.memory.shm_total, used_bytes=sample.shm_used)
 
 
 # --- Kills
@@ -318,14 +369,13 @@ def _kill(page: Page, line: Line, flight: Flight) -> RecordedKill | None:
     said = _in_kernel_log(flight)
     level = flight.limit_that_was_hit()
     figures = _said_by_kernel(said, flight) if said is not None else _seen_before(flight)
-    at_a_limit = said.constraint == "CONSTRAINT_MEMCG" if said is not None and said.constraint else level is not None
-    of_machine = not at_a_limit and (said is not None or flight.is_short() or (level is None and _machine_is_full(flight)))
+    of_machine = _filled_machine(flight, said, level)
     group = level or (flight.levels[0][1] if flight.levels else None)
     return RecordedKill(
-        at=place_of(page, line),
-        time=flight.end.time if flight.end is not None else None,
+        at=_place(page, line, flight),
+        time=_time_of_kill(flight),
         pool="host_ram" if of_machine else "cgroup",
-        constraint="CONSTRAINT_NONE" if of_machine else "CONSTRAINT_MEMCG",
+        constraint=OF_THE_MACHINE if of_machine else OF_A_GROUP,
         cgroup=None if of_machine or group is None else sanitize(group.path, SHOWN),
         limit_bytes=None if of_machine or level is None else level.limit,
         used_bytes=None if of_machine or level is None else _at_most(level.peak or flight.sample.used, level.limit),
@@ -333,9 +383,22 @@ def _kill(page: Page, line: Line, flight: Flight) -> RecordedKill | None:
         total_bytes=flight.total if of_machine else None,
         listed_bytes=_in_use(flight) if of_machine else flight.sample.used,
         tasks=tuple(_tasks(flight)),
+        growth=_growth(flight),
         kills=flight.kills or None,
         **figures,
     )
+
+
+def _time_of_kill(flight: Flight) -> str | None:
+    """When a sample first counted it, else the end."""
+    if flight.start is None:
+        return None
+    second = next((sample.s for sample in flight.samples if sample.kills), None)
+    with suppress(ValueError, OverflowError):
+        began = datetime.strptime(flight.start.time, TIME).replace(tzinfo=timezone.utc)
+        if second is not None:
+            return (began + timedelta(seconds=second)).strftime(TIME)
+    return flight.end.time if flight.end is not None else None
 
 
 def _is_of_the_machine(flight: Flight) -> bool:
@@ -343,9 +406,12 @@ def _is_of_the_machine(flight: Flight) -> bool:
     return flight.kills is None and bool(flight.machine_kills) and flight.ended_by == NUMBER_OF_KILL
 
 
-def _machine_is_full(flight: Flight) -> bool:
-    available = flight.sample.available
-    return bool(flight.total) and available is not None and available <= (1 - SHORT) * (flight.total or 0)
+def _filled_machine(flight: Flight, said: kernel_log.Kill | None, level: Level | None) -> bool:
+    """By the kernel's word, else by the counters; where no visible limit was hit and the machine had memory left, it
+    was a limit further up."""
+    if said is not None and said.constraint is not None:
+        return said.constraint != OF_A_GROUP
+    return level is None and flight.machine_is_short()
 
 
 def _in_kernel_log(flight: Flight) -> kernel_log.Kill | None:
@@ -390,6 +456,25 @@ def _tasks(flight: Flight) -> Iterator[Task]:
         yield Task(pid=one.pid, name=flight.name(one.pid) or "", rss_pages=pages, rss_bytes=one.resident, swap_bytes=0)
 
 
+def _growth(flight: Flight) -> tuple[Growth, ...]:
+    first: dict[int, tuple[float, int]] = {}
+    found: dict[int, Growth] = {}
+    for sample in flight.samples:
+        for one in sample.processes:
+            began, size = first.setdefault(one.pid, (sample.s, one.resident))
+            known = found.get(one.pid)
+            if one.resident > (known.most_bytes if known is not None else size):
+                found[one.pid] = Growth(
+                    pid=one.pid,
+                    name=flight.name(one.pid) or "",
+                    first_bytes=size,
+                    most_bytes=one.resident,
+                    seconds=sample.s - began,
+                )
+    largest = max(found.values(), key=lambda growth: growth.bytes, default=None)
+    return (largest,) if largest is not None else ()
+
+
 def _in_use(flight: Flight) -> int | None:
     total, available = flight.total, flight.sample.available
     return total - available if total and available is not None else None
@@ -407,43 +492,37 @@ def _other_end(facts: FlightRecord, flight: Flight) -> Iterator[Read]:
     number = flight.ended_by
     if number == NUMBER_OF_BUS_ERROR:
         yield Kill(at=facts.at, time=facts.time, process=facts.process, reporter=REPORTER, signal=SIGBUS, pool="shm")
-    elif number == NUMBER_OF_KILL and _may_be_memory(facts, flight):
+    elif number == NUMBER_OF_KILL and _may_be_memory(facts):
         yield Kill(at=facts.at, time=facts.time, process=facts.process, reporter=REPORTER, signal=SIGKILL)
-    elif (why := _why_not(facts, flight, number)) is not None:
+    elif (why := _why_not(facts, number)) is not None:
         yield Lookalike(facts.at, why)
 
 
-def _may_be_memory(facts: FlightRecord, flight: Flight) -> bool:
+def _may_be_memory(facts: FlightRecord) -> bool:
     """Another killer than the kernel's leaves no count: where memory was short, nobody can tell."""
-    return not facts.sent and (facts.kills is None or flight.is_short())
+    return not facts.sent and not facts.memory_was_left
 
 
 def _plain_kill(page: Page, line: Line, flight: Flight) -> Kill:
-    return Kill(at=place_of(page, line), process=_job(flight), reporter=REPORTER, signal=SIGKILL)
+    return Kill(at=_place(page, line, flight), process=_job(flight), reporter=REPORTER, signal=SIGKILL)
 
 
-def _why_not(facts: FlightRecord, flight: Flight, number: int | None) -> str | None:
+def _why_not(facts: FlightRecord, number: int | None) -> str | None:
     if facts.status == 0:
         return None
-    if number in NUMBERS_OF_STOP:
-        return _STOPPED[NUMBERS_OF_STOP[number]]
+    left = show(facts.left_bytes) if facts.left_bytes is not None else ""
+    if number in STOPS:
+        return say("the job was told to stop ({signal}); it did not run out of memory", signal=STOPS[number])
+    if number == NUMBER_OF_KILL and facts.sent:
+        return say("the job was killed after a request to stop ({signal})", signal=facts.sent[0])
     if number == NUMBER_OF_KILL:
-        return BY_ANOTHER
-    if number in NUMBERS_OF_CRASH:
-        return CRASHED
-    return FAILED
-
-
-BY_ANOTHER: Final = mark(
-    "the kernel counted no OOM kill in the job's cgroup and memory was left: another process sent SIGKILL"
-)
-CRASHED: Final = mark("the job crashed (SIGSEGV, SIGABRT or the like); the kernel counted no OOM kill")
-FAILED: Final = mark("the job failed by itself; the kernel counted no OOM kill in its cgroup")
-_STOPPED: Final = {
-    "SIGHUP": mark("the job was told to stop (SIGHUP)"),
-    "SIGINT": mark("the job was interrupted (SIGINT)"),
-    "SIGTERM": mark("the job was told to stop (SIGTERM)"),
-}
+        return say("SIGKILL came from another process: the kernel counted no OOM kill, and {left} were left", left=left)
+    if number in CRASHES:
+        return say("the job crashed ({signal}): the kernel counted no OOM kill", signal=CRASHES[number])
+    return say(
+        "the job ended with exit code {status}: the kernel counted no OOM kill, and its output shows no memory failure",
+        status=facts.status,
+    )
 
 
 FAMILY = Family(

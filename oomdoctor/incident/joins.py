@@ -5,11 +5,13 @@ Ids tell before process numbers, which every node gives anew, and both before ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike
+from oomdoctor.families.flight_record import FlightRecord, RecordedKill
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
 from oomdoctor.job.moments import moment, seconds_between, seconds_since
@@ -22,6 +24,10 @@ ZONE_STEP: Final = 1800
 FURTHEST_ZONES: Final = 26 * 3600
 
 WHY: Final = mark("the kernel killed this program at another time, so the kill does not explain this failure")
+WHY_OF_RECORD: Final = mark("the flight record is of a job at another time, so its kill does not explain this failure")
+NOT_FOR_MEMORY: Final = mark("the flight record of this job shows no OOM kill and free memory to the end")
+# No address, and no name of a domain.
+_HOST_NAME = late(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 # What Ray kills on a busy node, it may report minutes later.
 LATE: Final = 600
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
@@ -32,13 +38,55 @@ _OF_A_JOB = late(
 
 
 def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike]]:
+    """What explains no failure of the job: kernel's records of other moments, and kills that a recorder saw happen with
+    memory left."""
+    told = list(events)
+    return [*_of_other_moments(told), *_with_memory_left(told)]
+
+
+def _with_memory_left(events: Sequence[Event]) -> list[tuple[Event, Lookalike]]:
+    records = [event for event in events if isinstance(event, FlightRecord)]
+    if not any(record.memory_was_left for record in records) or any(event.proves for event in events):
+        return []
+    return [
+        (event, Lookalike(event.at, NOT_FOR_MEMORY))
+        for event in events
+        if isinstance(event, Kill)
+        and event.signal == SIGKILL
+        and any(record.memory_was_left and is_of_job(record, event) for record in records)
+    ]
+
+
+def is_of_job(record: FlightRecord, kill: Kill) -> bool:
+    """Whether the kill may be one of the recorded job, by its process, its machine and its time."""
+    pid, node = kill.process.pid, kill.host or kill.process.node
+    if pid is not None and record.pids and pid not in record.pids:
+        return False
+    if node and record.process.node and _HOST_NAME.fullmatch(node) and node != record.process.node:
+        return False
+    return _lies_in(record, kill.time)
+
+
+def _lies_in(record: FlightRecord, time: str | None) -> bool:
+    """Whether the time is one of the job's, in whatever zone; where none is printed, it may be."""
+    end, then = moment(record.time), moment(time)
+    if end is None or then is None:
+        return True
+    before = seconds_since(then, end)
+    zoned = (before, before - ZONE_STEP * round(before / ZONE_STEP)) if then.clock == "program" else (before,)
+    return any(-SAME_MOMENT <= seconds <= (record.seconds or 0) + SAME_MOMENT for seconds in zoned) and (
+        abs(before) <= FURTHEST_ZONES + (record.seconds or 0)
+    )
+
+
+def _of_other_moments(events: Sequence[Event]) -> list[tuple[Event, Lookalike]]:
     """The kernel's records that belong to no failure of the job, where the log holds one."""
     failures = [event for event in events if event.role == "root" and event.strength >= 1]
-    of_the_job = [event for event in failures if event.family != "kernel"]
+    of_the_job = [event for event in failures if not isinstance(event, KernelKill | UserspaceKill)]
     if not of_the_job:
         return []
     return [
-        (event, Lookalike(event.at, WHY))
+        (event, Lookalike(event.at, WHY_OF_RECORD if isinstance(event, RecordedKill) else WHY))
         for event in failures
         if isinstance(event, (KernelKill, UserspaceKill))
         and event.process.name

@@ -402,7 +402,7 @@ def _flight_record(here: _Here) -> Iterator[_Figure]:
     second, names = int(sample.s), here.page.once(flight_record.names)
     if sample.used is not None and sample.limit is not None:
         yield _Figure(IN_THE_CGROUP, "cgroup", sample.used, total=sample.limit, second=second)
-    if sample.available is not None:
+    elif sample.available is not None:
         yield _Figure(AVAILABLE, "host_ram", sample.available, of_rest=True, second=second)
     for one in sample.processes:
         who = f"{names[one.pid]} (PID {one.pid})" if one.pid in names else f"process {one.pid}"

@@ -51,7 +51,7 @@ class Job:
     def _spawn(self, command: Sequence[str], descriptors: Sequence[tuple[int, int]]) -> int:
         return os.posix_spawnp(
             command[0],
-            command,
+            list(command),
             os.environ,
             file_actions=[(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in descriptors],
             setsigmask=self._before,

@@ -80,5 +80,7 @@ class KernelLog:
 
 
 def _kill(match: re.Match[str], around: dict[str, Any]) -> Kill:
-    sizes = {name: int(match[name]) * KIB for name in ("own", "files", "shared") if match[name] is not None}
+    sizes: dict[str, Any] = {
+        name: int(match[name]) * KIB for name in ("own", "files", "shared") if match[name] is not None
+    }
     return Kill(pid=int(match["pid"]), name=match["name"], **sizes, **around)

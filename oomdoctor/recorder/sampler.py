@@ -15,12 +15,12 @@ from oomdoctor.recorder.gpu import Watcher
 from oomdoctor.recorder.kernel_log import KernelLog
 from oomdoctor.recorder.processes import Size, Tree
 from oomdoctor.recorder.record import Record
-from oomdoctor.recorder.schema import VERSION, End, Gone, Named, Packages, Sample, Start
+from oomdoctor.recorder.schema import TIME, VERSION, End, Gone, Named, Packages, Sample, Start
 
 NEAR: Final = 0.85  # of a limit or of the machine: from here on it is looked at more often
 OFTEN: Final = 0.1  # of the usual time between two samples
 SOONEST_S: Final = 0.1
-FIRST_S: Final = 0.2  # a job that dies at once is seen once
+SOON_S: Final = 0.2  # after the first sample, which sees no more than the start
 COST: Final = 200  # times as long as it took, nothing is looked at again: half a percent of a core
 COST_OF_SHARES: Final = 1000
 SHOWN: Final = 12  # processes of a sample
@@ -66,7 +66,7 @@ class Sampler:
         self._limit: int | None = None
         self._has_packages = False
         self._walk, self._asking = _Dear(COST), _Dear(COST_OF_SHARES)
-        self.due = self._began + min(FIRST_S, every)
+        self.due = self._began
 
     def start(self, pid: int) -> None:
         """The job's first process is there."""
@@ -159,6 +159,8 @@ class Sampler:
 
     def _pause(self, sample: Sample) -> float:
         """Until the next sample."""
+        if sample.s < SOON_S:
+            return min(SOON_S, self._every)
         near = bool(sample.limit and sample.used and sample.used > NEAR * sample.limit)
         near = near or bool(self._total and (sample.available or self._total) < (1 - NEAR) * self._total)
         return max(SOONEST_S, OFTEN * self._every) if near else self._every
@@ -222,6 +224,4 @@ def _share(one: Size) -> int | None:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
+    return datetime.now(timezone.utc).strftime(TIME)

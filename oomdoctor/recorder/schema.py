@@ -17,6 +17,7 @@ from oomdoctor.recorder.machine import Memory
 from oomdoctor.recorder.processes import Size
 
 VERSION: Final = 1
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 
 

@@ -24,7 +24,7 @@ _METADATA: Final = re.compile(r"(?P<name>[\w.]{1,80})-(?P<version>[\w.+!]{1,60})
 
 def packages(pid: int) -> tuple[str, ...]:
     """As `pip freeze` writes them; nothing where the process runs no Python of an environment."""
-    found = {}
+    found: dict[str, str] = {}
     for folder in _folders(pid):
         try:
             names = os.listdir(folder)  # noqa: PTH208

@@ -14,6 +14,17 @@ ALONE: Final = 0.8  # of what all processes of the job held
 ROOM: Final = 2.0  # times as much as was requested
 
 
+def grown_in_words(kill: RecordedKill) -> str:
+    """A sentence on the process that grew most while the job ran; empty where none was sampled twice."""
+    for one in kill.growth:
+        return say(
+            "{name} (PID {pid}) grew from {first} to {last} within {seconds} s.",
+            name=one.name, pid=one.pid, first=show(one.first_bytes), last=show(one.most_bytes),
+            seconds=f"{one.seconds:.0f}" if one.seconds >= 1 else f"{one.seconds:.1f}",
+        )  # fmt: skip
+    return ""
+
+
 @sign
 def the_job_is_one_process(crash: Crash) -> Seen | None:
     """The recorded job hit a cgroup limit, and one process held at least 80% of what its processes held."""

@@ -15,6 +15,7 @@ from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
+from oomdoctor.signs.flight_record import grown_in_words
 from oomdoctor.units import show
 
 MUCH_SHARED: Final = 0.25  # of what the control group used
@@ -184,10 +185,14 @@ def _recorded_victim(kill: RecordedKill) -> str:
     """A process that was gone after the kill; the kernel's own record says what it held to the last."""
     who, held = {"name": kill.process.name, "pid": kill.process.pid}, held_by(kill)
     if not held:
-        return say("The kernel killed {name} (PID {pid}).", **who)
-    if kill.by_kernel_log:
-        return say("The kernel killed {name} (PID {pid}), which held {held}.", held=held_in_words(kill), **who)
-    return say("The kernel killed {name} (PID {pid}); its last sample shows {held}.", held=held_in_words(kill), **who)
+        killed = say("The kernel killed {name} (PID {pid}).", **who)
+    elif kill.by_kernel_log:
+        killed = say("The kernel killed {name} (PID {pid}), which held {held}.", held=held_in_words(kill), **who)
+    else:
+        killed = say(
+            "The kernel killed {name} (PID {pid}); its last sample shows {held}.", held=held_in_words(kill), **who
+        )
+    return joined((killed, grown_in_words(kill)))
 
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
