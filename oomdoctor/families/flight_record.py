@@ -277,7 +277,10 @@ def _killed_too(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
     """The recorder ended without a word, as it does when the kernel or a scheduler kills all of a group."""
     yield _facts(page, line, flight)
     yield from _machine(page, line, flight)
-    if flight.is_short():
+    kill = _kill(page, line, flight)
+    if kill is not None:
+        yield kill
+    elif flight.is_short():
         yield _plain_kill(page, line, flight)
 
 
@@ -370,23 +373,37 @@ def _kill(page: Page, line: Line, flight: Flight) -> RecordedKill | None:
     level = flight.limit_that_was_hit()
     figures = _said_by_kernel(said, flight) if said is not None else _seen_before(flight)
     of_machine = _filled_machine(flight, said, level)
-    group = level or (flight.levels[0][1] if flight.levels else None)
     return RecordedKill(
         at=_place(page, line, flight),
         time=_time_of_kill(flight),
         pool="host_ram" if of_machine else "cgroup",
         constraint=OF_THE_MACHINE if of_machine else OF_A_GROUP,
-        cgroup=None if of_machine or group is None else sanitize(group.path, SHOWN),
-        limit_bytes=None if of_machine or level is None else level.limit,
-        used_bytes=None if of_machine or level is None else _at_most(level.peak or flight.sample.used, level.limit),
-        group_shmem_bytes=None if of_machine else flight.sample.shmem,
-        total_bytes=flight.total if of_machine else None,
         listed_bytes=_in_use(flight) if of_machine else flight.sample.used,
         tasks=tuple(_tasks(flight)),
         growth=_growth(flight),
         kills=flight.kills or None,
+        **({"total_bytes": flight.total} if of_machine else _of_group(flight, said, level)),
         **figures,
     )
+
+
+def _of_group(flight: Flight, said: kernel_log.Kill | None, level: Level | None) -> dict[str, Any]:
+    """The group whose limit was hit: by its own count, by the kernel's word, else the job's at its last sample."""
+    sample = flight.sample
+    if level is None and said is not None and said.group is not None:
+        path, limit, used = said.group, said.limit, said.used
+    elif level is not None:
+        path, limit, used = level.path, level.limit, level.peak or sample.used
+    else:
+        path = next((group.path for group in (flight.start.levels if flight.start is not None else ())), None)
+        is_full = bool(sample.limit) and (sample.used or 0) >= SHORT * (sample.limit or 0)
+        limit, used = (sample.limit, sample.used) if is_full else (None, None)
+    return {
+        "cgroup": sanitize(path, SHOWN) if path is not None else None,
+        "limit_bytes": limit,
+        "used_bytes": _at_most(used, limit),
+        "group_shmem_bytes": sample.shmem,
+    }
 
 
 def _time_of_kill(flight: Flight) -> str | None:

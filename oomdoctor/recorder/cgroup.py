@@ -114,6 +114,10 @@ def _upwards(folder: tuple[Mount, str]) -> Iterator[tuple[Mount, str]]:
         path = path.rpartition("/")[0] or "/"
 
 
+def _sum(one: int | None, other: int | None) -> int | None:
+    return one if other is None else (one or 0) + other
+
+
 def _read(mount: Mount, path: str) -> Level:
     folder = mount.point + path.rstrip("/")
     if mount.version == 1:
@@ -125,7 +129,7 @@ def _read(mount: Mount, path: str) -> Level:
             peak=proc.number(f"{folder}/memory.max_usage_in_bytes"),
             shmem=dict(proc.pairs(f"{folder}/memory.stat")).get("total_shmem"),
             kills=dict(proc.pairs(f"{folder}/memory.oom_control")).get("oom_kill"),
-            hits=proc.number(f"{folder}/memory.failcnt"),
+            hits=_sum(proc.number(f"{folder}/memory.failcnt"), proc.number(f"{folder}/memory.memsw.failcnt")),
         )
     events = dict(proc.pairs(f"{folder}/memory.events"))
     return Level(

@@ -98,12 +98,14 @@ class Pump:
         self._told, self._tell = os.pipe()
 
     def start(self) -> None:
-        """Before the job, and before any thread."""
+        """Before the job, and before any thread. Ctrl-C is for the job: its last words are passed on."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         if os.fork() == 0:
             try:
                 self._run()
             finally:
                 os._exit(0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._close(self._asked, self._tell)
         if not self.is_terminal:
             self._close(self._source)
