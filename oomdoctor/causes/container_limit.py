@@ -15,6 +15,7 @@ from oomdoctor.signs import (
     node_groups,
     other_words,
 )
+from oomdoctor.signs.flight_record import recorded_use_was_near_the_limit
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 
 # What an engine keeps fills the limit. The last two stand behind what costs nothing.
@@ -49,6 +50,7 @@ CAUSE = Cause(
         Row(limits.manager_reports_its_limit, Grade.NAMES),
         Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
         Row(limits.container_was_nearly_full, Grade.NAMES),
+        Row(recorded_use_was_near_the_limit, Grade.NAMES),
     ),
     # The limit is where it ended; what filled it is the answer where the log shows it.
     against=(

@@ -74,7 +74,7 @@ class FlightRecord(Event, frozen=True, kw_only=True):
     status: int | None = None
     signal: int | None = None
     seconds: float | None = None
-    used_bytes: Usage[int | None] = None  # of the cgroup, at the last sample
+    used_bytes: Usage[int | None] = None  # of the cgroup, without the cache of files, at the last sample
     peak_bytes: Usage[int | None] = None
     total_bytes: Usage[int | None] = None  # of the machine
     available_bytes: Usage[int | None] = None
@@ -171,9 +171,14 @@ class Flight(Struct):
     def is_short(self) -> bool:
         """Whether the job or the machine was near its end at the last sample, or would be by the time of the end."""
         sample = self.sample
-        if sample.limit and sample.used is not None and sample.used + self._ahead() >= SHORT * sample.limit:
+        if sample.limit and self.held is not None and self.held + self._ahead() >= SHORT * sample.limit:
             return True
         return self.machine_is_short()
+
+    @property
+    def held(self) -> int | None:
+        """What is used of the limit, without the cache of files."""
+        return self.sample.used - (self.sample.cache or 0) if self.sample.used is not None else None
 
     def machine_is_short(self) -> bool:
         """The same of the machine alone."""
@@ -294,7 +299,7 @@ def _facts(page: Page, line: Line, flight: Flight) -> FlightRecord:
         status=end.status if end is not None else None,
         signal=end.signal if end is not None else None,
         seconds=end.s if end is not None else sample.s,
-        used_bytes=sample.used,
+        used_bytes=flight.held,
         peak_bytes=hit.peak if hit is not None else None,
         total_bytes=flight.total,
         available_bytes=sample.available,
@@ -396,7 +401,7 @@ def _of_group(flight: Flight, said: kernel_log.Kill | None, level: Level | None)
         path, limit, used = level.path, level.limit, level.peak or sample.used
     else:
         path = next((group.path for group in (flight.start.levels if flight.start is not None else ())), None)
-        is_full = bool(sample.limit) and (sample.used or 0) >= SHORT * (sample.limit or 0)
+        is_full = bool(sample.limit) and (flight.held or 0) >= SHORT * (sample.limit or 0)
         limit, used = (sample.limit, sample.used) if is_full else (None, None)
     return {
         "cgroup": sanitize(path, SHOWN) if path is not None else None,

@@ -26,7 +26,8 @@ class Level(Struct, frozen=True, omit_defaults=True):
     limit: int | None = None
     usage: int | None = None
     peak: int | None = None
-    shmem: int | None = None  # of the usage
+    shmem: int | None = None  # of the usage: /dev/shm, tmpfs
+    cache: int | None = None  # of the usage: of files, which the kernel drops before it kills
     kills: int | None = None  # by the kernel: processes of this group
     hits: int | None = None  # the limit: version 2 counts those that began an OOM kill, version 1 every failed charge
 
@@ -120,6 +121,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 def _read(mount: Mount, path: str) -> Level:
     folder = mount.point + path.rstrip("/")
+    said = dict(proc.pairs(f"{folder}/memory.stat"))
     if mount.version == 1:
         limit = proc.number(f"{folder}/memory.limit_in_bytes")
         return Level(
@@ -127,7 +129,8 @@ def _read(mount: Mount, path: str) -> Level:
             limit=limit if limit is not None and limit < NO_LIMIT else None,
             usage=proc.number(f"{folder}/memory.usage_in_bytes"),
             peak=proc.number(f"{folder}/memory.max_usage_in_bytes"),
-            shmem=dict(proc.pairs(f"{folder}/memory.stat")).get("total_shmem"),
+            shmem=said.get("total_shmem"),
+            cache=_cache(said.get("total_cache"), said.get("total_shmem")),
             kills=dict(proc.pairs(f"{folder}/memory.oom_control")).get("oom_kill"),
             hits=_sum(proc.number(f"{folder}/memory.failcnt"), proc.number(f"{folder}/memory.memsw.failcnt")),
         )
@@ -137,7 +140,13 @@ def _read(mount: Mount, path: str) -> Level:
         limit=proc.number(f"{folder}/memory.max"),
         usage=proc.number(f"{folder}/memory.current"),
         peak=proc.number(f"{folder}/memory.peak"),
-        shmem=dict(proc.pairs(f"{folder}/memory.stat")).get("shmem"),
+        shmem=said.get("shmem"),
+        cache=_cache(said.get("file"), said.get("shmem")),
         kills=events.get("oom_kill"),
         hits=events.get("oom"),
     )
+
+
+def _cache(files: int | None, shmem: int | None) -> int | None:
+    """Both versions count shared memory as a file."""
+    return max(0, files - (shmem or 0)) if files is not None else None

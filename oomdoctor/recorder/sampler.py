@@ -146,6 +146,7 @@ class Sampler:
             used=level.usage if level else None,
             limit=level.limit if level else None,
             shmem=level.shmem if level else None,
+            cache=level.cache if level else None,
             kills=kills,
             available=memory.available,
             swap_free=memory.swap_free if memory.swap_total else None,
@@ -161,7 +162,7 @@ class Sampler:
         """Until the next sample."""
         if sample.s < SOON_S:
             return min(SOON_S, self._every)
-        near = bool(sample.limit and sample.used and sample.used > NEAR * sample.limit)
+        near = bool(sample.limit and sample.used and sample.used - (sample.cache or 0) > NEAR * sample.limit)
         near = near or bool(self._total and (sample.available or self._total) < (1 - NEAR) * self._total)
         return max(SOONEST_S, OFTEN * self._every) if near else self._every
 

@@ -56,6 +56,7 @@ class Sample(Struct, frozen=True, omit_defaults=True, tag_field="flight", tag="s
     used: int | None = None  # of the group with the lowest limit; without a limit, of the job's own
     limit: int | None = None
     shmem: int | None = None  # of what is used there
+    cache: int | None = None  # the same, of files
     kills: int | None = None  # since the start, in the job's groups
     available: int | None = None  # of the machine
     swap_free: int | None = None

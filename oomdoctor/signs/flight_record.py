@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.flight_record import FlightRecord, RecordedKill
+from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import NEARLY_FULL
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
@@ -50,3 +52,26 @@ def a_limit_on_address_space_was_recorded(crash: Crash) -> Seen | None:
         left=show(record.left_bytes),
     )
     return Seen(words=words, evidence=(crash.root, record))
+
+
+@sign
+def recorded_use_was_near_the_limit(crash: Crash) -> Seen | None:
+    """The record's last sample before an unexplained kill shows 90% of the cgroup's limit in use, file cache apart."""
+    record = next((each for each in crash.every(FlightRecord) if each.limit_bytes), None)
+    if record is None or not isinstance(crash.root, Kill) or record.used_bytes is None:
+        return None
+    if record.used_bytes < NEARLY_FULL * (record.limit_bytes or 0):
+        return None
+    words = say(
+        "The last sample before the kill shows {used} of the limit of {limit} in use, file cache not counted.",
+        used=show(record.used_bytes),
+        limit=show(record.limit_bytes or 0),
+    )
+    doubt = say("the record ends before the kill: the recorder was killed too") if record.unfinished else ""
+    return Seen(
+        words=words,
+        evidence=(crash.root,),
+        against=(doubt or say("the kernel counted no OOM kill in the job's cgroup"),),
+        shows_memory=True,
+        pool="cgroup",
+    )

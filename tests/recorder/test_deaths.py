@@ -123,5 +123,5 @@ def test_the_recorder_that_is_killed_with_its_job_leaves_a_record_that_says_so(t
     assert killed.status == -signal.SIGKILL
     assert b'"flight":"end"' not in record.read_bytes()
     report = Done(killed.status, killed.out, killed.err, record).report()
-    assert report["verdict"] == "inconclusive"
-    assert report["incidents"][0]["diagnoses"][0]["cause"] == "killed-without-evidence"
+    assert report["verdict"] == "oom"
+    assert report["incidents"][0]["diagnoses"][0]["cause"] == "container-limit"
