@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
 from oomdoctor.language import say
 from oomdoctor.recorder import kernel_log
 from oomdoctor.recorder.cgroup import Level
-from oomdoctor.recorder.schema import TIME, End, Entry, Gone, Named, Sample, Start
+from oomdoctor.recorder.schema import TIME, End, Entry, Gone, Named, Packages, Sample, Start
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -208,6 +209,18 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield from _killed_too(page, page.lines[index], _flight(page, index, len(page.lines) - 1))
 
 
+def command(text: str) -> str:
+    """The job's command line, where this is the first line of a record."""
+    entry = _entry(text)
+    return entry.command if isinstance(entry, Start) else ""
+
+
+def packages(text: str) -> tuple[str, ...]:
+    """As `pip freeze` prints them, where this line of a record has them."""
+    entry = _entry(text)
+    return entry.packages if isinstance(entry, Packages) else ()
+
+
 def samples(page: Page, index: int) -> tuple[Sample | None, Sample | None]:
     """The sample on this line, and the one on the line above."""
     here, above = (_entry(page.lines[at].text) if at >= 0 else None for at in (index, index - 1))
@@ -256,12 +269,14 @@ def _entry(text: str) -> Entry | None:
     if not text.startswith('{"flight":"'):
         return None
     try:
-        return _DECODER.decode(text)
+        return _decoder().decode(text)
     except msgspec.MsgspecError:
         return None
 
 
-_DECODER: Final[msgspec.json.Decoder[Entry]] = msgspec.json.Decoder(Entry)
+@cache
+def _decoder() -> msgspec.json.Decoder[Entry]:
+    return msgspec.json.Decoder(Entry)
 
 
 def _ended(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
@@ -395,20 +410,27 @@ def _kill(page: Page, line: Line, flight: Flight) -> RecordedKill | None:
 def _of_group(flight: Flight, said: kernel_log.Kill | None, level: Level | None) -> dict[str, Any]:
     """The group whose limit was hit: by its own count, by the kernel's word, else the job's at its last sample."""
     sample = flight.sample
+    path: str | None
+    limit: int | None
+    used: int | None
     if level is None and said is not None and said.group is not None:
         path, limit, used = said.group, said.limit, said.used
     elif level is not None:
         path, limit, used = level.path, level.limit, level.peak or sample.used
+    elif sample.limit and (flight.held or 0) >= SHORT * sample.limit:
+        path, limit, used = _own_group(flight), sample.limit, sample.used
     else:
-        path = next((group.path for group in (flight.start.levels if flight.start is not None else ())), None)
-        is_full = bool(sample.limit) and (flight.held or 0) >= SHORT * (sample.limit or 0)
-        limit, used = (sample.limit, sample.used) if is_full else (None, None)
+        path, limit, used = None, None, None  # one further up, which this machine does not show
     return {
         "cgroup": sanitize(path, SHOWN) if path is not None else None,
         "limit_bytes": limit,
         "used_bytes": _at_most(used, limit),
         "group_shmem_bytes": sample.shmem,
     }
+
+
+def _own_group(flight: Flight) -> str | None:
+    return flight.start.levels[0].path if flight.start is not None and flight.start.levels else None
 
 
 def _time_of_kill(flight: Flight) -> str | None:

@@ -10,17 +10,19 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from oomdoctor.patterns import late
+
 KMSG: Final = "/dev/kmsg"
 RECORD: Final = 8192  # the longest that the kernel hands out
 MOST: Final = 16  # kills, the last ones
 KIB: Final = 1024
 # mm/oom_kill.c and mm/memcontrol.c since 4.19
-_WHY: Final = re.compile(
+_WHY: Final = late(
     r"oom-kill:constraint=(?P<constraint>\w{1,40}),.{0,400}?(?:oom_memcg=(?P<group>[^,]{1,400}),|global_oom,)"
     r"task_memcg=(?P<task_group>[^,]{1,400}),"
 )
-_USED: Final = re.compile(r"memory: usage (?P<used>\d{1,15})kB, limit (?P<limit>\d{1,15})kB")
-_VICTIM: Final = re.compile(
+_USED: Final = late(r"memory: usage (?P<used>\d{1,15})kB, limit (?P<limit>\d{1,15})kB")
+_VICTIM: Final = late(
     r"Killed process (?P<pid>\d{1,9}) \((?P<name>.{0,60}?)\)(?:,)? total-vm:\d{1,15}kB, anon-rss:(?P<own>\d{1,15})kB, "
     r"file-rss:(?P<files>\d{1,15})kB(?:, shmem-rss:(?P<shared>\d{1,15})kB)?"
 )

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,7 @@ class Done(Struct, frozen=True):
 def limited(name: str, mib: int | None) -> Iterator[list[str]]:
     """What to put in front of a command so that it runs in a memory cgroup; without one, the test is left out."""
     if mib is None:
-        with nullcontext([]) as words:
-            yield words
+        yield []
         return
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("memory cgroups need root on Linux")
