@@ -22,7 +22,7 @@ _OF_PROCESS: Final = late(r"PID (\d{1,12})(?: \((.{1,400})\))?")
 def leaking(crash: Crash) -> str | None:
     """The process that grows steadily from step to step, by its name and PID."""
     figure = _grown(crash)
-    if figure is None or figure.per != "step" or host_growth.few_prints_show_growth(crash) is not None:
+    if figure is None or figure.per == "print" or host_growth.few_prints_show_growth(crash) is not None:
         return None
     return _process(figure)
 
@@ -46,6 +46,8 @@ def growth(crash: Crash) -> str | None:
     if figure is None or not figure.growth_bytes:
         return None
     rate = brief(figure.growth_bytes)
+    if figure.per == "second":
+        return say("{rate} per second", rate=rate)
     return say("{rate} per step", rate=rate) if figure.per == "step" else say("{rate} per print", rate=rate)
 
 
