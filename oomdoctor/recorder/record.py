@@ -47,10 +47,12 @@ class Record:
 
     def _thin_out(self) -> None:
         """Leave out every second of the older samples, and the names that no sample uses any more."""
-        samples = [kept for kept in self._kept if isinstance(kept.entry, Sample)]
-        left_out = {id(kept) for kept in samples[: max(0, len(samples) - RECENT)][1::2]}
-        rest = [kept for kept in self._kept if id(kept) not in left_out]
-        used = {size.pid for kept in rest if isinstance(kept.entry, Sample) for size in kept.entry.processes}
+        samples = [at for at, kept in enumerate(self._kept) if isinstance(kept.entry, Sample)]
+        left_out = set(samples[: max(0, len(samples) - RECENT)][1::2])
+        last = samples[-1] if samples else 0
+        fresh = {kept.entry.pid for kept in self._kept[last:] if isinstance(kept.entry, Named)}  # of the sample to come
+        rest = [kept for at, kept in enumerate(self._kept) if at not in left_out]
+        used = {size.pid for kept in rest if isinstance(kept.entry, Sample) for size in kept.entry.processes} | fresh
         self._kept = [kept for kept in rest if not isinstance(kept.entry, Named) or kept.entry.pid in used]
         self._size = sum(len(kept.line) for kept in self._kept)
         if self._path is not None and self._file >= 0:
