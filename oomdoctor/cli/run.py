@@ -70,7 +70,7 @@ def run(
     \b
     Examples:
       oomdoctor run -- python train.py
-      oomdoctor run --record flight.jsonl -- torchrun --nproc-per-node 8 train.py > train.log 2>&1
+      oomdoctor run --record flight.jsonl -- torchrun train.py > train.log 2>&1
       oomdoctor diagnose train.log flight.jsonl
 
     Input, output, signals and the exit status are the job's own. When the job dies of memory, or nobody can tell, the

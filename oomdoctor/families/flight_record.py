@@ -378,8 +378,10 @@ def _machine(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
         available_bytes=sample.available,
         processes=processes,
     )
+    # A file in /dev/shm outlives who wrote it, and may be written between two samples.
+    used = max(sample.shm_used or 0, (flight.end.memory.shm_used or 0) if flight.end is not None else 0)
     if start.memory.shm_total and sample.shm_used is not None:
-        yield ShmUsage(at=_place(page, line, flight), total_bytes=start.memory.shm_total, used_bytes=sample.shm_used)
+        yield ShmUsage(at=_place(page, line, flight), total_bytes=start.memory.shm_total, used_bytes=used)
 
 
 # --- Kills

@@ -13,7 +13,7 @@ from oomdoctor.recorder import proc
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 MOST_NAMED: Final = 60  # characters
-_INTERPRETERS: Final = ("python", "bash", "sh", "node", "java", "perl", "ruby")
+_INTERPRETERS: Final = ("python", "bash", "sh", "perl", "ruby")
 _FIELDS_OF_STAT: Final = 22  # up to the time of its start
 
 

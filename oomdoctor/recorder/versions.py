@@ -10,20 +10,14 @@ from typing import Final
 
 from oomdoctor.recorder import proc
 
-# Whose version may decide what a crash means.
-PACKAGES: Final = frozenset(
-    {
-        *("accelerate", "apex", "bitsandbytes", "dask", "datasets", "deepspeed", "flash_attn", "jax", "jaxlib"),
-        *("lightning", "lmcache", "lmdeploy", "megatron_core", "numpy", "openrlhf", "pandas", "peft", "polars"),
-        *("pytorch_lightning", "ray", "sglang", "tensorflow", "tensorrt_llm", "tokenizers", "torch", "torchvision"),
-        *("transformer_engine", "transformers", "triton", "trl", "unsloth", "verl", "vllm", "xformers"),
-    }
-)
 _METADATA: Final = re.compile(r"(?P<name>[\w.]{1,80})-(?P<version>[\w.+!]{1,60})\.(?:dist|egg)-info")
 
 
 def packages(pid: int) -> tuple[str, ...]:
-    """As `pip freeze` writes them; nothing where the process runs no Python of an environment."""
+    """Those whose version may decide something, as `pip freeze` writes them; none of a process without Python."""
+    from oomdoctor.job import recognition  # noqa: PLC0415  (once a job, and not at its start)
+
+    known = {name.replace("-", "_") for name in recognition.packages()}
     found: dict[str, str] = {}
     for folder in _folders(pid):
         try:
@@ -31,7 +25,7 @@ def packages(pid: int) -> tuple[str, ...]:
         except OSError:
             continue
         for match in map(_METADATA.fullmatch, names):
-            if match is not None and match["name"].lower() in PACKAGES:
+            if match is not None and match["name"].lower() in known:
                 found.setdefault(match["name"].lower(), match["version"])
     return tuple(f"{name}=={version}" for name, version in sorted(found.items()))
 

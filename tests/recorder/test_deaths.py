@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,26 @@ def test_the_recorder_that_is_killed_with_its_job_leaves_a_record_that_says_so(t
     report = Done(killed.status, killed.out, killed.err, record).report()
     assert report["verdict"] == "oom"
     assert report["incidents"][0]["diagnoses"][0]["cause"] == "container-limit"
+
+
+BUS = """
+import mmap
+with open("/dev/shm/batch", "w+b") as file:
+    file.truncate(64 << 20)
+    shared = mmap.mmap(file.fileno(), 64 << 20)
+    for page in range(0, 64 << 20, 4096):
+        shared[page] = 1
+"""
+
+
+@pytest.mark.slow
+def test_a_bus_error_in_a_full_shm_is_named(tmp_path: Path) -> None:
+    """With a /dev/shm of its own, as in a container."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounts need root on Linux")
+    record, scratch = tmp_path / "flight.jsonl", 'mount -t tmpfs -o size=16m tmpfs /dev/shm && exec "$@"'
+    program = python(BUS + "import time; time.sleep(9)")
+    done = run(["unshare", "-m", "bash", "-c", scratch, "job", *recorded(program, record, "0.1s")])
+    assert done.status == -signal.SIGBUS
+    report = Done(done.status, done.out, done.err, record).report()
+    assert (report["verdict"], report["incidents"][0]["diagnoses"][0]["cause"]) == ("oom", "shm-too-small")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -163,9 +164,21 @@ def test_the_machine_and_this_process_can_be_read() -> None:
     assert 0 < one.own <= one.resident
     assert "python" in processes.name(os.getpid())
     assert versions.is_python(os.getpid())
-    assert any(package.startswith("msgspec==") for package in versions.packages(os.getpid())) is (
-        "msgspec" in versions.PACKAGES
-    )
+
+
+@linux
+def test_packages_of_an_environment_are_named_by_their_metadata(tmp_path: Path) -> None:
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    for name in ("torch-2.5.1+cu124.dist-info", "flash_attn-2.7.0.dist-info", "requests-2.32.0.dist-info", "torch"):
+        (site / name).mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    job = subprocess.Popen([tmp_path / "bin" / "python3", "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert versions.is_python(job.pid)
+        assert versions.packages(job.pid) == ("flash_attn==2.7.0", "torch==2.5.1+cu124")
+    finally:
+        job.communicate(b"\n")
 
 
 @pytest.mark.slow
@@ -213,7 +226,7 @@ KERNEL = """\
 python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
 memory: usage 204800kB, limit 204800kB, failcnt 142
 oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,oom_memcg=/job,task_memcg=/job/a,task=python,pid=4120
-Memory cgroup out of memory: Killed process 4120 (python) total-vm:2kB, anon-rss:187776kB, file-rss:5912kB, shmem-rss:16kB
+Memory cgroup out of memory: Killed process 4120 (python) total-vm:2kB, anon-rss:18776kB, file-rss:512kB, shmem-rss:16kB
 Out of memory: Killed process 77 (a (b) c) total-vm:1kB, anon-rss:2kB, file-rss:3kB, shmem-rss:4kB, UID:0
 """.splitlines()
 
@@ -222,6 +235,6 @@ def test_what_the_kernel_says_of_kills(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KernelLog, "_lines", lambda _: iter(KERNEL))
     first, second = KernelLog().kills()
     assert first == Kill(
-        4120, "python", 187776 << 10, 5912 << 10, 16 << 10, "CONSTRAINT_MEMCG", "/job", "/job/a", 200 << 20, 200 << 20
+        4120, "python", 18776 << 10, 512 << 10, 16 << 10, "CONSTRAINT_MEMCG", "/job", "/job/a", 200 << 20, 200 << 20
     )
     assert second == Kill(77, "a (b) c", 2 << 10, 3 << 10, 4 << 10)
