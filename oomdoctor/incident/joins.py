@@ -64,10 +64,10 @@ def is_of_job(record: FlightRecord, kill: Kill) -> bool:
         return False
     if node and record.process.node and _HOST_NAME.fullmatch(node) and node != record.process.node:
         return False
-    return _lies_in(record, kill.time)
+    return lies_in(record, kill.time)
 
 
-def _lies_in(record: FlightRecord, time: str | None) -> bool:
+def lies_in(record: FlightRecord, time: str | None) -> bool:
     """Whether the time is one of the job's, in whatever zone; where none is printed, it may be."""
     end, then = moment(record.time), moment(time)
     if end is None or then is None:

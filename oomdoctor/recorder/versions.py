@@ -15,9 +15,9 @@ _METADATA: Final = re.compile(r"(?P<name>[\w.]{1,80})-(?P<version>[\w.+!]{1,60})
 
 def packages(pid: int) -> tuple[str, ...]:
     """Those whose version may decide something, as `pip freeze` writes them; none of a process without Python."""
-    from oomdoctor.job import recognition  # noqa: PLC0415  (once a job, and not at its start)
+    from oomdoctor.job import frameworks  # noqa: PLC0415  (once a job, and not at its start)
 
-    known = {name.replace("-", "_") for name in recognition.packages()}
+    known = {name.replace("-", "_") for name in frameworks.packages()}
     found: dict[str, str] = {}
     for folder in _folders(pid):
         try:

@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.flight_record import FlightRecord, RecordedKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.incident.joins import is_of_job, lies_in
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL
 from oomdoctor.language import say
@@ -40,7 +41,8 @@ def the_job_is_one_process(crash: Crash) -> Seen | None:
 @sign
 def a_limit_on_address_space_was_recorded(crash: Crash) -> Seen | None:
     """The recorded job had a limit on its address space, an allocation failed, and memory was left."""
-    record = next((each for each in crash.every(FlightRecord) if each.address_space_bytes), None)
+    records = [each for each in crash.every(FlightRecord) if lies_in(each, crash.root.time)]
+    record = next((each for each in records if each.address_space_bytes), None)
     if record is None or record.left_bytes is None or record.kills or crash.pool not in ("host_ram", "cgroup"):
         return None
     tried = crash.root.figures("usage").get("tried_bytes") or 0
@@ -57,14 +59,14 @@ def a_limit_on_address_space_was_recorded(crash: Crash) -> Seen | None:
 @sign
 def recorded_use_was_near_the_limit(crash: Crash) -> Seen | None:
     """The record's last sample before an unexplained kill shows 90% of the cgroup's limit in use, file cache apart."""
-    record = next((each for each in crash.every(FlightRecord) if each.limit_bytes), None)
-    if record is None or not isinstance(crash.root, Kill) or record.used_bytes is None:
-        return None
-    if record.used_bytes < NEARLY_FULL * (record.limit_bytes or 0):
+    root = crash.root
+    records = [each for each in crash.every(FlightRecord) if isinstance(root, Kill) and is_of_job(each, root)]
+    record = next((each for each in records if each.limit_bytes and each.used_bytes is not None), None)
+    if record is None or (record.used_bytes or 0) < NEARLY_FULL * (record.limit_bytes or 0):
         return None
     words = say(
         "The last sample before the kill shows {used} of the limit of {limit} in use, file cache not counted.",
-        used=show(record.used_bytes),
+        used=show(record.used_bytes or 0),
         limit=show(record.limit_bytes or 0),
     )
     doubt = say("the record ends before the kill: the recorder was killed too") if record.unfinished else ""

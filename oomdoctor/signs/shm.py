@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.flight_record import FlightRecord
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.families.ray_store import StoreTooLarge
@@ -72,7 +75,10 @@ def store_larger_than_shm(crash: Crash) -> Seen | None:
 def bus_error_and_full(crash: Crash) -> Seen | None:
     """A process died of SIGBUS, and /dev/shm was at least 90% full."""
     crashed = _bus_error(crash)
-    return _died(crash, crashed) if crashed is not None and _fullest(crash) >= FULL else None
+    if crashed is None or _fullest(crash) < FULL:
+        return None
+    recorded = isinstance(crashed, Kill) and crash.first(FlightRecord) is not None
+    return replace(_died(crash, crashed), shows_memory=recorded)  # a table of df may be of another moment
 
 
 @sign
