@@ -25,6 +25,7 @@ COST: Final = 200  # times as long as it took, nothing is looked at again: half 
 COST_OF_SHARES: Final = 1000
 SHOWN: Final = 12  # processes of a sample
 SHARED: Final = 4  # of which it says what is theirs
+MOST_GROUPS: Final = 16  # that the job's processes move to
 LARGE: Final = 8 << 30  # above it, asking for a process's share would stall it
 COMMAND: Final = 2000  # characters
 SETTLED_S: Final = 10  # by then a launcher has started what it launches
@@ -84,7 +85,7 @@ class Sampler:
                 time=_now(),
                 host=platform.node(),
                 every=self._every,
-                command=shlex.join(self._command)[:COMMAND],
+                command=_printable(shlex.join(self._command))[:COMMAND],
                 pid=pid,
                 memory=machine.memory(),
                 levels=self._levels,
@@ -175,11 +176,14 @@ class Sampler:
 
     def _meet(self, sizes: Sequence[Size]) -> None:
         """Each process is asked once for its group and for its limit on address space."""
+        alive = {one.pid for one in sizes}
+        self._groups_of = {pid: path for pid, path in self._groups_of.items() if pid in alive}
         for one in sizes:
             if one.pid in self._groups_of:
                 continue
             path = self._groups_of[one.pid] = cgroup.path_of(one.pid) or ""
-            if self._levels and path and path != self._levels[0].path and path not in self._other:
+            is_own = not self._levels or path in ("", self._levels[0].path)
+            if not is_own and path not in self._other and len(self._other) < MOST_GROUPS:
                 self._other[path] = cgroup.levels(one.pid)[:1]
             self._limit = self._limit or processes.address_space(one.pid)
 
@@ -218,6 +222,11 @@ class Sampler:
 
     def _seconds(self) -> float:
         return round(time.monotonic() - self._began, 2)
+
+
+def _printable(words: str) -> str:
+    """An argument may be any bytes."""
+    return words.encode("utf-8", "replace").decode("utf-8")
 
 
 def _share(one: Size) -> int | None:
