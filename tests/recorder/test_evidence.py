@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,29 @@ def test_what_the_environment_has_is_no_framework_of_the_job(tmp_path: Path) -> 
 def test_the_command_of_a_record_is_the_jobs_launch_line(tmp_path: Path) -> None:
     found = report(BARE, "limit-of-a-container", tmp_path)
     assert found["context"]["settings"]["batch_size"] == 8
+
+
+CUDA = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB "
+    "of which 1.02 GiB is free. Of the allocated memory 30.10 GiB is allocated by PyTorch, and 512.00 MiB is reserved "
+    "by PyTorch but unallocated.\n"
+)
+GIB = 1 << 30
+
+
+def test_the_gpus_of_a_record_show_who_else_held_them(tmp_path: Path) -> None:
+    first, *_, last = (RECORDS / "killed-by-hand.log").read_text().splitlines()[1:-1]
+    card = [0, 78 * GIB, 79 * GIB, [[4120, 31 * GIB], [991, 46 * GIB]]]
+    sample = {"flight": "sample", "s": 20.0, "available": 40 * GIB, "processes": [], "cards": [card]}
+    end = json.loads(last) | {"signal": None, "status": 1}
+    lines = [
+        first,
+        '{"flight":"process","pid":4120,"name":"python train.py"}',
+        json.dumps(sample, separators=(",", ":")),
+    ]
+    ended = {name: value for name, value in end.items() if value is not None}
+    (tmp_path / "flight.jsonl").write_text("\n".join([*lines, json.dumps(ended, separators=(",", ":"))]) + "\n")
+    (tmp_path / "train.log").write_text(CUDA)
+    found = oomdoctor.diagnose(tmp_path / "train.log", tmp_path / "flight.jsonl").as_json()
+    assert cause(found) == "gpu-shared"
+    assert "991" in json.dumps(found["incidents"][0]["diagnoses"][0])
