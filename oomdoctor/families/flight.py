@@ -55,7 +55,10 @@ class Flight(Struct):
 
     @property
     def sample(self) -> Sample:
-        return self.samples[-1] if self.samples else Sample(s=0)
+        """The last one, or the last before the kernel counted its last kill: then the killed process is still in it."""
+        kills = self.kills or 0
+        before = [sample for sample in self.samples if (sample.kills or 0) < kills]
+        return next(reversed(before or self.samples), Sample(s=0))
 
     @property
     def levels(self) -> Sequence[tuple[Level, Level]]:
@@ -66,7 +69,9 @@ class Flight(Struct):
 
     @property
     def kills(self) -> int | None:
-        return self.end.kills if self.end is not None else self.sample.kills
+        if self.end is not None:
+            return self.end.kills
+        return self.samples[-1].kills if self.samples else None
 
     @property
     def machine_kills(self) -> int | None:

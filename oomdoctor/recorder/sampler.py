@@ -28,7 +28,7 @@ SHARED: Final = 4  # of which it says what is theirs
 MOST_GROUPS: Final = 16  # that the job's processes move to
 LARGE: Final = 8 << 30  # above it, asking for a process's share would stall it
 COMMAND: Final = 2000  # characters
-SETTLED_S: Final = 10  # by then a launcher has started what it launches
+SETTLED_S: Final = 4  # by then a launcher has started what it launches
 
 _T = TypeVar("_T")
 
