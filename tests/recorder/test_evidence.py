@@ -121,3 +121,20 @@ def test_the_gpus_of_a_record_show_who_else_held_them(tmp_path: Path) -> None:
     found = oomdoctor.diagnose(tmp_path / "train.log", tmp_path / "flight.jsonl").as_json()
     assert cause(found) == "gpu-shared"
     assert "991" in json.dumps(found["incidents"][0]["diagnoses"][0])
+
+
+def test_who_was_killed_is_in_the_table_that_the_report_rests_on(tmp_path: Path) -> None:
+    """The sample after the kill shows who is left."""
+    *lines, last = (RECORDS / "limit-of-a-container.log").read_text().splitlines()
+    after = json.loads(lines[-1]) | {
+        "s": 83.2,
+        "used": 2 * GIB,
+        "kills": 1,
+        "processes": [[4188, 429916160, 398458880]],
+    }
+    lines = [*lines, json.dumps(after, separators=(",", ":")), last]
+    (tmp_path / "flight.jsonl").write_text("\n".join(lines) + "\n")
+    found = oomdoctor.diagnose(tmp_path / "flight.jsonl").as_json()
+    told = json.dumps(found["incidents"][0]["diagnoses"])
+    assert "train.py (PID 4120)" in told
+    assert "PID 4188) held" not in told
