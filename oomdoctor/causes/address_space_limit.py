@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space, set_limits
+from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
@@ -35,6 +36,7 @@ CAUSE = Cause(
         Row(set_limits.commit_limit_and_free_memory, Grade.PROVES),
         Row(set_limits.address_space_is_limited, Grade.NAMES),
         Row(set_limits.overcommit_is_off, Grade.NAMES),
+        Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),

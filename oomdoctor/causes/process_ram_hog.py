@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, kills, node, own_work, ray_kills
+from oomdoctor.signs.flight_record import the_job_is_one_process
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
@@ -37,7 +38,7 @@ CAUSE = Cause(
     ),
     pools=("host_ram", "cgroup"),
     silent=(node.table_without_sizes, node.a_reward_model_is_the_largest),
-    excluded=(node.no_process_has_it, kills.killed_process_held_little),
+    excluded=(node.no_process_has_it, kills.killed_process_held_little, the_job_is_one_process),
     signs=(
         Row(node.one_process_has_it, Grade.PROVES),
         Row(kills.killed_process_held_most, Grade.PROVES),

@@ -44,7 +44,7 @@ OF_THE_WRITER: Final = frozenset(
 
 
 # Families of what somebody looks up afterwards
-OF_RECORDS: Final = frozenset({"kernel", "container", "cgroup", "proc_vmstat", "systemd_unit"})
+OF_RECORDS: Final = frozenset({"kernel", "container", "cgroup", "proc_vmstat", "systemd_unit", "flight_record"})
 
 
 class Gathered(Struct):
@@ -138,9 +138,11 @@ def _set_apart(gathered: Gathered) -> None:
     """Take out what records say of other failures, and what they explain."""
     if not OF_RECORDS & {event.family for event in gathered.events.values()}:
         return
-    from oomdoctor.incident.records import set_apart  # noqa: PLC0415  (few logs come with a record)
+    from oomdoctor.incident.flight import with_memory_left  # noqa: PLC0415  (few logs come with a record)
+    from oomdoctor.incident.records import set_apart  # noqa: PLC0415
 
-    for foreign, why in set_apart(gathered.events.values()):
+    told = tuple(gathered.events.values())
+    for foreign, why in (*set_apart(told), *with_memory_left(told)):
         gathered.events.pop(foreign.identity(), None)
         if why is not None:
             gathered.add(why)

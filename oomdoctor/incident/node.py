@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.event import Event
+from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
@@ -134,7 +135,8 @@ def node_memory(crash: Crash) -> NodeMemory | None:
     if dumps:
         dump = max(dumps, key=lambda event: len(event.tasks))
         named = [(task.name, task.pid, task.rss_bytes) for task in dump.tasks]
-        used = dump.used_bytes  # of the cgroup; the machine's is not printed
+        # of the cgroup; the kernel does not print the machine's
+        used = dump.listed_bytes if isinstance(dump, RecordedKill) else dump.used_bytes
         return NodeMemory(dump, _holders(named), used, dump.limit_bytes or dump.total_bytes, None, cut=False)
     return _of_tools(crash)
 

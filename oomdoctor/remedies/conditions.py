@@ -201,8 +201,8 @@ def batch_of_its_own(case: Case) -> bool:
 
 
 def _batches_lie_elsewhere(case: Case) -> bool:
-    """Not in the memory that ran out: of a killed job that states none they are mostly on the GPU, and others hold a GPU
-    of which this job has little."""
+    """Not in the memory that ran out: of a killed job that states none they are mostly on the GPU; and a GPU of which
+    this job has little is another's."""
     root = case.crash.root
     if _on_the_host(case.crash.pool):
         stated = case.now is not None and case.crash.job.task != "rl"

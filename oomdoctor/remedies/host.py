@@ -745,7 +745,7 @@ def restart(case: Case) -> Answer:
     """How many steps fit between two restarts; where none are counted, how many prints of the figure."""
     crash = case.crash
     grows = crash.trajectory
-    if grows is None or not grows.growth_bytes:
+    if grows is None or not grows.growth_bytes or grows.per == "second":
         return None
     first, by_step = grows.points[0].bytes, grows.per == "step"
     limit, at = threshold_of(crash) or _whole_node(crash)

@@ -156,6 +156,8 @@ def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
         count, formula = full["count"], full["derivation"]
         if count == 1 and trajectory["per"] == "step":
             yield say("about one more step at that rate would fill it: {formula}", formula=formula)
+        elif trajectory["per"] == "second":
+            yield say("about {count} s more at that rate would fill it: {formula}", count=count, formula=formula)
         elif count == 1:
             yield say("about one more print at that rate would fill it: {formula}", formula=formula)
         elif trajectory["per"] == "step":

@@ -20,6 +20,7 @@ from oomdoctor.units import MIB, percent, show
 MUCH: Final = 0.2
 LEAST_POINTS: Final = 3
 ENOUGH_POINTS: Final = 5
+LONG_S: Final = 300  # of what a recorder samples: a job loads its data and weights for minutes
 LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
 _FILLS_ONCE: Final = ("data_load", "model_load", "checkpoint_load", "engine_init")
 HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
@@ -165,7 +166,13 @@ def _figure(crash: Crash) -> Trajectory | None:
     figure = crash.trajectory
     if figure is None or figure.pool not in HOST_POOLS or len(figure.points) < LEAST_POINTS:
         return None
-    return figure
+    return figure if _seconds(figure) is None or (_seconds(figure) or 0) >= LONG_S else None
+
+
+def _seconds(figure: Trajectory) -> int | None:
+    """How long it was sampled; None where a program prints it."""
+    first, last = figure.points[0].second, figure.points[-1].second
+    return last - first if first is not None and last is not None else None
 
 
 def _growth(crash: Crash) -> Growth | None:
