@@ -25,6 +25,7 @@ _COMMAND: Final = late(
 _BUILDS: Final = (
     r"Building wheel|building '[\w.]{1,80}' extension|\bMAX_JOBS\b|ninja: |\bninja -|setup\.py (?:install|bdist|build)"
     r"|Building CXX object|Building CUDA object|running build_ext|\bnvcc\b|cmake --build|\bmake(?:\[\d\])?: "
+    r"|error: could not compile `"
 )
 
 
