@@ -28,6 +28,11 @@ _GRPC: Final = (
     r"\b(?:code = Unavailable desc = |UNAVAILABLE: )[^\n]{0,80}?(?:\bEOF\b|transport is closing|Socket closed)"
 )
 _SPARK: Final = r"(?:\bLost executor \S{1,60} on \S{1,200}: |\bExecutorLostFailure \([^)\n]{1,120}\) Reason: )"
+# Data loaders and Ray have families of their own.
+_OF_OTHERS: Final = late(
+    r"\bDataLoader worker\b|\bA worker died or was killed\b|\bThe worker died unexpectedly\b"
+    r"|\bits (?:worker process|node|owner) has died\b"
+)
 _GONE: Final = late(
     "|".join(
         (
@@ -47,19 +52,14 @@ _GONE: Final = late(
         )
     )
 )
-# A line that is marked as less than a warning, and says that something failed
-_FAILED: Final = late(r"(?i)\bfail(?:s|ed|ure)?\b|\b(?:could not|cannot|unable to)\b")
 
 
 def gone(text: str) -> re.Match[str] | None:
     """Where the line says that a process is gone. What it suspects behind that is no evidence of anything."""
     said = _GONE.search(text[:CHARACTERS])
-    return None if said is None or echo(text[: said.end()]) in {ADVICE, COMMENT, SOURCE} else said
+    if said is None or echo(text[: said.end()]) in {ADVICE, COMMENT, SOURCE} or _OF_OTHERS.search(text[:CHARACTERS]):
+        return None
+    return said
 
 
-def failed(text: str) -> bool:
-    """Whether the line says that something failed, whatever its level."""
-    return _FAILED.search(text[:CHARACTERS]) is not None
-
-
-__all__ = ["failed", "gone"]
+__all__ = ["gone"]

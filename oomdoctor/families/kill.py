@@ -17,9 +17,9 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import ends_well, explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
-from oomdoctor.families.gone import failed, gone
+from oomdoctor.families.gone import gone
 from oomdoctor.families.lines import PROGRESS, goes_on, place_of, process_of
-from oomdoctor.families.loudness import is_error, is_quiet
+from oomdoctor.families.loudness import is_error, is_quiet, says_failed
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
@@ -118,7 +118,10 @@ _ENDED: Final = late(
     r"|\b100%|\^C|SIG(?:INT|TERM)|\bTraceback\b"
 )
 
+# Compilers have a family of their own
+_NO_COMPILER: Final = r"^(?![^\n]{0,600}(?:\brustc\b|\[Killed\]|\(Kill signal\)))[^\n]{0,600}?"
 _ENDED_HOW: Final = r"\b(?:exited|died|failed|terminated|killed|ended|crashed|stopped|exit successfully)\b"
+_BY_SIGNAL: Final = r"\bsignal[ :=]{1,3}[\"'(]{0,2}(?:9\b(?!\.\d)|SIGKILL\b)"  # Rust's and Node.js'
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
@@ -178,7 +181,7 @@ _REPORTERS: Final = tuple(
             r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d",
             rf"^exit_status\s{{1,12}}{_CODES}",  # Grid Engine's qacct
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
-            rf"{_ENDED_HOW}[^\n]{{0,300}}?\bsignal[ :=]{{1,3}}[\"'(]{{0,2}}(?:9\b(?!\.\d)|SIGKILL\b)",  # Rust, Node.js
+            rf"{_NO_COMPILER}{_ENDED_HOW}[^\n]{{0,300}}?{_BY_SIGNAL}",
             r"^npm (?:ERR!|error) signal SIGKILL\b",
             r"\b(?:exited|died|ended) (?:with|by|from|on|of) (?:signal (?:9|SIGKILL)|SIGKILL)\b",
             r"^[^\n]{0,80}\b(?:[Gg]ot|[Rr]eceived|hit by) (?:a |the )?(?:SIGKILL|signal 9)\b\s{0,4}[.!]?$",
@@ -305,7 +308,7 @@ def _reporter(text: str) -> str | None:
 
 def _is_silent(page: Page, index: int, text: str) -> bool:
     """Whether nothing tells what the process ended of, and nobody went on without it."""
-    quiet = is_quiet(page, index, text) and not failed(text)
+    quiet = is_quiet(page, index, text) and not says_failed(text)
     if quiet or ends_well(page, index) or goes_on(page, index):
         return False
     return own_error(page, index) is None and not _crashed(page, index)

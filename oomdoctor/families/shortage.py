@@ -284,6 +284,11 @@ class Shortfall(Struct, frozen=True):
         return _ASIDE.sub("", _around(letters, self.start, self.end))
 
     @property
+    def named(self) -> bool:
+        """Whether it stands there by its own name: "out of memory", ENOMEM."""
+        return _NAME.fullmatch(self.letters) is not None
+
+    @property
     def opens(self) -> bool:
         """Whether the line begins with it."""
         letters = self.sentence.letters
