@@ -38,8 +38,7 @@ CAUGHT = (
     "allocate 60.50 GiB (GPU 2; 47.50 GiB total capacity; 2.25 GiB already allocated; 44.10 GiB free)"
 )
 FAILED_ITEMS = (
-    "INFO | predict | item 7 of length 700 in 9.5s. 1 / 3 completed.\nINFO | predict | Failed (CUDA out of memory) on "
-    "item 8 of length 990.",
+    "INFO | predict | item 7 in 9.5s. 1 / 3 completed.\nINFO | predict | Failed (CUDA out of memory) on item 8.",
     "INFO: Failed to fold item_8: CUDA out of memory",
     "INFO - Could not process clip_8.mp4 (out of memory)",
     "2031-01-01 10:00:00,000 INFO tiles: error on tile 4: out of memory",
