@@ -80,7 +80,13 @@ class CompilerKill(Event, frozen=True, kw_only=True):
     signal: int | None = None  # the number, where it is printed
     tried_bytes: Usage[int | None] = None
 
+    @property
+    def ended_itself(self) -> bool:
+        """Whether it found no memory, and nobody killed it."""
+        return self.tried_bytes is not None or _RAN_OUT.search(self.at.text) is not None
 
+
+_RAN_OUT = late(r"(?i)out of (?:heap|memory)|memory exhausted|allocation failure|\b(?:C3859|C1076)\b")
 WARNINGS: Final = ("WARN", "WARNING", "Warning")
 ABOVE: Final = 40  # lines in which a device has failed
 _WARNED = late(r"(?i)\bwarn(?:ing)? ?:")
@@ -113,6 +119,7 @@ _ALLOCATORS: Final = tuple(
             "c++",
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
             r"\] bad allocation$|^bad allocation$",  # of MSVC's library
+            r"\bLLVM ERROR: out of memory",
             r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
         ),
         (
@@ -219,7 +226,18 @@ _COMPILERS = late(
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
+    # MSVC's and its linker's, Intel's, CUDA's, binutils'
+    r"|\bfatal error (?:C1060|C1002|C1076|LNK1102)\b|\berror C3859\b|\bcatastrophic error: [^\n]{0,40}out of memory"
+    r"|\b(?:nvcc|ptxas|fatbinary|nvlink) (?:fatal|error) {1,4}: [Mm]emory allocation failure"
+    r"|\bld(?:\.\w{2,5})?: [^\n]{0,400}\bmemory exhausted"
 )
+# LLVM also compiles inside of other programs: kernels of OpenCL, a query, a function of Numba
+_LLVM = late(r"\bLLVM ERROR: out of memory")
+_BUILD = late(
+    r"(?i)\b(?:rustc|cargo|swiftc?|nvcc|hipcc|cmake|ninja|bazel|xcodebuild|cc1\w{0,4}|cicc|lld)\b"
+    r"|\b(?:clang|gcc|g\+\+|c\+\+)|could not compile|Program arguments: |\bmake(?:\[\d{1,3}\])?: |\bBuilding \w"
+)
+BUILD_LINES: Final = 60
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
@@ -289,8 +307,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
         yield Lookalike(place_of(page, line), why)
-    elif _COMPILERS.search(command := _command(line, text)):
-        yield _compiler(page, line, command)
+    elif _is_a_compilers(page, index, text):
+        yield _compiler(page, line, _command(line, text))
     elif pinned := _first(_PINNED, text):
         yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
     elif _PIN_THREAD.search(text):
@@ -436,6 +454,15 @@ def _pin_frame(page: Page, index: int) -> Iterator[Read]:
         yield PinnedAllocation(at=at, time=line.mark.time, process=process_of(line), allocator="cuda", strength=1)
 
 
+def _is_a_compilers(page: Page, index: int, text: str) -> bool:
+    if _COMPILERS.search(_command(page.lines[index], text)) is None:
+        return False
+    if _LLVM.search(text) is None:
+        return True
+    near = page.lines[max(0, index - BUILD_LINES) : index + BUILD_LINES]
+    return any(_BUILD.search(line.text[:CHARACTERS]) for line in near)
+
+
 def _compiler(page: Page, line: Line, text: str) -> Read:
     if _CRASHED.search(text):
         return Lookalike(place_of(page, line), mark("the compiler crashed; no process was killed for memory"))
@@ -556,6 +583,12 @@ _TRIGGERS: Final = (
     "was forcibly killed",
     "execute command: Killed",
     "LLVM ERROR",
+    "fatal error C1",
+    "error C3859",
+    "LNK1102",
+    "catastrophic error",
+    "emory allocation failure",
+    "memory exhausted",
     "(signal: 9",
     "out of memory allocating",
     "new thread",

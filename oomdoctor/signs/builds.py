@@ -44,7 +44,7 @@ def compiler_reports_it(crash: Crash) -> Seen | None:
     program = killed[0].program or say("A compiler")
     ended = (
         say("{program} ran out of memory during the build.", program=program)
-        if killed[0].tried_bytes is not None
+        if killed[0].ended_itself
         else say("{program} was killed during the build.", program=program)
     )
     how = say(

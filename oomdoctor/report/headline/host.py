@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.killers import SwapExhausted
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, NEARLY_FULL, Holder, NodeMemory, low_limit, ray_kill
@@ -204,6 +205,11 @@ def _fills(crash: Crash, one: Holder | None) -> str | None:
     return _share(memory, one.name, one.bytes).fills if memory is not None and one is not None else None
 
 
+def swapless(crash: Crash) -> str | None:
+    """The system that found no more swap space."""
+    return crash.root.system if isinstance(crash.root, SwapExhausted) else None
+
+
 def _part(crash: Crash, one: Holder | None) -> str | None:
     memory = table(crash)
     return _share(memory, one.name, one.bytes).part if memory is not None and one is not None else None
@@ -230,6 +236,6 @@ SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
         node, machine, named_node, holder, held, filled, held_part, reward, reward_held, reward_filled, reward_part,
-        group, group_held, group_filled, group_part, low_ray_limit, full,
+        group, group_held, group_filled, group_part, low_ray_limit, full, swapless,
     )
 }  # fmt: skip
