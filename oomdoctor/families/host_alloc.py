@@ -49,6 +49,15 @@ class HostAllocation(Event, frozen=True, kw_only=True):
     heap_free_bytes: Usage[int | None] = None  # of Java
     heap_committed_bytes: Usage[int | None] = None
     heap_limit_bytes: Threshold[int | None] = None
+    metaspace_limit_bytes: Threshold[int | None] = None
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether Java's memory for classes is full, not its heap."""
+        return self.allocator == "java" and _OF_CLASSES.search(self.at.text) is not None
+
+
+_OF_CLASSES = late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")
 
 
 class PinnedAllocation(Event, frozen=True, kw_only=True):
@@ -132,7 +141,8 @@ _ALLOCATORS: Final = tuple(
             "java",
             r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array)",
             r"java\.lang\.OutOfMemoryError: (?:Direct buffer|Cannot reserve \d)",
-            r"\bJVM heap space is exhausted|\brunning out of JVM (?:heap|memory)",  # Gradle's daemon
+            # Gradle's daemon
+            r"\bJVM (?:heap space|Metaspace) is exhausted|\brunning out of JVM (?:heap|memory|Metaspace)",
             r"GC triggered before VM initialization completed",
         ),
         # of the machine: its stacks, its code, the pages under its heap
@@ -275,6 +285,9 @@ _RUNTIME: Final = {
     "max": "heap_limit_bytes", "total": "heap_committed_bytes", "free": "heap_free_bytes"
 }  # fmt: skip
 _OF_THE_RUNTIME = late(r"\b(max|total|free)Memory(?:\(\))?\s?[:=]\s?(\d{6,15})\b")
+# What Gradle's daemon says below its own message
+_CONFIGURED = late(r"\bmax (heap space|metaspace) is '(\d{1,6}(?:\.\d{1,3})?) ([KMGT]i?B)'")
+_OF_GRADLE: Final = {"heap space": "heap_limit_bytes", "metaspace": "metaspace_limit_bytes"}
 _RUNTIME_LINES: Final = 30
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 # What a CUDA call fails with where no card can be used at all
@@ -394,7 +407,9 @@ def _runtime(page: Page, index: int) -> dict[str, Any]:
     """What a program in Java prints near its end of what its runtime tells of the heap."""
     near = page.lines[max(0, index - _RUNTIME_LINES) : index + _RUNTIME_LINES]
     said = [found for line in near for found in _OF_THE_RUNTIME.findall(line.text[:CHARACTERS])]
-    return {_RUNTIME[name]: int(value) for name, value in said}
+    configured = [found for line in near for found in _CONFIGURED.findall(line.text[:CHARACTERS])]
+    limits = {_OF_GRADLE[name]: size(value, unit, BINARY) for name, value, unit in configured}
+    return {**limits, **{_RUNTIME[name]: int(value) for name, value in said}}
 
 
 def _heap(page: Page, index: int) -> dict[str, Any]:
@@ -540,6 +555,7 @@ _TRIGGERS: Final = (
     "JVMDUMP039I",
     "cache resources exhausted",
     "JVM heap space",
+    "JVM Metaspace",
     "out of JVM",
     "GC triggered before",
     "Native memory allocation",

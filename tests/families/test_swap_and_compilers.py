@@ -1,4 +1,4 @@
-"""No more swap space, and compilers that find no memory: who says so, and what says nothing of the kind."""
+"""No more swap space, compilers and virtual machines that find no memory: who says so, and what sounds like it."""
 
 from __future__ import annotations
 
@@ -63,3 +63,28 @@ def test_a_compiler_without_memory_is_not_said_to_be_killed(text: str, tmp_path:
 def test_llvm_within_another_program_is_no_build(tmp_path: Path) -> None:
     report = body(tmp_path, "[gbm] [Info] compiling the kernel with 32 bins\nLLVM ERROR: out of memory")
     assert report["diagnoses"][0]["cause"] == "host-memory-exhausted"
+
+
+GRADLE = (
+    "The Daemon will expire after the build after running out of JVM Metaspace.\n"
+    "The currently configured max heap space is '3 GiB' and the configured max metaspace is '512 MiB'."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        (GRADLE, "The Java metaspace is full at 512 MiB"),
+        ("Expiring Daemon because JVM Metaspace is exhausted", "The Java metaspace is full"),
+        ("java.lang.OutOfMemoryError: Metaspace", "The Java metaspace is full"),
+        ("java.lang.OutOfMemoryError: Java heap space", "The Java heap is full"),
+    ],
+)
+def test_javas_memory_for_classes_is_not_its_heap(text: str, headline: str, tmp_path: Path) -> None:
+    report = body(tmp_path, text)
+    assert report["diagnoses"][0]["cause"] == "allocator-cap"
+    assert report["incidents"][0]["headline"] == headline
+
+
+def test_a_limit_alone_is_no_failure(tmp_path: Path) -> None:
+    assert body(tmp_path, GRADLE.partition("\n")[2])["verdict"] == "no-oom"

@@ -248,7 +248,23 @@ def heap(crash: Crash) -> str | None:
     """A runtime whose heap is full."""
     root = crash.root
     full = address_space.heap_of_a_runtime_is_full(crash) is not None
-    return _RUNTIMES.get(root.allocator) if full and isinstance(root, HostAllocation) else None
+    if not isinstance(root, HostAllocation) or not full or root.of_classes:
+        return None
+    return _RUNTIMES.get(root.allocator)
+
+
+def metaspace(crash: Crash) -> str | None:
+    """A runtime whose memory for classes is full."""
+    root = crash.root
+    return "Java" if isinstance(root, HostAllocation) and root.of_classes else None
+
+
+def metaspace_limit(crash: Crash) -> str | None:
+    """The limit of that memory."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or not root.metaspace_limit_bytes:
+        return None
+    return show(root.metaspace_limit_bytes)
 
 
 def heap_limit(crash: Crash) -> str | None:
@@ -278,9 +294,10 @@ def own_limit(crash: Crash) -> str | None:
 SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
     slot.__name__: slot
     for slot in (
-        asked_at_once, at_once, budget, budget_of, cache_buffer, cap, cap_on_a_full_gpu, compute_buffer,
-        context, heap, heap_limit, hidden_memory, impossible, loader_free, mac_others, mac_torch, model_name,
-        most_at_once, own_limit, pool_left, pool_limit, pool_owner, pool_setting, probed, shape, share_room,
-        share_weights, spent, times, visible_memory, watermark, weights_buffer, workspace,
+        asked_at_once, at_once, budget, budget_of, cache_buffer, cap, cap_on_a_full_gpu, compute_buffer, context,
+        heap, heap_limit, hidden_memory, impossible, loader_free, mac_others, mac_torch, metaspace,
+        metaspace_limit, model_name, most_at_once, own_limit, pool_left, pool_limit, pool_owner, pool_setting,
+        probed, shape, share_room, share_weights, spent, times, visible_memory, watermark, weights_buffer,
+        workspace,
     )
 }  # fmt: skip
