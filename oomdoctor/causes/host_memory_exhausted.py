@@ -13,6 +13,7 @@ from oomdoctor.signs.host_refusals import (
     host_refused_without_a_sign_of_a_limit,
     host_refused_without_a_size,
     no_memory_in_a_pass_on_the_cpu,
+    no_more_swap,
 )
 from oomdoctor.signs.kills import (
     killed_for_the_nodes_memory,
@@ -39,6 +40,7 @@ CAUSE = Cause(
         mark("Kubernetes evicted {evicted}[ ({evicted_held})]: {node} ran out of memory[, {evicted_free} left]"),
         mark("{outside_kills}: {node} or a parent cgroup ran out of memory"),
         mark("{pressed} found {node} out of memory[ and killed {ray_killed}]"),
+        mark("{swapless} found no more swap space: RAM and swap are full"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}]"),
         mark("An allocation of RAM failed[ {doing}]: an array of {array}"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
@@ -54,6 +56,7 @@ CAUSE = Cause(
         Row(killed_outside_its_limit, Grade.POINTS),
         Row(killed_for_the_nodes_memory, Grade.HINTS),
         Row(nearly_full_before_the_kill, Grade.POINTS),
+        Row(no_more_swap, Grade.HINTS),
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),

@@ -159,12 +159,13 @@ _TAKEN_ANOTHER_WAY = (
         late(r"for benchmark choice|Ignoring this choice"),
         mark("autotuning: the compiler tried a kernel and takes another one"),
     ),
-    (late(r"(?i)ran out of memory with exception"), mark("caught: the batch is skipped and training continues")),
     (
         late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU|switching to)\b"),
         mark("caught: the program says that it continues in another way"),
     ),
 )
+# fairseq's and metaseq's, which says no more: whether the training went on, the lines behind it show.
+_CAUGHT = late(r"(?i)ran out of memory with exception")
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
 _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
@@ -246,6 +247,8 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     for pattern, why in _TAKEN_ANOTHER_WAY:
         if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
             return Lookalike(place, why)
+    if _CAUGHT.search(before[-400:]) and not (_ends(page, lines[-1]) or _dies_of_it(page, index, lines[-1])):
+        return Lookalike(place, mark("caught: the batch is skipped and training continues"))
     if not _raised(page, index, before) and _lives_on(page, index):
         return Lookalike(place, mark("caught: the program prints the error and continues"))
     return DeviceOutOfMemory(
@@ -321,6 +324,12 @@ def _last(page: Page, pattern: re.Pattern[str]) -> int:
     """The index of the last line that holds the pattern; -1 where none does."""
     backwards = range(len(page.lines) - 1, -1, -1)
     return next((index for index in backwards if pattern.search(page.lines[index].text[:400])), -1)
+
+
+def _ends(page: Page, last: Line) -> bool:
+    """Whether the log ends with the line, but for a table of the allocator's."""
+    behind = (line.text for line in reversed(page.lines) if line.number > last.number)
+    return page.ends and all(text.startswith("|") or not text.strip() for text in behind)
 
 
 @remembered

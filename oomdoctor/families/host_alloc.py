@@ -49,6 +49,15 @@ class HostAllocation(Event, frozen=True, kw_only=True):
     heap_free_bytes: Usage[int | None] = None  # of Java
     heap_committed_bytes: Usage[int | None] = None
     heap_limit_bytes: Threshold[int | None] = None
+    metaspace_limit_bytes: Threshold[int | None] = None
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether Java's memory for classes is full, not its heap."""
+        return self.allocator == "java" and _OF_CLASSES.search(self.at.text) is not None
+
+
+_OF_CLASSES = late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")
 
 
 class PinnedAllocation(Event, frozen=True, kw_only=True):
@@ -80,7 +89,13 @@ class CompilerKill(Event, frozen=True, kw_only=True):
     signal: int | None = None  # the number, where it is printed
     tried_bytes: Usage[int | None] = None
 
+    @property
+    def ended_itself(self) -> bool:
+        """Whether it found no memory, and nobody killed it."""
+        return self.tried_bytes is not None or _RAN_OUT.search(self.at.text) is not None
 
+
+_RAN_OUT = late(r"(?i)out of (?:heap|memory)|memory exhausted|allocation failure|\b(?:C3859|C1076)\b")
 WARNINGS: Final = ("WARN", "WARNING", "Warning")
 ABOVE: Final = 40  # lines in which a device has failed
 _WARNED = late(r"(?i)\bwarn(?:ing)? ?:")
@@ -113,6 +128,7 @@ _ALLOCATORS: Final = tuple(
             "c++",
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
             r"\] bad allocation$|^bad allocation$",  # of MSVC's library
+            r"\bLLVM ERROR: out of memory",
             r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
         ),
         (
@@ -125,7 +141,8 @@ _ALLOCATORS: Final = tuple(
             "java",
             r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array)",
             r"java\.lang\.OutOfMemoryError: (?:Direct buffer|Cannot reserve \d)",
-            r"\bJVM heap space is exhausted|\brunning out of JVM (?:heap|memory)",  # Gradle's daemon
+            # Gradle's daemon
+            r"\bJVM (?:heap space|Metaspace) is exhausted|\brunning out of JVM (?:heap|memory|Metaspace)",
             r"GC triggered before VM initialization completed",
         ),
         # of the machine: its stacks, its code, the pages under its heap
@@ -219,7 +236,18 @@ _COMPILERS = late(
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
     r"|rustc\b.{0,400}\(signal: 9|LLVM ERROR: out of memory|\bout of memory allocating \d{1,20} bytes after a total"
     r"|virtual memory exhausted: Cannot allocate memory|\bneuronx?-cc was forcibly killed"
+    # MSVC's and its linker's, Intel's, CUDA's, binutils'
+    r"|\bfatal error (?:C1060|C1002|C1076|LNK1102)\b|\berror C3859\b|\bcatastrophic error: [^\n]{0,40}out of memory"
+    r"|\b(?:nvcc|ptxas|fatbinary|nvlink) (?:fatal|error) {1,4}: [Mm]emory allocation failure"
+    r"|\bld(?:\.\w{2,5})?: [^\n]{0,400}\bmemory exhausted"
 )
+# LLVM also compiles inside of other programs: kernels of OpenCL, a query, a function of Numba
+_LLVM = late(r"\bLLVM ERROR: out of memory")
+_BUILD = late(
+    r"(?i)\b(?:rustc|cargo|swiftc?|nvcc|hipcc|cmake|ninja|bazel|xcodebuild|cc1\w{0,4}|cicc|lld)\b"
+    r"|\b(?:clang|gcc|g\+\+|c\+\+)|could not compile|Program arguments: |\bmake(?:\[\d{1,3}\])?: |\bBuilding \w"
+)
+BUILD_LINES: Final = 60
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
@@ -257,6 +285,9 @@ _RUNTIME: Final = {
     "max": "heap_limit_bytes", "total": "heap_committed_bytes", "free": "heap_free_bytes"
 }  # fmt: skip
 _OF_THE_RUNTIME = late(r"\b(max|total|free)Memory(?:\(\))?\s?[:=]\s?(\d{6,15})\b")
+# What Gradle's daemon says below its own message
+_CONFIGURED = late(r"\bmax (heap space|metaspace) is '(\d{1,6}(?:\.\d{1,3})?) ([KMGT]i?B)'")
+_OF_GRADLE: Final = {"heap space": "heap_limit_bytes", "metaspace": "metaspace_limit_bytes"}
 _RUNTIME_LINES: Final = 30
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 # What a CUDA call fails with where no card can be used at all
@@ -289,8 +320,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
         yield Lookalike(place_of(page, line), why)
-    elif _COMPILERS.search(command := _command(line, text)):
-        yield _compiler(page, line, command)
+    elif _is_a_compilers(page, index, text):
+        yield _compiler(page, line, _command(line, text))
     elif pinned := _first(_PINNED, text):
         yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
     elif _PIN_THREAD.search(text):
@@ -376,7 +407,9 @@ def _runtime(page: Page, index: int) -> dict[str, Any]:
     """What a program in Java prints near its end of what its runtime tells of the heap."""
     near = page.lines[max(0, index - _RUNTIME_LINES) : index + _RUNTIME_LINES]
     said = [found for line in near for found in _OF_THE_RUNTIME.findall(line.text[:CHARACTERS])]
-    return {_RUNTIME[name]: int(value) for name, value in said}
+    configured = [found for line in near for found in _CONFIGURED.findall(line.text[:CHARACTERS])]
+    limits = {_OF_GRADLE[name]: size(value, unit, BINARY) for name, value, unit in configured}
+    return {**limits, **{_RUNTIME[name]: int(value) for name, value in said}}
 
 
 def _heap(page: Page, index: int) -> dict[str, Any]:
@@ -434,6 +467,15 @@ def _pin_frame(page: Page, index: int) -> Iterator[Read]:
         line = lines[0]
         at = place_of(page, line)
         yield PinnedAllocation(at=at, time=line.mark.time, process=process_of(line), allocator="cuda", strength=1)
+
+
+def _is_a_compilers(page: Page, index: int, text: str) -> bool:
+    if _COMPILERS.search(_command(page.lines[index], text)) is None:
+        return False
+    if _LLVM.search(text) is None:
+        return True
+    near = page.lines[max(0, index - BUILD_LINES) : index + BUILD_LINES]
+    return any(_BUILD.search(line.text[:CHARACTERS]) for line in near)
 
 
 def _compiler(page: Page, line: Line, text: str) -> Read:
@@ -513,6 +555,7 @@ _TRIGGERS: Final = (
     "JVMDUMP039I",
     "cache resources exhausted",
     "JVM heap space",
+    "JVM Metaspace",
     "out of JVM",
     "GC triggered before",
     "Native memory allocation",
@@ -556,6 +599,12 @@ _TRIGGERS: Final = (
     "was forcibly killed",
     "execute command: Killed",
     "LLVM ERROR",
+    "fatal error C1",
+    "error C3859",
+    "LNK1102",
+    "catastrophic error",
+    "emory allocation failure",
+    "memory exhausted",
     "(signal: 9",
     "out of memory allocating",
     "new thread",

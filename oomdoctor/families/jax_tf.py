@@ -137,7 +137,7 @@ _RESERVE = (
     rf"(?:\. There are (?P<free>{AMOUNT}) free(?:, .{{1,40}} reserved, and (?P<reservable>{AMOUNT}) reservable)?)?"
 )
 _TENSOR = (
-    r"OOM when allocating tensor with shape ?(?P<shape>\[[\d,]{0,200}\])(?: and type (?P<dtype>\w{1,20}))?"
+    r"OOM when allocating tensor (?:with|of) shape ?(?P<shape>\[[\d,]{0,200}\])(?: and type (?P<dtype>\w{1,20}))?"
     r"(?:.{0,200}? by allocator (?P<allocator>\w{1,60}))?"
 )
 # TensorFlow before 1.0 did not name the allocator, and Intel's extension does not.
@@ -307,6 +307,12 @@ def _card_found(page: Page, index: int) -> tuple[dict[str, Any], int | None]:
     return found, gpu
 
 
+def _card_of_the_node(page: Page, index: int) -> re.Match[str] | None:
+    """The card of the graph's node, which TensorFlow 1.x prints on the line below."""
+    below = page.after(index, 2)[-1].text
+    return _CARD.search(below[:4000]) if below.lstrip().startswith("[[") else None
+
+
 def _failure(page: Page, index: int, framework: str, match: re.Match[str], last: Line) -> ArrayOutOfMemory:
     line = page.lines[index]
     text = line.text[:1200]
@@ -315,7 +321,7 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
     pool = (
         "host_ram" if named.get("batch") or _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
     )
-    card = _CARD.search(text)
+    card = _CARD.search(text) or _card_of_the_node(page, index)
     process = process_of(line)
     limit = _own_limit(page, index) if framework == "paddle" else {}
     if card is not None:

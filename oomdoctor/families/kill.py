@@ -17,8 +17,9 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import ends_well, explained, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
+from oomdoctor.families.gone import gone
 from oomdoctor.families.lines import PROGRESS, goes_on, place_of, process_of
-from oomdoctor.families.loudness import is_error, is_quiet
+from oomdoctor.families.loudness import is_error, is_quiet, says_failed
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
@@ -109,11 +110,18 @@ _WAS_KILLED: Final = (
     r"|(?= (?:here|there|now|again|unexpectedly|abruptly|silently|suddenly|at \d|after \d))))"
 )
 
+# As Markdown has it around a quoted line
+_EMPHASIS: Final = r"[\s*_`~>]{0,8}"
 # Of a log whose process may have ended by itself
 _ENDED: Final = late(
     r"(?i)\b(?:finish|complet|success|done|saved|exit|shut|stop|clos(?:e|ing)|interrupt|cancel|terminat|quit|abort)"
     r"|\b100%|\^C|SIG(?:INT|TERM)|\bTraceback\b"
 )
+
+# Compilers have a family of their own
+_NO_COMPILER: Final = r"^(?![^\n]{0,600}(?:\brustc\b|\[Killed\]|\(Kill signal\)))[^\n]{0,600}?"
+_ENDED_HOW: Final = r"\b(?:exited|died|failed|terminated|killed|ended|crashed|stopped|exit successfully)\b"
+_BY_SIGNAL: Final = r"\bsignal[ :=]{1,3}[\"'(]{0,2}(?:9\b(?!\.\d)|SIGKILL\b)"  # Rust's and Node.js'
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
@@ -140,17 +148,7 @@ _REPORTERS: Final = tuple(
             r"\b\w{0,20}KernelRestarter: restarting kernel \(\d",  # Jupyter's, where nobody asked for it
             r"\b[Ss]ession crashed for an unknown reason\b",  # Colab's
         ),
-        # whoever waits for a process that is gone without a word: batchgenerators, Bazel, and others
-        (
-            "silence",
-            (
-                r"(?i:\b(?:workers?|proc(?:ess(?:es)?)?|server|executors?|daemon|child(?:ren)?)\b[^\n]{0,40}?"
-                r"\b(?:(?:is|are|was) no longer (?:alive|running)|(?:is|are) not alive any ?more"
-                r"|(?:terminated|exited|died|ended|disappeared|vanished|stopped) (?:abruptly|unexpectedly|silently))\b"
-                r"(?![^\n]{0,120}\b(?:exit ?(?:code|value)|exited with|return|status|signal)\b))"
-            ),
-            _WAS_KILLED,
-        ),
+        ("silence", _WAS_KILLED),
         # Python's helper outlives a process that left its shared memory behind, as one that was killed does
         ("tracker", r"resource_tracker: There appear to be \d{1,9} leaked shared_memory objects"),
         ("systemd", r"code=killed, status=\d"),
@@ -159,11 +157,11 @@ _REPORTERS: Final = tuple(
         ("go", r": signal: killed\b"),  # what a child of a program in Go ended with
         (
             "shell",
-            r"^\s{0,8}Killed\s{0,4}$",
+            rf"^{_EMPHASIS}Killed[.!]?{_EMPHASIS}$",
             r"(?:^|: )line \d{1,6}:\s{1,9}\d{1,9} Killed\b",
             r"^\s{0,4}\[\d{1,4}\][+-]?\s{1,6}(?:\d{1,9}\s{1,4})?Killed\b",
-            r"^zsh: killed\b",
-            r"^Killed: 9\b",
+            rf"^{_EMPHASIS}zsh: killed\b",
+            rf"^{_EMPHASIS}Killed: 9\b",
             r"^\[\d{1,4}\]\s{1,8}(?:[+-]\s{1,4})?\d{1,9} killed\s",  # zsh
             r"^fish: Job \d{1,4}, .{1,400} terminated by signal SIG[A-Z]{3,5}",
             r"^make(?:\[\d{1,3}\])?: \*\*\* \[[^\]\n]{1,200}\] (?:Killed|Error 137)",
@@ -183,6 +181,8 @@ _REPORTERS: Final = tuple(
             r"\bSignal \d{1,2} \(SIG[A-Z]{3,5}\) received by PID \d",
             rf"^exit_status\s{{1,12}}{_CODES}",  # Grid Engine's qacct
             r"\b(?:killed|terminated) by (?:signal )?(?:SIGKILL|9)\b",
+            rf"{_NO_COMPILER}{_ENDED_HOW}[^\n]{{0,300}}?{_BY_SIGNAL}",
+            r"^npm (?:ERR!|error) signal SIGKILL\b",
             r"\b(?:exited|died|ended) (?:with|by|from|on|of) (?:signal (?:9|SIGKILL)|SIGKILL)\b",
             r"^[^\n]{0,80}\b(?:[Gg]ot|[Rr]eceived|hit by) (?:a |the )?(?:SIGKILL|signal 9)\b\s{0,4}[.!]?$",
         ),
@@ -216,7 +216,7 @@ _CRASHED = late(
     r"\b(?:SIGSEGV|SIGABRT|SIGILL|SIGFPE)\b|(?i:segmentation fault|segfault|core dumped|illegal instruction)"
     r"|^Fatal Python error: |\bterminate called|\bpanicked at\b|^panic: |\b[Aa]ssert(?:ion)?\b[^\n]{0,200}\bfail"
     r"|\bCheck failed: |\bXid\b|illegal memory access|[Cc]onnection (?:refused|reset|closed)|[Aa]ddress already in use"
-    r"|[Pp]ermission denied|[Nn]o such file|\btimed out\b"
+    r"|[Pp]ermission denied|[Nn]o such file|(?<![Hh]eartbeat )\btimed out\b"
 )
 CRASH_LINES: Final = 60
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
@@ -236,8 +236,8 @@ _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
 
 _OF_THE_DEAD: Final = late(
-    r"(?i:\b(?:proc(?:ess)?|workers?|server|executor|daemon|child)) "
-    r"(?:(?P<pid>\d{1,9})\b|(?P<name>[A-Za-z]\w{0,40}[_\d]\w{0,40}))"
+    r"(?i:(?<![.\w])(?:proc(?:ess)?|workers?|server|executor|daemon|child)) "
+    r"(?:(?P<pid>\d{1,9})\b(?![.:]\d)|(?P<name>[A-Za-z]\w{0,40}[_\d]\w{0,40}))"
 )
 
 # The bar of loading a model's weights, of transformers, diffusers and vLLM
@@ -268,8 +268,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 
 def _report(page: Page, index: int, text: str) -> Iterator[Read]:
-    reporter = next((name for name, pattern in _REPORTERS if pattern.search(text)), None)
-    if reporter is None or _GUESSES in text or echo(text) in {ADVICE, COMMENT, SOURCE}:
+    reporter = _reporter(text)
+    if reporter is None:
         return
     if reporter == "deepspeed":
         yield from _deepspeed(page, index)
@@ -292,9 +292,22 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
     yield from _death(page, index, reporter, figures, lines)
 
 
+def _reporter(text: str) -> str | None:
+    """Who reports a death in this line. Whoever waits for a process that is gone without a word is asked last."""
+    if _GUESSES in text:
+        return None
+    known = next(((name, said) for name, pattern in _REPORTERS if (said := pattern.search(text))), None)
+    if known is None:
+        return "silence" if gone(text) is not None else None
+    reporter, said = known
+    end = text.find(". ", said.end())  # what is supposed behind that is no part of the report
+    return None if echo(text if end < 0 else text[:end]) in {ADVICE, COMMENT, SOURCE} else reporter
+
+
 def _is_silent(page: Page, index: int, text: str) -> bool:
     """Whether nothing tells what the process ended of, and nobody went on without it."""
-    if is_quiet(page, index, text) or ends_well(page, index) or goes_on(page, index):
+    quiet = is_quiet(page, index, text) and not says_failed(text)
+    if quiet or ends_well(page, index) or goes_on(page, index):
         return False
     return own_error(page, index) is None and not _crashed(page, index)
 
@@ -622,6 +635,18 @@ FAMILY = Family(
         " abruptly",
         " unexpectedly",
         " silently",
+        " prematurely",
+        " abnormally",
+        "without ",
+        "executor",
+        "ServerClosed",
+        " crashed",
+        "Unavailable desc",
+        "UNAVAILABLE",
+        "Remote server ",
+        " down",
+        "not deliver",
+        '": EOF',
         "CANCELLED AT",
     ),
     read=read,

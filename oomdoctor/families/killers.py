@@ -1,4 +1,6 @@
-"""Who else kills for memory: macOS' and FreeBSD's kernels, oomd, nohang, and Linux for want of huge pages."""
+"""Who else kills for memory: macOS' and FreeBSD's kernels, oomd, nohang, and Linux for want of huge pages.
+
+Before they kill, these kernels look for swap space, and say when they find none."""
 
 from __future__ import annotations
 
@@ -7,13 +9,31 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Lookalike, Process, Read
+from oomdoctor.families.event import Event, Lookalike, Process, Read
 from oomdoctor.families.kernel import UserspaceKill
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 from oomdoctor.units import MIB
+
+
+class SwapExhausted(Event, frozen=True, kw_only=True):
+    """The system found no more swap space: RAM and swap are full."""
+
+    family = "killers"
+    kind = "swap-exhausted"
+
+    pool: str = "host_ram"
+    strength: int = 2  # who was killed for it says more
+
+    system: str
+    errno: int | None = None  # 28: the disk under the swap files is full
+
+    def identity(self) -> str:
+        """Repeated as long as it lasts."""
+        return f"{self.family} {self.kind} {self.system}"
+
 
 _LOW_SWAP = (
     r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
@@ -51,6 +71,22 @@ _KILLS: Final = tuple(
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
     )
 )
+# xnu's and its pager's, FreeBSD's
+_NO_SWAP: Final = tuple(
+    (system, late("|".join(patterns)))
+    for system, *patterns in (
+        (
+            "macOS",
+            r"\blow swap: (?:failed to create swapfile|triggering no paging space action)",
+            r"\bvnode_setsize for swap files failed: (?P<errno>\d{1,3})\b",
+            r"\bmacx_swapon FAILED - (?P<of_the_pager>\d{1,3})\b|\bno space in available paging segments\b",
+        ),
+        (
+            "FreeBSD",
+            r"\bswap_pager: out of swap space\b|\bswap_pager_getswapspace\(\d{1,6}\): failed\b",
+        ),
+    )
+)
 _NO_KILLS: Final = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -77,6 +113,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
     killer, kill = next(((name, found) for name, pattern in _KILLS if (found := pattern.search(text))), ("", None))
     if kill is not None:
         yield UserspaceKill(at=place_of(page, line), time=line.mark.time, killer=killer, **_said(kill))
+        return
+    system, full = next(((name, found) for name, pattern in _NO_SWAP if (found := pattern.search(text))), ("", None))
+    if full is not None:
+        errno = next((int(number) for number in full.groupdict().values() if number), None)
+        yield SwapExhausted(at=place_of(page, line), time=line.mark.time, system=system, errno=errno)
 
 
 def _said(kill: re.Match[str]) -> dict[str, Any]:
@@ -98,7 +139,9 @@ FAMILY = Family(
         "OOM killer stopped",
         "zone map exhausted",
         "memorystatus: killing_",
-        "low swap: killing",
+        "low swap: ",
+        "for swap files failed",
+        "swap_pager",
         "exceeded mem limit",
         ", was killed: ",
         "oomd kill: ",
@@ -114,7 +157,11 @@ FAMILY = Family(
         "OOM-killer ",
         "zone map exhausted",
         "memorystatus: killing_",
-        "low swap: killing",
+        "low swap: ",
+        "for swap files failed",
+        "macx_swapon",
+        "paging segments",
+        "swap_pager",
         "exceeded mem limit",
         ", was killed: ",
         "oomd kill: ",

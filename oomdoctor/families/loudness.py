@@ -59,6 +59,11 @@ _ERROR = late(
     r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\breturn(?:s|ed)? null\b|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
 )
+# What went wrong with one of many items, at whatever level that is written down
+_FAILED = late(
+    r"(?i)^(?![^\n]{0,600}\b(?:0|no|none|never|as expected|simulat\w{2,3}|retr(?:y|ies|ied|ying))\b)[^\n]{0,600}?"
+    r"\b(?:fail(?:s|ed|ure)?|could not|couldn't|cannot|unable to|error (?:on|in|at|for|while|during|with))\b"
+)
 # The end of something, behind whatever a warning says
 _ENDS = late(
     r"(?i)\b(?:exit(?:ing|ed|s)?|abort(?:ing|ed|s)?|giv(?:ing|es) up|gave up|terminat(?:ing(?! any)|ed|es)|fatal|died"
@@ -94,6 +99,11 @@ def message(text: str) -> str:
 def is_error(text: str) -> bool:
     """Whether a word of the line is an error's."""
     return _ERROR.search(text) is not None
+
+
+def says_failed(text: str) -> bool:
+    """Whether the line says that something failed, whatever its level."""
+    return _FAILED.search(text[:CHARACTERS]) is not None
 
 
 def is_exception(text: str) -> bool:
@@ -175,4 +185,15 @@ def _named(found: re.Match[str] | None) -> str:
     return _LEVELS.get(letter.lower(), "")
 
 
-__all__ = ["CHARACTERS", "LOUD", "is_error", "is_loud", "is_quiet", "is_source", "message", "raised", "tells_at_once"]
+__all__ = [
+    "CHARACTERS",
+    "LOUD",
+    "is_error",
+    "is_loud",
+    "is_quiet",
+    "is_source",
+    "message",
+    "raised",
+    "says_failed",
+    "tells_at_once",
+]

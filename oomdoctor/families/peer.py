@@ -12,6 +12,7 @@ from typing import Any, Final
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Process, Read, Role
+from oomdoctor.families.gone import gone
 from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Page
@@ -148,7 +149,7 @@ def own_error(page: Page, index: int) -> str | None:
 @remembered
 def _raised(text: str) -> str | None:
     error = _ERROR.match(text) if "Error" in text or "Exception" in text else None
-    if error is None or _said(text) is not None or _PASSED_ON.search(text):
+    if error is None or _said(text) is not None or _PASSED_ON.search(text) or gone(text):
         return None
     return error[1].rpartition(".")[2]
 

@@ -159,16 +159,22 @@ def _near(page: Page, index: int) -> Sequence[Line]:
 def _node_death(page: Page, line: Line) -> NodeDeath:
     found = _clauses(line.text)
     ip = _value(found, "ip")
+    # In the logs of Ray's own agents this is how every session ends.
+    of_an_agent = "raylet_gone" in found and line.mark.name is None and not _by_a_driver(line)
     return NodeDeath(
         at=place_of(page, line),
         time=line.mark.time,
         process=Process(node=ip or line.mark.ip),
-        # In the logs of Ray's own agents this is how every session ends.
-        role="cascade" if line.mark.name is None and "raylet_gone" in found else "root",
-        strength=0 if line.mark.name is None and "raylet_gone" in found else 1,
+        role="cascade" if of_an_agent else "root",
+        strength=0 if of_an_agent else 1,
         cause="raylet" if "raylet_gone" in found else "heartbeats",
         node_id=_value(found, "node_id"),
     )
+
+
+def _by_a_driver(line: Line) -> bool:
+    """Whether the driver prints what Ray tells it: up to 2.2 in a line of its own logger."""
+    return (line.mark.source or "").startswith("worker.py")
 
 
 def _death(page: Page, index: int) -> Read:

@@ -39,7 +39,7 @@ class Unschedulable(Event, frozen=True, kw_only=True):
     pending: int | None = None  # how many such requests wait; "2+" in a table
     placement_group: bool | None = None
     bundles: int | None = None  # of the placement group
-    seconds: float | None = None  # how long was waited until it was given up
+    seconds: float | None = None  # how long was waited until then
 
     def identity(self) -> str:
         """Repeated every half minute; what counts is how often."""
@@ -109,6 +109,7 @@ _PENDING = late(r"\b(\d{1,9})\+? pending (?:tasks|placement groups)")
 _GROUP_ID = late(r"placement group .{0,200}\bid: ([0-9a-f]{16,64})")
 _BUNDLES = late(r"bundles size = (\d{1,6})")
 LINES_OF_GROUP: Final = 20
+_TAKEN = late(r"\btaken more than (\d{1,6})s to be scheduled\b")
 # What programs on top of Ray count by themselves: "Requested 16 GPUs, but only 8 are available in the cluster".
 _COUNTED = (
     late(
@@ -195,7 +196,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             placement_group=True if _GROUP.search(line.text) else None,
             bundles=_bundles(page, index),
             pending=_pending(line.text),
-            seconds=_seconds(found),
+            seconds=_seconds(found) or _waited(line.text),
         )
 
 
@@ -254,7 +255,8 @@ def _served(page: Page, index: int) -> bool:
         return True
     if any(_PROGRESS.search(line.text) for line in later):
         return True
-    workers = [line for line in later if line.mark.pid is not None and line.mark.name not in _OURSELVES]
+    own = page.lines[index].mark.pid  # who tells that it waits is not who comes
+    workers = [line for line in later if line.mark.pid not in (None, own) and line.mark.name not in _OURSELVES]
     return len(workers) >= LINES_OF_PROGRESS and not any("Traceback" in line.text for line in later)
 
 
@@ -345,6 +347,12 @@ def _amounts(text: str) -> _Amounts | None:
     compute = [amounts[name] for name in ("CPU", "GPU") if name in amounts]
     fixed = any(a >= LARGEST_AMOUNT for a in compute) or amounts.get("memory", 0) >= LARGEST_MEMORY
     return {name: value / FIXED_POINT for name, value in amounts.items()} if fixed else amounts
+
+
+def _waited(text: str) -> float | None:
+    """How long Ray Serve waits for its replicas, in the sentence that tells of it."""
+    waited = _TAKEN.search(text[:4000])
+    return _float(waited[1]) if waited is not None else None
 
 
 def _float(text: str) -> float | None:

@@ -201,6 +201,11 @@ _CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
+# Fields of logfmt with figures and nothing else: their names are no sentence.
+_FIELDS = late(
+    r"\s{0,80}(?:[A-Za-z][\w.-]{1,60}="
+    r"(?:\"[\d.,;\[\] -]{0,40}(?:[KMGT]?i?B|%)?\]?\"|\[?-?\d[\w.%-]{0,40}\]?)(?:\s{1,4}|$)){2,40}$"
+)
 # What a program guards its memory with, and nothing else that is counted in bytes
 _GUARD = late(r"(?i)\b(?:circuit )?break(?:er|ing)\b|\bmem(?:ory)? ?guard\b|\b(?:query|spill) ?guard\b")
 _RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
@@ -284,6 +289,11 @@ class Shortfall(Struct, frozen=True):
         return _ASIDE.sub("", _around(letters, self.start, self.end))
 
     @property
+    def named(self) -> bool:
+        """Whether it stands there by its own name: "out of memory", ENOMEM."""
+        return _NAME.fullmatch(self.letters) is not None
+
+    @property
     def opens(self) -> bool:
         """Whether the line begins with it."""
         letters = self.sentence.letters
@@ -305,7 +315,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
-    if _ABOUT.search(text) is None or _OF_NAMES.match(text):
+    if _ABOUT.search(text) is None or _OF_NAMES.match(text) or _FIELDS.match(text):
         return None
     words = as_words(text)
     sentence = _sentence(words)

@@ -21,7 +21,16 @@ from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
-from oomdoctor.families.loudness import CHARACTERS, is_exception, is_loud, is_quiet, is_source, message, raised
+from oomdoctor.families.loudness import (
+    CHARACTERS,
+    is_exception,
+    is_loud,
+    is_quiet,
+    is_source,
+    message,
+    raised,
+    says_failed,
+)
 from oomdoctor.families.refuser import pool_of, refuser_of
 from oomdoctor.families.shortage import Shortfall, listed, shortfall, waits
 from oomdoctor.patterns import late
@@ -161,7 +170,7 @@ def _alike(page: Page, index: int) -> Iterator[Read]:
 
 def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
     """What its words and figures say of memory."""
-    if not (is_raised or _is_the_very_last(page, index)) and is_quiet(page, index, text):
+    if not (is_raised or _is_the_very_last(page, index) or says_failed(text)) and is_quiet(page, index, text):
         return  # before its words are parsed: most lines say that they are no error's
     found = _heard(page, index, text, is_raised=is_raised)
     if found is None:
@@ -212,6 +221,8 @@ def _is_a_figure(text: str) -> bool:
 
 
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
+    if found.named and says_failed(text):
+        return True  # of one item, which the program passes over
     kernels = page.lines[index].mark.name == "kernel" and "C" in found.letters  # it prints no level
     return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
 

@@ -105,6 +105,9 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     refused = _refused(crash)
     if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
         return None
+    if refused.of_classes:
+        words = say("Java's memory for classes is full (-XX:MaxMetaspaceSize), not the machine's memory.")
+        return Seen(words=words, evidence=(refused,))
     return Seen(words=translated(_HEAPS[refused.allocator]), evidence=(refused,))
 
 

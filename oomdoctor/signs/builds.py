@@ -25,6 +25,7 @@ _COMMAND: Final = late(
 _BUILDS: Final = (
     r"Building wheel|building '[\w.]{1,80}' extension|\bMAX_JOBS\b|ninja: |\bninja -|setup\.py (?:install|bdist|build)"
     r"|Building CXX object|Building CUDA object|running build_ext|\bnvcc\b|cmake --build|\bmake(?:\[\d\])?: "
+    r"|error: could not compile `"
 )
 
 
@@ -43,7 +44,7 @@ def compiler_reports_it(crash: Crash) -> Seen | None:
     program = killed[0].program or say("A compiler")
     ended = (
         say("{program} ran out of memory during the build.", program=program)
-        if killed[0].tried_bytes is not None
+        if killed[0].ended_itself
         else say("{program} was killed during the build.", program=program)
     )
     how = say(

@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.killers import SwapExhausted
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, LARGE, total_bytes
@@ -74,6 +75,16 @@ def host_refused_without_a_sign_of_a_limit(crash: Crash) -> Seen | None:
 
 
 @sign
+def no_more_swap(crash: Crash) -> Seen | None:
+    """The system found no more swap space."""
+    full = crash.root
+    if not isinstance(full, SwapExhausted):
+        return None
+    words = say("{system} found no more swap space: RAM and swap are full.", system=full.system)
+    return Seen(words=words, evidence=(full,), next_evidence=(WHO_HOLDS_IT_NOW,))
+
+
+@sign
 def host_array_refused(crash: Crash) -> Seen | None:
     """XLA or TensorFlow could not allocate an array in host memory."""
     if not isinstance(crash.root, ArrayOutOfMemory):
@@ -115,6 +126,8 @@ def _piece(crash: Crash) -> tuple[Event, int, str] | None:
     requests = [(event, event.tried_bytes, None) for event in crash.every(HostAllocation)]
     arrays = [(event, event.array_bytes, event.array_words) for event in crash.every(ArrayOutOfMemory)]
     for event, tried, words in [*requests, *arrays]:
+        if isinstance(event, HostAllocation) and event.allocator == "jvm":
+            continue  # it commits its heap page by page, whatever the program asks for
         if event.pool == "host_ram" and tried and tried >= LARGE:
             return event, tried, words or show(tried)
     return None

@@ -423,9 +423,9 @@ def in_a_container(crash: Crash) -> Seen | None:
 def _died(root: Event) -> str:
     if isinstance(root, Kill) and root.signal == SIGBUS:
         return say("A process died of a bus error (SIGBUS).")
-    if isinstance(root, Kill) and root.signal is None:
+    if isinstance(root, Kill) and root.signal is None and root.reporter != "silence":
         return say("A process disappeared from its pool.")
-    if isinstance(root, Kill):
+    if isinstance(root, Kill) and root.signal is not None:
         return say("{who} was killed (SIGKILL).", who=as_reported(root))
     if isinstance(root, LoaderDeath):
         return say("A DataLoader worker was killed.") if root.signal else say("A DataLoader worker disappeared.")

@@ -231,8 +231,12 @@ def plenty_was_free(crash: Crash) -> Seen | None:
     it = _card_with_free(crash)
     if it is None or (it.share(it.free_bytes) or 0) < PLENTY:
         return None
-    narrow = (it.free_bytes or 0) - (it.tried_bytes or 0) < NARROW * (it.tried_bytes or 0)
-    return _not_full(crash, it) if not narrow else None
+    return _not_full(crash, it) if not _narrow(it) else None
+
+
+def _narrow(it: Card) -> bool:
+    """Whether what was free is what was requested, but for the rounding of both."""
+    return (it.free_bytes or 0) - (it.tried_bytes or 0) < NARROW * (it.tried_bytes or 0)
 
 
 @sign
@@ -246,9 +250,9 @@ def twice_as_much_was_free(crash: Crash) -> Seen | None:
 
 @sign
 def enough_was_free(crash: Crash) -> Seen | None:
-    """As much was free as requested: the figure is read after the failure, and others may have freed a little."""
+    """At least 2% more was free than requested: the figure is of after the failure, when others may have freed some."""
     it = _card_with_free(crash)
-    return _not_full(crash, it, _read_later()) if it is not None else None
+    return _not_full(crash, it, _read_later()) if it is not None and not _narrow(it) else None
 
 
 @sign

@@ -53,3 +53,25 @@ def test_what_the_log_explains_is_quiet(text: str, tmp_path: Path) -> None:
 def test_what_names_the_memory_is_a_failure(text: str, pool: str, tmp_path: Path) -> None:
     report = body(tmp_path, text)
     assert (report["verdict"], report["diagnoses"][0]["pool"]) == ("oom", pool)
+
+
+FIELDS = (
+    ' memory.weights.rest="709.3 MiB" memory.graph.full="3.0 GiB" memory.graph.partial="1.0 GiB"',
+    'memory.full="3 GiB" memory.free="1 GiB" requested="2 GiB"',
+    "cache.full=12 pool.size=3 ram_free=0",
+)
+SAID_IN_FIELDS = (
+    'level=error msg="out of memory" size="3 GiB"',
+    'level=error error="not enough memory: need 3 GiB, have 1 GiB" pool=2',
+    "E memory exhausted requested=3GiB free=1GiB",
+)
+
+
+@pytest.mark.parametrize("text", FIELDS)
+def test_names_of_fields_with_figures_are_no_sentence(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["verdict"] == "no-oom"
+
+
+@pytest.mark.parametrize("text", SAID_IN_FIELDS)
+def test_a_sentence_among_fields_is_heard(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["verdict"] == "oom"

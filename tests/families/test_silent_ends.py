@@ -18,6 +18,8 @@ OPENED = (
     + "stream_executor/platform/default/dso_loader.cc:44] Successfully opened dynamic library libcudnn.so.7\n"
 )
 UNHANDLED = "Unhandled exception: N5boost9exceptionE. what(): thread: Resource temporarily unavailable [system:11]"
+DRIVER = "2031-01-02 03:04:05,000 WARNING worker.py:1849 -- "
+LOST_TASK = "WARN Lost task 2.0 in stage 5.0 (TID 70, n3, executor 4): ExecutorLostFailure (executor 4 exited) Reason: "
 RAYS_GUESS = (
     "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
     "Worker unexpectedly exits with a connection error code 2. End of file. There are some potential root causes. "
@@ -39,6 +41,29 @@ SILENT = (
     "2 helpers have been killed by the operating system",
     "pid 3412 got SIGKILL",
     "KernelRestarter: restarting kernel (1/5), keep random ports",
+    "RuntimeError: Background workers died. Look above! If nothing is there, the RAM was full",
+    "ERROR: worker 3 died",
+    "parallel: 2 worker processes died, see above",
+    "KilledWorker: Attempted to run task 'sum-3f' on 3 workers, but all those workers died while running it.",
+    "Warning message: In mclapply(1:8, f) : scheduled cores 3, 5 did not deliver results, all values are affected",
+    "The build daemon disappeared unexpectedly (it may have been killed or may have crashed)",
+    "The forked VM terminated without properly saying goodbye. VM crash or System.exit called?",
+    'error MSB4166: Child node "3" exited prematurely. Shutting down.',
+    "A jest worker process (pid=71) was terminated by another process: signal=SIGKILL, exitCode=null. They may tell",
+    'error Command failed with signal "SIGKILL".',
+    "npm ERR! signal SIGKILL",
+    "Process exited with: signal: 9 (SIGKILL)",
+    "  process didn't exit successfully: `target/release/build/x/build-script-build` (signal: 9, SIGKILL: kill)",
+    "step 7\n\n**Killed**",
+    "`Killed`",
+    "**zsh: killed     python fit.py**",
+    f"{DRIVER}Raylet is terminated: ip=10.0.0.7, id=ab12. Termination is unexpected. Possible reasons include: (1) SIG",
+    f"{LOST_TASK}Executor heartbeat timed out after 131000 ms",
+    "ERROR Scheduler: Lost executor 3 on n3: Remote RPC client disassociated. Likely due to containers over thresholds",
+    "3:04AM INF [llama] Fails: could not load model: rpc: code = Unavailable desc = error reading from server: EOF",
+    'Error: predict: Post "http://127.0.0.1:41207/completion": EOF',
+    "errors.ServerClosed: Remote server 127.0.0.1:41001 closed",
+    "WARNING  Process 127.0.0.1:41001 is down, create model.",
 )
 TOLD = (
     "KeyError: 'label'\nRuntimeError: 2 background processes are no longer alive",
@@ -61,6 +86,22 @@ TOLD = (
     "Segmentation fault (core dumped)\nEngine core proc EngineCore_0 died unexpectedly, shutting down client.",
     "perhaps rank 3 was killed by the OOM killer",
     "worker 7 was killed by the OOM killer if its memory.max was low",
+    "If a worker died, look at its log",
+    "the pool restarts workers that died",
+    "0 workers died",
+    "INFO worker 4 died",
+    "worker 3 died.\nTraining finished successfully",
+    "ValueError: bad column\nRuntimeError: Background workers died.",
+    "ERROR: worker 3 died: exit code 1",
+    "INFO Lost executor 5 on n3: Executor killed by driver.",
+    f"{LOST_TASK}Executor heartbeat timed out after 131000 ms\nINFO Job 0 finished: collect at a.py:3, took 3.2 s",
+    "Sending signal SIGKILL to process 4711",
+    "exited (signal: 15, SIGTERM: termination signal)",
+    'level=error error="rpc error: code = Unavailable desc = error reading from server: EOF" module=libcontainer',
+    "2031-01-02 03:04:05,000 ERROR agent.py:12 -- Raylet is terminated: ip=10.0.0.7. Termination is unexpected.",
+    "the server db-1 is down for maintenance",
+    "** Killed 3 goblins **",
+    "^C\nworker 3 died.",
     # memory that nothing could have pinned, and what TensorFlow tries before it computes
     "E cuda: cudaHostAlloc of pinned staging buffer failed: no CUDA-capable device is detected",
     "stage: failed to allocate pinned memory: CUDA driver version is insufficient for CUDA runtime version",

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.killers import SwapExhausted
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, NEARLY_FULL, Holder, NodeMemory, low_limit, ray_kill
@@ -221,3 +222,9 @@ def _is_full(used: int | None, total: int | None) -> bool:
 
 def _share(memory: NodeMemory, who: str, size: int) -> Share:
     return Share(who, size, memory.used_bytes, memory.total_bytes, memory.listed_bytes)
+
+
+@about(root(SwapExhausted))
+def swapless(event: SwapExhausted) -> str | None:
+    """The system that found no more swap space."""
+    return event.system

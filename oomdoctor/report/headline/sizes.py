@@ -248,7 +248,19 @@ def budget_of(usage: BudgetUsage) -> str | None:
 @about(root(HostAllocation))
 def heap(event: HostAllocation) -> str | None:
     """A runtime whose heap is full."""
-    return _RUNTIMES.get(event.allocator)
+    return None if event.of_classes else _RUNTIMES.get(event.allocator)
+
+
+@about(root(HostAllocation))
+def metaspace(event: HostAllocation) -> str | None:
+    """A runtime whose memory for classes is full."""
+    return "Java" if event.of_classes else None
+
+
+@about(root(HostAllocation))
+def metaspace_limit(event: HostAllocation) -> str | None:
+    """The limit of that memory."""
+    return shown(event.metaspace_limit_bytes)
 
 
 @about(root(HostAllocation))

@@ -27,7 +27,7 @@ def compiler(crash: Crash) -> str | None:
     """The compiler that was killed: as the build's output, the kernel, or the command above the kill has it."""
     kill, reported = _compiler_kill(crash), crash.first(CompilerKill)
     if reported is not None:
-        return reported.program if reported.tried_bytes is None else None
+        return None if reported.ended_itself else reported.program
     if kill is not None:
         return name_of(kill)
     if killed_under_a_compile_command(crash) is None:

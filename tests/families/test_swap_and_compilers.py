@@ -1,0 +1,90 @@
+"""No more swap space, compilers and virtual machines that find no memory: who says so, and what sounds like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+NO_SWAP = (
+    ("kernel: low swap: failed to create swapfile", "macOS"),
+    ("2031-07-06 16:47:11.97-1000 kernel: low swap: triggering no paging space action", "macOS"),
+    ("kernel: vnode_setsize for swap files failed: 28", "macOS"),
+    ("kernel[0]: (default pager): [KERNEL]: no space in available paging segments", "macOS"),
+    ("kernel: swap_pager: out of swap space", "FreeBSD"),
+    ("kernel: swap_pager_getswapspace(16): failed", "FreeBSD"),
+)
+SWAPPING = ("kernel: low swap: 3 swapfiles in use", "swap_pager: I/O error - pagein failed; blkno 7")
+COMPILERS = (
+    "c1xx : fatal error C1060: compiler is out of heap space [x.vcxproj]",
+    "src\\a.cpp(31): fatal error C1002: compiler is out of heap space in pass 2",
+    "LINK : fatal error LNK1102: out of memory",
+    "nvcc fatal   : Memory allocation failure",
+    "/usr/bin/ld: final link failed: memory exhausted",
+    "a.f90(1): catastrophic error: out of memory",
+    "clang++: error: unable to execute command\nLLVM ERROR: out of memory",
+)
+OTHER_ERRORS = (
+    "c1xx : fatal error C1083: Cannot open include file: 'a.h'",
+    "LINK : fatal error LNK1104: cannot open file 'a.lib'",
+    "catastrophic error: could not open source file",
+)
+
+
+@pytest.mark.parametrize(("text", "system"), NO_SWAP)
+def test_no_more_swap_is_a_full_machine(text: str, system: str, tmp_path: Path) -> None:
+    report = body(tmp_path, text)
+    assert report["verdict"] == "oom"
+    assert report["diagnoses"][0]["cause"] == "host-memory-exhausted"
+    assert report["incidents"][0]["headline"].startswith(f"{system} found no more swap space")
+
+
+def test_who_was_killed_for_it_says_more(tmp_path: Path) -> None:
+    killed = "kernel: low swap: killing largest compressed process with pid 4 (sim) and size 90000 MB"
+    report = body(tmp_path, f"{NO_SWAP[0][0]}\n{killed}")
+    assert [event["role"] for event in report["events"]] == ["confirmation", "root"]
+    assert "sim" in report["incidents"][0]["headline"]
+
+
+@pytest.mark.parametrize("text", [*SWAPPING, *OTHER_ERRORS])
+def test_what_only_sounds_like_it_is_quiet(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["verdict"] == "no-oom"
+
+
+@pytest.mark.parametrize("text", COMPILERS)
+def test_a_compiler_without_memory_is_not_said_to_be_killed(text: str, tmp_path: Path) -> None:
+    report = body(tmp_path, text)
+    assert report["diagnoses"][0]["cause"] == "build-parallelism"
+    assert "killed" not in report["incidents"][0]["headline"]
+    assert "ran out of memory" in report["diagnoses"][0]["explanation"]
+
+
+def test_llvm_within_another_program_is_no_build(tmp_path: Path) -> None:
+    report = body(tmp_path, "[gbm] [Info] compiling the kernel with 32 bins\nLLVM ERROR: out of memory")
+    assert report["diagnoses"][0]["cause"] == "host-memory-exhausted"
+
+
+GRADLE = (
+    "The Daemon will expire after the build after running out of JVM Metaspace.\n"
+    "The currently configured max heap space is '3 GiB' and the configured max metaspace is '512 MiB'."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        (GRADLE, "The Java metaspace is full at 512 MiB"),
+        ("Expiring Daemon because JVM Metaspace is exhausted", "The Java metaspace is full"),
+        ("java.lang.OutOfMemoryError: Metaspace", "The Java metaspace is full"),
+        ("java.lang.OutOfMemoryError: Java heap space", "The Java heap is full"),
+    ],
+)
+def test_javas_memory_for_classes_is_not_its_heap(text: str, headline: str, tmp_path: Path) -> None:
+    report = body(tmp_path, text)
+    assert report["diagnoses"][0]["cause"] == "allocator-cap"
+    assert report["incidents"][0]["headline"] == headline
+
+
+def test_a_limit_alone_is_no_failure(tmp_path: Path) -> None:
+    assert body(tmp_path, GRADLE.partition("\n")[2])["verdict"] == "no-oom"
