@@ -92,8 +92,13 @@ def mark(text: str, /) -> str:
 
 def translated(text: str, /) -> str:
     """A text that is marked elsewhere, with nothing to fill in."""
-    language, device = _in_use.get(), _device.get()
-    words = text if language == ENGLISH or not text else _catalogue(language)(text)
+    language = _in_use.get()
+    return with_devices(text if language == ENGLISH or not text else _catalogue(language)(text))
+
+
+def with_devices(words: str) -> str:
+    """Words with the devices' name, of which some were said before it was known."""
+    device = _device.get()
     return words if device == GPU else words.replace(GPU, device)
 
 

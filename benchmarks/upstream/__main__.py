@@ -24,7 +24,7 @@ from benchmarks.catalogue import Answer, answer
 from benchmarks.upstream import about, literals, python
 from benchmarks.upstream.figures import filled
 from benchmarks.upstream.rendered import rendered
-from benchmarks.upstream.text import Printed
+from benchmarks.upstream.text import Level, Printed
 from benchmarks.upstream.tree import files, language
 
 MISSED = "says that memory ran out, and is not read"
@@ -91,8 +91,8 @@ def strings(path: str, data: bytes) -> Iterator[Printed]:
 
 def judged(every: Iterable[Printed]) -> Iterator[Judged]:
     """Each string once, with the tool's answer."""
-    times: Counter[tuple[str, str]] = Counter()
-    firsts: dict[tuple[str, str], Printed] = {}
+    times: Counter[tuple[Level, str]] = Counter()
+    firsts: dict[tuple[Level, str], Printed] = {}
     for one in every:
         key = (one.level, one.template)
         times[key] += 1

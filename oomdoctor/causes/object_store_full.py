@@ -33,5 +33,5 @@ CAUSE = Cause(
         Row(store.much_stands_in_no_row, Grade.HINTS, PERHAPS),
         Row(other_words.store_short_in_other_words, Grade.NAMES),
     ),
-    knobs=("bigger-object-store", "stream-data", "clear-references", "fewer-workers", "free-disk", "more-host-memory"),
+    knobs=("bigger-object-store", "clear-references", "stream-data", "fewer-workers", "free-disk", "more-host-memory"),
 )

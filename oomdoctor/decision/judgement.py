@@ -14,7 +14,8 @@ from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.signs import WHOLE_LOG, Grade, Seen, Sign
+from oomdoctor.signs import Grade, Seen, Sign
+from oomdoctor.signs.commands import WHOLE_LOG
 
 UNSEEN: Final = 2  # grades: memory is a usual reason at these steps, and not the only one
 

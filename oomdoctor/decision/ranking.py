@@ -24,21 +24,20 @@ from oomdoctor.decision.features import features
 from oomdoctor.decision.judgement import Finding, is_shown
 from oomdoctor.decision.model import Model, grounds, strength_of, used
 from oomdoctor.decision.order import NAMED, Standing, in_order
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.signs import WHOLE_LOG
-from oomdoctor.signs.commands import GROUP
+from oomdoctor.signs import commands
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu": ("nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv",),
-    "host_ram": ("ps -eo pid,ppid,user,rss,args --sort=-rss | head -20",),
-    "cgroup": (GROUP,),
-    "shm": ("df -h /dev/shm",),
-    "object_store": ("ray memory --stats-only",),
-    "scheduling": ("ray status -v",),
-    "none": ("dmesg -T | grep -i -E 'killed process|oom'", "nvidia-smi", "free -h"),
+    "host_ram": (commands.PROCESSES,),
+    "cgroup": (commands.GROUP,),
+    "shm": (commands.SHM,),
+    "object_store": (commands.OBJECTS,),
+    "scheduling": (commands.SCHEDULED,),
+    "none": (commands.DMESG, commands.CARDS_NOW, commands.FREE),
 }
 LEAST, MOST = 0.01, 0.99  # nothing is certain
 # A fallback says that memory ran out and not why: however often a fair judge lets that pass, it is no answer.
@@ -130,10 +129,19 @@ def _carrying(answer: Ranked) -> str:
     return next(iter(answer.finding.signs), "")
 
 
+def _look(crash: Crash) -> tuple[str, ...]:
+    """Of a refused request the limits and what is free tell: the process that asked is gone."""
+    if crash.pool == "gpu":
+        return (commands.on_the_devices(crash),)
+    if isinstance(crash.root, HostAllocation):
+        return commands.OF_A_REFUSAL
+    return _LOOK.get(crash.pool, ())
+
+
 def closing(crash: Crash) -> tuple[str, ...]:
     """What would close an open cause, where no rule has named a command."""
-    look = _LOOK.get(crash.pool, ())
-    return (*look, WHOLE_LOG) if _is_bare(crash) else (WHOLE_LOG, *look)
+    look = _look(crash)
+    return (*look, commands.WHOLE_LOG) if _is_bare(crash) else (commands.WHOLE_LOG, *look)
 
 
 def _most(crash: Crash, *, proven: bool) -> float:
@@ -174,7 +182,7 @@ def _added(
         why=say("No figure decides the cause. The message and the lines around it are most like those of this cause."),
         evidence=(crash.root,),
         against=(say("no sign in the log proves it"),),
-        next_evidence=(WHOLE_LOG,),
+        next_evidence=(commands.WHOLE_LOG,),
     )
     return [(best, finding)]
 

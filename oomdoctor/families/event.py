@@ -16,6 +16,7 @@ SIDES: Final[Mapping[str, str]] = {
     "scheduling": "scheduling",
     "none": "none",
 }  # fmt: skip
+RAM: Final = ("host_ram", "cgroup")  # a machine's, and what a limit leaves of it
 Role = Literal["root", "cascade", "confirmation", "advice", "context"]
 
 

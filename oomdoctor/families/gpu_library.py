@@ -193,6 +193,12 @@ _ASSERTED = late(
     r"device-side assert triggered|illegal memory access was encountered"
     r"|: block: \[\d{1,9},\d{1,9},\d{1,9}\], thread: .{0,60}Assertion `"
 )
+# torch/cuda/__init__.py: the GPU is too old for any build, or for this one
+_UNSUPPORTED = late(
+    r"no longer supports this GPU because it is too old"
+    r"|with CUDA capability sm_\d{1,4} is not compatible with the current PyTorch installation"
+    r"|no kernel image is available for execution on the device"
+)
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -241,6 +247,8 @@ def _explained(page: Page, index: int, said: str) -> str | None:
         return None
     if _asserted(page, index):
         return mark("a consequence of a failed check or a bad address on the GPU, not a lack of memory")
+    if any(_UNSUPPORTED.search(line.text[:400]) for line in page.before(index)):
+        return mark("PyTorch does not support this GPU, as a warning above says; no allocation failed")
     if any(mostly_free(below.text[:400]) for below in page.after(index, 3)[1:]):
         return mark("most of the GPU's memory is free, so memory is not short")
     return None

@@ -11,7 +11,7 @@ from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
-ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's blocks are too large for this GPU")
+ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's blocks are larger than it")
 FAULT = mark("a fault of the program or the GPU (a bad address, a failed check), not a lack of memory")
 HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 

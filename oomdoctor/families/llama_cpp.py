@@ -154,7 +154,7 @@ _OWNERS = (
     ("kv", late(r"kv_cache|kv self size|llama_context: |llama_new_context_with_model: |constructing llama_context")),
     ("weights", late(r"load_tensors|llama_model_load|print_info|llm_load_|llama_model_loader")),
 )
-_METALS_COMMAND = "kIOGPU"  # what failed is a computation, and no buffer of the load
+METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
 _METALS_LINES = 6
 _SET_UP = late(r"compute buffer size =|graph splits =|warming up the model")
 # Other programs have buffers with a size, too.
@@ -389,7 +389,7 @@ def _refused(page: Page, index: int) -> Read:
     text = " ".join(line.text[:400] for line in lines)
     card = figures.pop("card", None)
     device = figures.get("device")
-    computes = _METALS_COMMAND in text and _is_set_up(page, index)
+    computes = METALS_COMMAND in text and _is_set_up(page, index)
     what = figures.setdefault("what", None if computes else _owner(page, index, text))
     if _LARGEST.search(text):
         figures["limited"] = True

@@ -176,7 +176,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         pool = _by_its_file(page, index) or pool
     refuser = refuser_of(pool, f"{line.mark.source or ''} {line.mark.name or ''} {text}")
     bare = pool == "none" and refuser == "unknown" and _is_bare(found, text) and not page.once(_names_a_card)
-    if pool == "none" and found.compared is not None and _POOL_OF_ITS_OWN.search(text):
+    if pool == "none" and _is_of_its_own_pool(found, text):
         pool = "host_ram"
     if pool == "none" and not bare:
         pool = _unnamed(page, refuser)
@@ -265,9 +265,11 @@ def _nameless(page: Page, index: int, text: str) -> Iterator[Read]:
 
 def _is_limited(found: Shortfall, text: str) -> bool:
     """Whether it names a setting of the program's, its virtual machine, or a pool that it has set aside."""
-    if found.compared is not None and _POOL_OF_ITS_OWN.search(text):
-        return True
-    return any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE))
+    return _is_of_its_own_pool(found, text) or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE))
+
+
+def _is_of_its_own_pool(found: Shortfall, text: str) -> bool:
+    return found.compared is not None and _POOL_OF_ITS_OWN.search(text) is not None
 
 
 def _is_bare(found: Shortfall, text: str) -> bool:

@@ -19,6 +19,14 @@ _NAMES: Final = (
 )
 
 
+NVIDIA: Final = "NVIDIA"
+# Of GPUs: what their runtimes, drivers and packages call themselves
+_MAKERS: Final = (
+    ("AMD", r"\bHIP\b|\bhip[A-Z]\w{2,40}|\bROCm\b|\brocm|\bamdgpu\b|\bgfx\d{3,4}\b"),
+    ("Intel", r"\bXPU\b|\bxpu\b|Level[ _-]Zero|\bSYCL\b|intel_extension_for|\b(?:PI|UR)_(?:ERROR|RESULT)_"),
+    ("Apple", r"\bMPS\b|\bMetal\b"),
+)
+_NVIDIA: Final = r"\bCUDA\b|\bcuda[A-Z]\w{2,40}|\bcu(?:BLAS|DNN)|\bNVIDIA\b"
 _A_GPU: Final = r"\b(?:GPU|CUDA|cuda|HIP|ROCm|XPU|MPS|Vulkan|Metal)\b"
 
 
@@ -37,3 +45,15 @@ def _name(crash: Crash) -> str:
     if said is not None or re.search(_A_GPU, text):
         return said or GPU
     return next((name for name, words in _NAMES if crash.mentions(words)), GPU)
+
+
+def maker(crash: Crash) -> str:
+    """Whose tool shows what is on the device: by its name, or by its driver's words; NVIDIA's where none is said."""
+    name = _name(crash)
+    if name != GPU:
+        return name
+    text = crash.root.at.text
+    said = next((maker for maker, words in _MAKERS if re.search(words, text)), None)
+    if said is not None or re.search(_NVIDIA, text):
+        return said or NVIDIA
+    return next((maker for maker, words in _MAKERS if crash.mentions(words) or crash.in_trace(words)), NVIDIA)

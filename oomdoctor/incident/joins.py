@@ -139,9 +139,8 @@ def clocks_apart(events: Iterable[Event]) -> list[str]:
     """What to say of logs that print one death at different times."""
     notes = {
         (kill.at.file, death.at.file): say(
-
-                "the clocks of {file} and {other} differ: they print {time} and {other_time} for one death; the "
-                "order of events allows for it",
+            "the clocks of {file} and {other} differ: they print {time} and {other_time} for one death; the order of "
+            "events allows for it",
             file=kill.at.file, other=death.at.file, time=kill.time, other_time=death.time,
         )
         for kill, death, _ in reversed(_dated_twice(events))

@@ -43,7 +43,7 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
     if any(event.family == "memory_snapshot" for event in events):
         from oomdoctor.incident import ledger_snapshot  # noqa: PLC0415  (few logs come with a snapshot)
 
-        found = {key: ledger_snapshot.with_holders(ledger, events, LIVE) for key, ledger in found.items()}
+        found = {key: ledger_snapshot.with_holders(ledger, events) for key, ledger in found.items()}
         snapshots = list(ledger_snapshot.ledgers(events))
     else:
         snapshots = []

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.event import Event
 from oomdoctor.families.memory_snapshot import MemorySnapshot
+from oomdoctor.incident.ledger import LIVE, UNALLOCATED
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.language import counted, mark, say
 from oomdoctor.snapshots.model import Account
 from oomdoctor.snapshots.names import OTHER
-from oomdoctor.units import GIB, show
+from oomdoctor.units import show
 
 LEAST_SHARE: Final = 0.005  # of what is allocated: smaller holders share a row
-TWO_DECIMALS: Final = 100  # printed figures differ by one part in so many, at most
 PENDING: Final = "freed, in use by another stream"
-UNALLOCATED: Final = "reserved but unallocated"
 
 
 def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
@@ -34,18 +35,17 @@ def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
         yield Ledger("gpu", say("GPU {number}, memory snapshot", number=account.device), None, tuple(rows))
 
 
-def with_holders(ledger: Ledger, events: Sequence[Event], live: str) -> Ledger:
+def with_holders(ledger: Ledger, events: Sequence[Event]) -> Ledger:
     """The message's ledger with the tensors' row taken apart, where the one snapshot has as much allocated."""
     told = [event for event in events if isinstance(event, MemorySnapshot)]
-    row = next((one for one in ledger.rows if one.what == live), None)
+    row = next((one for one in ledger.rows if one.what == LIVE), None)
     if row is None or not row.bytes or len(told) != 1:
         return ledger
-    account = told[0].account
-    if abs(account.allocated - row.bytes) > max(GIB // 100, row.bytes // TWO_DECIMALS):
+    if not told[0].account.may_be(row.bytes):
         return ledger
     at = ledger.rows.index(row)
-    rows = (*ledger.rows[:at], *_holders(account), *ledger.rows[at + 1 :])
-    return Ledger(ledger.pool, ledger.device, ledger.total_bytes, rows)
+    rows = (*ledger.rows[:at], *_holders(told[0].account), *ledger.rows[at + 1 :])
+    return replace(ledger, rows=rows)
 
 
 def _holders(account: Account) -> Iterator[LedgerRow]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.event import Event
 from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
@@ -24,7 +25,6 @@ from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.sources.recognised import is_raylets
 from oomdoctor.units import GIB, show
 
 # A process holds the memory where it has this share of what was in use, or so much more than the next.
@@ -287,20 +287,6 @@ def is_rank(name: str) -> bool:
     return _RANK.search(name) is not None and "eward" not in name
 
 
-def raylets_are_read(crash: Crash) -> bool:
-    """Whether a raylet's own log is among those that were read."""
-    return any(map(is_raylets, crash.context.files))
-
-
-def raylet_log(crash: Crash) -> tuple[str, ...]:
-    """The command that shows the table of a kill of Ray's, with the node's address where it is one."""
-    if raylets_are_read(crash):
-        return ()
-    node = address_of(crash)
-    address = f" -ip {node}" if node else ""
-    return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
-
-
 def held_by(kill: KernelKill) -> int | None:
     """What a process that the kernel killed held: memory of its own and shared memory."""
     if kill.anon_rss_bytes is None and kill.shmem_rss_bytes is None:
@@ -320,6 +306,11 @@ def largest_kill(crash: Crash) -> KernelKill | None:
     """Of the processes that the kernel killed the one that held most: the first is often a bystander."""
     kills = [kill for kill in crash.every(KernelKill) if held_by(kill) is not None]
     return max(kills, key=lambda kill: held_by(kill) or 0, default=None)
+
+
+def stated_limit(crash: Crash) -> MemoryLimit | None:
+    """The limit of the container or the job, where the log prints one."""
+    return next((event for event in crash.every(MemoryLimit) if event.limit_bytes), None)
 
 
 def address_of(crash: Crash) -> str | None:

@@ -181,8 +181,8 @@ class _Told:
             here = Here(page, index, text, self._dumps, allowance)
             if line.mark.name:
                 self._writer(line.mark)
-            if line.mark.source and (logger := logged_by(line.mark.source)):
-                self._frameworks.add(logger)
+            if line.mark.source:
+                self._logger(line.mark.source)
             hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
             readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits}))
             for reader in [*readers, _by_shape(here, continued)]:
@@ -197,6 +197,14 @@ class _Told:
             self._set_all(page.file, yaml.read(line, here.text))
             continued = here.text.rstrip().endswith("\\")
         self._particulars.add(page.lines)
+
+    def _logger(self, source: str) -> None:
+        """Whose logger or file wrote a line: by its name, or by words of it that a framework prints."""
+        if logger := logged_by(source):
+            self._frameworks.add(logger)
+        automaton, owners = _triggers()
+        written = (owners[hit[0]] for hit in automaton.find_matches_as_indexes(source, overlapping=True))
+        self._frameworks.update(owner for owner in written if isinstance(owner, str) and owner not in self._takers)
 
     def trainers(self) -> frozenset[str]:
         """The frameworks of its job that are no part of another's."""

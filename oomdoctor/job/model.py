@@ -26,6 +26,16 @@ class Setting(Struct, frozen=True):
     outside: str | None = None  # where it is from if not from the log: "run.sh line 12", "--assume"
 
     @property
+    def number(self) -> float | None:
+        """Its value where that is a number, and no switch."""
+        return self.value if isinstance(self.value, int | float) and not isinstance(self.value, bool) else None
+
+    @property
+    def whole(self) -> int | None:
+        """Its value where that is a whole number."""
+        return self.number if isinstance(self.number, int) else None
+
+    @property
     def place(self) -> str:
         """Where it stands, in words."""
         if self.outside is None:

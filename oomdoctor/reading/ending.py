@@ -13,7 +13,7 @@ _ERROR: Final = late(
     r"(?:\w{1,60}\.){0,8}(?!Warning)[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$)"  # the last line of a traceback
     r"|.{0,120}\b(?:Segmentation fault|Floating point exception|Bus error|Illegal instruction)\b"
     r"|.{0,400}\bAssertion .{1,200} failed\b"
-    r"|(?i:fatal(?: error)?|panic): \S"
+    r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
     r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,200}\bNCCL operations have failed\b"
 )
 

@@ -39,6 +39,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
     cost: str = ""
     reference: str | None = None
     subject: str | None = None  # the process or the model that it is about, where neither an option nor a line is
+    general: bool = False  # of any job that lacks this memory, and not of this cause
 
     @property
     def has_object(self) -> bool:

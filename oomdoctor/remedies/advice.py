@@ -10,6 +10,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
+from oomdoctor.remedies.device import with_allocator
 from oomdoctor.remedies.gap import Gap, gap, shown
 from oomdoctor.remedies.order import knobs_of
 from oomdoctor.remedies.printed import rejected_advice
@@ -41,7 +42,7 @@ def advise(decision: Decision) -> Advice:
 def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Rejected]]:
     """Those of the cause, and before them what the message itself advises."""
     crash = decision.crash_of(answer)
-    said, own = advised(crash), knobs_of(answer, decision)
+    said, own = advised(crash), with_allocator(answer.cause.id, knobs_of(answer, decision), crash)
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
     kept, rejected = enough_remedies(answer.cause.id, knobs, crash)
     return placed(kept, said), rejected

@@ -7,9 +7,10 @@ from typing import Final
 
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import SIDES
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among, framework, some, trainers
+from oomdoctor.job.frameworks import driven, framework, some, trainers
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import filled, mark, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -59,13 +60,9 @@ _COMPUTE: Final[Mapping[str, Compute]] = {
     **placement.FUNCTIONS,
 }
 
-# Pools that are the host's memory, and those on the card.
-_HOST: Final = frozenset({"host_ram", "cgroup", "pinned", "object_store", "shm"})
-_CARD: Final = frozenset({"gpu", "kv_cache"})
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
 _WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
-_DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
 # Knobs whose numbers stand for a choice and are no amounts to begin with
 _CHOICES: Final = frozenset(
@@ -102,7 +99,7 @@ def remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remed
 
 def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
     """Whatever the cause: where somebody else has a good share of the card, look who it is before much else."""
-    if crash.pool not in _CARD or len(knobs) < AMONG_THE_FIRST or not conditions.crowded(crash):
+    if SIDES.get(crash.pool) != "device" or len(knobs) < AMONG_THE_FIRST or not conditions.crowded(crash):
         return knobs
     looks = "free-the-gpu" if placement.strangers(crash) or not crash.job.spread else "fix-placement"
     if looks in knobs[:AMONG_THE_FIRST]:
@@ -198,7 +195,7 @@ def _told_by_an_application(crash: Crash) -> bool:
 
 def _own_program(crash: Crash) -> bool:
     """Whether the job's code is the reader's own, and not a framework's that is driven by its options."""
-    return not any(each.layer in _DRIVEN and each.style != "code" for each in among(crash.job.frameworks))
+    return not driven(crash.job.frameworks)
 
 
 def _of_another_world(row: Spelling, crash: Crash) -> bool:
@@ -234,14 +231,14 @@ def _wrong_sign(knob: Knob, crash: Crash, row: Spelling | None = None) -> str | 
         return say("it requests more than the cluster has")
     if spent & set(spends):
         return say("it uses more {pool}, which ran out", pool=_words(pool))
-    if pool in _HOST and not _relieves(knob, pool):
+    if SIDES.get(pool) == "host" and not _relieves(knob, pool):
         return say("it frees {relieved}, but {pool} ran out", relieved=_words(knob.relieves[0]), pool=_words(pool))
     return None
 
 
 def _relieves(knob: Knob, pool: str) -> bool:
-    side = _HOST if pool in _HOST else _CARD if pool in _CARD else None
-    return side is None or not knob.relieves or bool(side & set(knob.relieves))
+    side = SIDES.get(pool)
+    return side not in ("host", "device") or not knob.relieves or side in map(SIDES.get, knob.relieves)
 
 
 _POOLS: Final[Mapping[str, str]] = {

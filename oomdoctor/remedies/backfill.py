@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
@@ -39,7 +41,8 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     listed = {*knobs, *(one.knob for one in rejected)}
     lacking = ENOUGH - len(chosen)
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
-    further = [one for one in remedies(cause, more, crash)[0] if one.knob not in listed] if more else []
+    found = remedies(cause, more, crash)[0] if more else []
+    further = [replace(one, general=True) for one in found if one.knob not in listed]
     chosen = [*_real(chosen), *(further[:lacking] if lacking > 0 else [])]
     return in_order(chosen, cause, crash.pool), rejected
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
@@ -33,7 +34,6 @@ from oomdoctor.signs.kills import only_small_processes_were_killed
 Question = Callable[[Case], bool]
 
 ON_THAT_SIDE: Final = "on that side"
-ON_THE_HOST: Final = ("host_ram", "cgroup", "pinned", "object_store", "shm")
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
@@ -42,6 +42,8 @@ _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_uti
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
+_WEIGHTS_MOVE: Final = frozenset({"model_load", "checkpoint_load", "checkpoint_save", "weight_sync"})
+_BATCHES_ON_THE_HOST: Final = ("activations", "dataset-in-ram", "eval-accumulation", "logits-spike", "shm-too-small")
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
 _DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
@@ -57,14 +59,8 @@ _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
-# vLLM looks at its share before it loads anything: nothing else of the job matters then
-BEFORE_LOADING: Final = frozenset(
-    {
-        "lower-engine-reservation", "raise-engine-reservation", "free-the-gpu", "fix-placement", "start-in-sequence",
-        "separate-placement", "engine-sleep", "more-gpus", "offload-optimizer", "offload-parameters",
-        "clear-references", "move-process", "collect-evidence", "pin-version", "fix-environment",
-    }
-)  # fmt: skip
+# vLLM looks at its share before it loads anything: what matters only later is no remedy then
+AT_ANY_TIME: Final = "at any time"
 HALF_FULL: Final = 0.5  # of the machine
 MUCH: Final = 0.25  # of the card with somebody else
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
@@ -74,11 +70,11 @@ PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
 def holds(knob: Knob, case: Case) -> bool:
     """Whether the job may have the knob, and what the knob takes for granted is so."""
     job = case.crash.job
-    if knob.id not in BEFORE_LOADING and isinstance(case.crash.root, NotEnoughFree):
-        return False
     if knob.worlds and job.world not in (*knob.worlds, _ANY_WORLD):
         return False
     if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
+        return False
+    if isinstance(case.crash.root, NotEnoughFree) and AT_ANY_TIME not in knob.conditions:
         return False
     return all(CONDITIONS[name](case) for name in knob.conditions)
 
@@ -87,8 +83,12 @@ def relieved(knob: Knob, case: Case) -> tuple[str, ...]:
     """The pools that it relieves in this job: of what it computes with, those of the one side."""
     if ON_THAT_SIDE not in knob.conditions:
         return knob.relieves
-    host = case.crash.pool in ON_THE_HOST
-    return tuple(pool for pool in knob.relieves if (pool in ON_THE_HOST) == host)
+    host = _on_the_host(case.crash.pool)
+    return tuple(pool for pool in knob.relieves if _on_the_host(pool) == host)
+
+
+def _on_the_host(pool: str) -> bool:
+    return SIDES.get(pool) == "host"
 
 
 # the inference engine
@@ -130,7 +130,7 @@ def media_in_prompts(case: Case) -> bool:
 
 def on_that_side(case: Case) -> bool:
     """What it computes with lies in the memory that ran out: on the card, or on the host where it computes there."""
-    return case.crash.pool not in ON_THE_HOST or computes_on_the_host(case.crash)
+    return not _on_the_host(case.crash.pool) or computes_on_the_host(case.crash)
 
 
 # the card
@@ -139,9 +139,12 @@ def on_that_side(case: Case) -> bool:
 def several_cards(case: Case) -> bool:
     crash = case.crash
     together = case.cause == "device-misplacement" or crash.in_trace(_OF_RANKS) is not None
-    if case.knob == "fix-placement" and isinstance(crash.root, NotEnoughFree):
-        return True  # it may take another one
     return together or crash.job.spread or bool(placement.ranks(crash))
+
+
+def another_card(case: Case) -> bool:
+    """One for each rank, or for an engine that found this one full."""
+    return isinstance(case.crash.root, NotEnoughFree) or several_cards(case)
 
 
 def several_cards_train(case: Case) -> bool:
@@ -174,17 +177,33 @@ def past_the_start(case: Case) -> bool:
     return case.crash.stage not in STARTING or engine.share(case.crash) is None
 
 
+def a_step_runs(case: Case) -> bool:
+    """Weights that are loaded, saved or handed on have no batches and no sequences."""
+    return case.crash.stage not in _WEIGHTS_MOVE
+
+
 def batch_of_its_own(case: Case) -> bool:
     """Something with batches, which an engine that serves makes itself, and a half of which could fit."""
     crash = case.crash
     if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
         return False
-    if _beyond_a_half(crash.root) or case.cause == "framework-preallocation":
+    if _beyond_a_half(crash.root) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
+
+
+def _batches_lie_elsewhere(case: Case) -> bool:
+    """Not in the memory that ran out: a killed job's are mostly on the GPU, and others hold a GPU of which this job
+    has little."""
+    root = case.crash.root
+    if _on_the_host(case.crash.pool):
+        return not isinstance(root, HostAllocation) and case.cause not in _BATCHES_ON_THE_HOST
+    own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
+    total = root.total_bytes if isinstance(root, DeviceOutOfMemory) else None
+    return case.cause in _NEIGHBOURS and own is not None and total is not None and own < MUCH * total
 
 
 def _beyond_a_half(root: object) -> bool:
@@ -236,11 +255,6 @@ def option_for_it(case: Case) -> bool:
     """A framework of the job has an option for it, or the job's own line shows where it is."""
     shown = own_line.shows(case.knob, case.crash) or own_options.own_option(case.knob, case.crash) is not None
     return case.row is not None or shown
-
-
-def something_collected(case: Case) -> bool:
-    """A server keeps what an option of its own says, a job what it collects."""
-    return case.crash.job.task != "serving" or case.row is not None
 
 
 # the host
@@ -318,6 +332,7 @@ def node_is_full(case: Case) -> bool:
 
 
 CONDITIONS: Final[Mapping[str, Question]] = {
+    AT_ANY_TIME: lambda _: True,
     "an engine runs": an_engine_runs,
     "an engine reserves": reserves,
     "an engine beside a trainer": beside_a_trainer,
@@ -325,16 +340,17 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "several engines start": several_starts,
     "media in the prompts": media_in_prompts,
     "several cards": several_cards,
+    "another card": another_card,
     "several cards train": several_cards_train,
     "an allocator that is named": allocator_named,
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
+    "a step runs": a_step_runs,
     "sequences": sequences,
     "pictures": pictures,
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
-    "something is collected": something_collected,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,
     "something is offloaded": offloaded,

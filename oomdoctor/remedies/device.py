@@ -10,10 +10,12 @@ from typing import Final
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
-from oomdoctor.incident.card import card_of
+from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import address_of
 from oomdoctor.job.frameworks import among
@@ -21,7 +23,6 @@ from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
-from oomdoctor.remedies.placement import WHO
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
@@ -29,17 +30,26 @@ from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of, shared_roles
 from oomdoctor.spellings import title
-from oomdoctor.units import GIB, MIB, TIB, show
+from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
+ALLOCATOR: Final = "allocator-config"
+_COMES_AND_GOES: Final = (
+    "activations",
+    "checkpoint-spike",
+    "gpu-memory-exhausted",
+    "logits-spike",
+    "vllm-utilization-too-high",
+)
+_A_GOOD_DEAL: Final = 2
+_WORTH_A_TRY: Final = 128 * MIB
 EXPANDABLE: Final = "expandable_segments:True"
-_RAM: Final = ("host_ram", "cgroup")
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
-_UNITS: Final = {"k": 2**10, "m": MIB, "g": GIB, "t": TIB}  # V8 counts MiB where no unit stands
+_OF_A_BARE_NUMBER: Final = "m"  # V8
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
@@ -100,14 +110,35 @@ def _in_its_world(case: Case) -> str | None:
     return row.write if row is not None else None
 
 
+def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """The allocator's setting second where it costs nothing and may do: what is reserved but unused is a good deal
+    more than what was missing, of a need that comes and goes. Where weights fill the GPU the next one would not fit."""
+    root = crash.root
+    if cause not in _COMES_AND_GOES or ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
+        return knobs
+    card = card_of(root)
+    missing = _missing(card)
+    if missing is None or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY):
+        return knobs
+    return (*knobs[:1], ALLOCATOR, *knobs[1:])
+
+
+def _missing(card: Card) -> int | None:
+    """What was requested beyond what was free, where the unused holds it."""
+    tried, free, unused = card.tried_bytes, card.free_bytes, card.unallocated_bytes
+    if tried is None or free is None or unused is None or not free < tried <= free + unused:
+        return None
+    return tried - free
+
+
 def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     """Why the allocator's settings do not matter here, None where they may."""
     card = card_of(event)
     unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
     if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
         return None
-    if (card.free_bytes or tried) < tried <= (card.free_bytes or 0) + unused:
-        return None  # in one piece with what is free it would just do
+    if _missing(card) is not None:
+        return None
     if not total:
         return say(
             "only {unused} is reserved but unused; {tried} was requested", unused=show(unused), tried=show(tried)
@@ -145,7 +176,7 @@ def raise_cap(case: Case) -> Answer:
         )
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
-    if case.crash.pool in _RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
+    if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
         return _twice(case, int(size[1]), size[2])
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if allowed:
@@ -158,7 +189,7 @@ def raise_cap(case: Case) -> Answer:
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:
     """A heap whose size the launch line states."""
-    times = _MANY_TIMES if now * _UNITS.get(unit.lower(), MIB) < _SMALL_HEAP else 2
+    times = _MANY_TIMES if now * BINARY[unit.lower() or _OF_A_BARE_NUMBER] < _SMALL_HEAP else 2
     then = f"{times * now}{unit}"
     return Proposal(
         action=say(
@@ -367,7 +398,7 @@ def fix_request(case: Case) -> Answer:
             "--num-gpus must agree"
         ),
         derivation=say("one request: {wanted} in the cluster", wanted=listed(short)) if short else None,
-        snippet="ray status -v",
+        snippet=commands.SCHEDULED,
     )
 
 
@@ -452,7 +483,7 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
         ),
         derivation=said,
         setting="--num-gpus",
-        snippet="ray status -v",
+        snippet=commands.SCHEDULED,
     )
 
 
@@ -480,7 +511,7 @@ def collect(case: Case) -> Answer:
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds GPU memory just before the failure"),
-            snippet=_in_its_world(case) or WHO,
+            snippet=_in_its_world(case) or commands.on_the_devices(crash),
         )
     if "ray" in crash.context.frameworks:
         node = address_of(crash)
@@ -512,14 +543,15 @@ def fix_environment(case: Case) -> Answer:
     if case.crash.pool == "scheduling":
         return _visible_gpus(case.crash)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
-        return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY")
+        is_nvidias = maker(case.crash) == NVIDIA
+        return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY") if is_nvidias else None
     return None
 
 
 def _visible_gpus(crash: Crash) -> Proposal:
     """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
     masks, asked = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash)
-    look = 'echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L; ray status'
+    look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
     if masks is not None:
         action = say(
             "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",

@@ -37,7 +37,7 @@ from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
-from oomdoctor.remedies.sizes import FEW_BITS, size_of_model, size_of_trained, tensor_parallel, zero_stage
+from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
@@ -274,7 +274,7 @@ def _beside_weights_of_another(now: float, budget: int, free: int, total: int) -
     fits = shares.lowered(now, budget - free, total)
     derivation = say(
         "{now} - ({budget} needed beside another process's weights - {free} free at start) / {total} = "
-"{share}",
+        "{share}",
         now=f"{now:g}", budget=show(budget), free=show(free), total=show(total), share=f"{fits:.2f}",
     )  # fmt: skip
     if fits < shares.LEAST:
@@ -571,7 +571,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
     return Proposal(
         action=say(
             "Raise the GPU memory share ({now} -> {then}) and lower the context length ({length} -> "
-"{tokens} tokens)",
+            "{tokens} tokens)",
             now=_as_known(now, assumed), then=f"{then:.2f}", length=length, tokens=tokens,
         ),
         current=None if assumed else now,
@@ -580,7 +580,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
         snippet="\n".join(copied) if len(copied) == 2 and not inner else None,
         derivation=say(
             "({then} - {now}) x {total} = {gained}; - {lacking} missing before the first block = {room}; / "
-"{each} bytes per token = {tokens} tokens (a multiple of 16)",
+            "{each} bytes per token = {tokens} tokens (a multiple of 16)",
             then=f"{then:.2f}", now=f"{now:.2f}", total=show(total), gained=show(gained), lacking=show(-room),
             room=show(room + gained), each=f"{per_token[0]:.0f}", tokens=tokens,
         ),
@@ -590,7 +590,7 @@ def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room
             say("nothing else on the GPU needs this memory"),
         ),
         cost=say("longer requests are rejected or truncated; less GPU memory for CUDA graphs, NCCL and colocated "
-"training"),
+                 "training"),
     )  # fmt: skip
 
 
@@ -792,8 +792,8 @@ def fewer_graphs(case: Case) -> Answer:
     if case.cause != "cuda-graph-capture" or row is None or crash.job.may_share:
         return None
     stated = crash.setting(*_CAPTURED)
-    now = stated.value if stated is not None else None
-    if stated is None or isinstance(now, bool) or not isinstance(now, int) or now < 2:
+    now = stated.whole if stated is not None else None
+    if stated is None or now is None or now < 2:
         return None
     known = known_versions(row.framework, crash.context)
     rows = [one for one in of_knob(case.knob, row.framework) if one.versions.overlaps(known)]
@@ -879,7 +879,7 @@ def keep_cache(case: Case) -> Answer:
 
 def quantized(crash: Crash) -> str | None:
     """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
-    name = next((each for each in crash.context.models if FEW_BITS.search(each)), None)
+    name = next((each for each in crash.context.models if has_few_bits(each)), None)
     if name is not None:
         return name
     said = _OF_QUANTIZED.search(crash.root.at.text)

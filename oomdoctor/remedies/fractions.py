@@ -86,7 +86,7 @@ def _from_loading(now: float | None, loaded: Loading) -> Answer:
         return Refusal(
             say(
                 "{weights} of weights would need a share of {then} ({formula}), which leaves too little for the "
-"rest",
+                "rest",
                 weights=show(before - after), then=f"{then:g}", formula=formula,
             )
         )  # fmt: skip
@@ -103,7 +103,7 @@ def _from_its_own(now: float | None, least: float) -> Answer:
         return Refusal(
             say(
                 "weights that take {least} would need a share of {then} ({formula}), which leaves too little "
-"for the rest",
+                "for the rest",
                 least=f"{least:g}", then=f"{then:g}", formula=formula,
             )
         )  # fmt: skip

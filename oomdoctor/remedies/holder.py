@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.event import RAM
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, held_by, held_in_words, largest_kill, node_memory
 from oomdoctor.language import say
 from oomdoctor.units import show
 
-_RAM: Final = ("host_ram", "cgroup")
 # What one process does with its memory
 _OF_A_PROCESS: Final = frozenset({
     "clear-references", "fewer-workers", "low-memory-loading", "narrow-dtypes", "restart-periodically",
@@ -19,7 +19,7 @@ _OF_A_PROCESS: Final = frozenset({
 
 def holder(knob: str, crash: Crash) -> str | None:
     """The process in words, with what it held: "cellxgene (PID 4242) held 51.40 GiB"."""
-    if knob not in _OF_A_PROCESS or crash.pool not in _RAM:
+    if knob not in _OF_A_PROCESS or crash.pool not in RAM:
         return None
     memory = node_memory(crash)
     if memory is not None and memory.holders:

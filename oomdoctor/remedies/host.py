@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit
@@ -51,6 +53,7 @@ OFFLOADS: Final = (
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 ROOM: Final = 0.8  # of a limit, to come to rest below it
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
+USUAL_SHM: Final = "8g"
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
 _PORT: Final = "PORT"
 _URL: Final = late(
@@ -159,7 +162,7 @@ def _port_of_the_server(crash: Crash) -> int | None:
     port, model = crash.setting("port"), crash.setting("reward_pretrain")
     if port is None or model is None or (port.file, port.line) != (model.file, model.line):
         return None
-    return port.value if isinstance(port.value, int) and not isinstance(port.value, bool) else None
+    return port.whole
 
 
 def fewer_workers(case: Case) -> Answer:
@@ -495,6 +498,8 @@ def bigger_store(case: Case) -> Answer:
             suggested=2 * capacity,
             derivation=f"2 x {show(capacity)} = {2 * capacity} bytes",
         )
+    if full is not None and full.object_bytes:
+        return Proposal(action=say("Make Ray's object store at least {amount} larger", amount=show(full.object_bytes)))
     return None
 
 
@@ -514,7 +519,9 @@ def bigger_shm(case: Case) -> Answer:
     tried = asked.tried_bytes if asked is not None else None
     if now is None:
         return Proposal(
-            snippet="docker run --shm-size=SIZE   # or --ipc=host, which uses the node's",
+            suggested=USUAL_SHM,
+            derivation=say("{value} is a usual start value", value=USUAL_SHM),
+            snippet=f"docker run --shm-size={USUAL_SHM}   # or --ipc=host, which uses the node's",
             setting="--shm-size",
             assumes=(say("64 MiB of /dev/shm (Docker's default)"),),
         )
@@ -547,16 +554,23 @@ def raise_limit(case: Case) -> Answer:
         return _room_for_states(crash, manager, limit, *states)
     then = max(_gib_up(MORE * limit), _gib_up(limit) + 1) if limit >= GIB else None
     amount = f"{then}G" if then is not None else f"{math.ceil(MORE * limit / MIB)}M"
-    row = spelling(case.knob, crash.context, manager) if manager else None
+    return replace(
+        _raised_to(amount, crash, manager, limit),
+        derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
+        assumes=(say("25 % more is a guess: the peak is unknown"),),
+    )
+
+
+def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:
+    """The limit raised to so much, in the manager's words."""
+    row = spelling("raise-container-limit", crash.context, manager) if manager else None
     written = _in_units_of(manager, amount)
-    snippets = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
+    lines = (row.snippet(written) if row is not None else None, *_beside(crash, manager, written))
     return Proposal(
         action=_raised(manager, show(limit), written),
         current=limit,
         suggested=written,
-        derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
-        assumes=(say("25 % more is a guess: the peak is unknown"),),
-        snippet="\n".join(line for line in snippets if line) or None,
+        snippet="\n".join(line for line in lines if line) or None,
         setting=row.setting if row is not None else None,
     )
 
@@ -595,16 +609,10 @@ def _room_for_states(
 ) -> Proposal:
     """A limit below what the settings put into host memory is not worth raising by a little."""
     then = _gib_up(MORE * needed)
-    written = _in_units_of(manager, f"{then}G")
-    row = spelling("raise-container-limit", crash.context, manager) if manager else None
-    lines = [row.snippet(written) if row is not None else None, *_beside(crash, manager, written)]
-    return Proposal(
-        action=say(
-            "{action}, or turn off the offload: its states alone exceed the limit",
-            action=_raised(manager, show(limit), written),
-        ),
-        current=limit,
-        suggested=written,
+    raised = _raised_to(f"{then}G", crash, manager, limit)
+    return replace(
+        raised,
+        action=say("{action}, or turn off the offload: its states alone exceed the limit", action=raised.action),
         derivation=say(
             "{states}; {formula}, rounded up = {amount} GiB",
             states=formula,
@@ -612,8 +620,6 @@ def _room_for_states(
             amount=then,
         ),
         assumes=(*assumes, say("25 % more for the rest of the job (a guess)")),
-        snippet="\n".join(line for line in lines if line) or None,
-        setting=row.setting if row is not None else None,
     )
 
 
@@ -790,6 +796,17 @@ def tune_monitor(case: Case) -> Answer:
     )
 
 
+def more_address_space(case: Case) -> Answer:
+    """On Windows, which promises RAM and page file; elsewhere the knob's own words say it."""
+    if case.row is None or case.row.framework != "windows":
+        return None
+    return Proposal(
+        action=say("Let Windows manage the page file (as administrator), then restart"),
+        suggested=True,
+        cost=say("disk space"),
+    )
+
+
 def free_disk(case: Case) -> Answer:
     full = case.crash.first(DiskFull)
     if full is None:
@@ -821,6 +838,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-object-store": smaller_store,
     "bigger-object-store": bigger_store,
     "bigger-shm": bigger_shm,
+    "more-address-space": more_address_space,
     "raise-container-limit": raise_limit,
     "more-host-memory": more_host_memory,
     "restart-periodically": restart,

@@ -59,3 +59,5 @@ def _names(cell: str) -> tuple[str, ...]:
 
 
 KNOBS: Final[Mapping[str, Knob]] = {knob.id: knob for knob in _table()}
+# They cost money: what is changed for nothing comes first.
+BOUGHT: Final = frozenset({"raise-container-limit", "more-host-memory", "more-gpus", "add-nodes"})

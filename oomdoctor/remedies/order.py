@@ -11,19 +11,18 @@ from typing import Final
 
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
+from oomdoctor.families.event import RAM
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Remedy
-from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 
-BOUGHT: Final = frozenset({"raise-container-limit", "more-host-memory", "more-gpus", "add-nodes"})
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
 _ENDS: Final = "container-limit"  # a cause that says where it ended; fallbacks do, too
 _WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what for
 _LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
-_HOST: Final = ("host_ram", "cgroup")
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
-_HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context", "shorter-sequences")
+_HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
@@ -45,15 +44,14 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
     """What the job states the number of: who starts 8 workers with batches of 64 can halve either."""
-    if crash.pool not in _HOST:
+    if crash.pool not in RAM:
         return ()
     return tuple(knob for knob in _HOW_MUCH if _is_several(crash, knob))
 
 
 def _is_several(crash: Crash, knob: str) -> bool:
     stated = crash.setting(*KNOBS[knob].settings)
-    number = stated.value if stated is not None else None
-    return isinstance(number, int) and not isinstance(number, bool) and number > max(1, KNOBS[knob].least)
+    return stated is not None and (stated.whole or 0) > max(1, KNOBS[knob].least)
 
 
 def _own(answer: Ranked) -> tuple[str, ...]:
@@ -77,15 +75,13 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if place is None or pool == "scheduling":
         return listed
     before, bought = listed[:place], listed[place]
-    clear = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE) and remedy.has_object]
+    free = [remedy for remedy in listed if remedy.knob not in (*BOUGHT, EVIDENCE)]
+    clear = [remedy for remedy in free if remedy.has_object]
     if cause == _ENDS:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
     elif len(before) < FREE_BEFORE:
-        vague = (
-            [] if bought.snippet or bought.setting else [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE)]
-        )
-        before = [*before, *(remedy for remedy in (*clear, *vague) if remedy not in before)]
-        before = list({remedy.knob: remedy for remedy in before}.values())[:FREE_BEFORE]
+        vague = [] if bought.snippet or bought.setting else free
+        before = list({one.knob: one for one in (*before, *clear, *vague)}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 

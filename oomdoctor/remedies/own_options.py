@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among
+from oomdoctor.job.frameworks import driven
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import say, translated
@@ -27,11 +27,9 @@ _STATES: Final = {
     "off": (False, 0, None, "", "none", "false", "no", "off"),
     "on": (True, "true", "yes", "on"),
 }
-_DRIVEN: Final = ("program", "engine", "local")  # layers of frameworks
 _LEAST_OF_HALVES: Final = 2
 # What a program splits into where it does not split at all yet
 _FIRST_PIECES: Final = 64
-_MAY_BE_WHOLE: Final = frozenset({"chunked-logits"})
 
 
 class Row(Struct, frozen=True):
@@ -57,7 +55,7 @@ class OwnOption(Struct, frozen=True):
         if self.row.then != HALF:
             return typed(self.row.then, "bool" if self.row.then == "True" else "str") if self.row.then else None
         assert isinstance(number, int)
-        return number // 2 if number else _FIRST_PIECES
+        return number // 2 if number > 0 else _FIRST_PIECES
 
 
 @cache
@@ -76,7 +74,7 @@ def _set(cell: str) -> frozenset[str]:
 def own_option(knob: str, crash: Crash) -> OwnOption | None:
     """The option on the job's launch line that turns the knob; None where a framework's program has the options."""
     rows = [row for row in table() if row.knob == knob]
-    if not rows or any(each.layer in _DRIVEN and each.style != "code" for each in among(crash.job.frameworks)):
+    if not rows or driven(crash.job.frameworks):
         return None
     stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
     return next((OwnOption(row, one) for row in rows for one in stated if _turns(row, one)), None)
@@ -85,13 +83,13 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
 def _turns(row: Row, setting: Setting) -> bool:
     words = frozenset(words_of(setting.name))
     named = any(each <= words for each in row.words) and words.isdisjoint(row.never)
-    return named and _is_now(row, setting.value)
+    return named and _is_now(row, setting)
 
 
-def _is_now(row: Row, value: Value) -> bool:
-    if NUMBER in row.now:
-        whole = row.knob in _MAY_BE_WHOLE and value in (0, -1)
-        return isinstance(value, int) and not isinstance(value, bool) and (whole or value >= _LEAST_OF_HALVES)
+def _is_now(row: Row, setting: Setting) -> bool:
+    value = setting.value
+    if NUMBER in row.now and (setting.whole or 0) >= _LEAST_OF_HALVES:
+        return True
     if any(value in _STATES[state] for state in row.now & _STATES.keys()):
         return True
     return str(value).lower() in row.now - _STATES.keys()
@@ -110,7 +108,7 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
             current=setting.value,
             setting=flag,
         )
-    half = option.row.then == HALF and setting.value
+    half = option.row.then == HALF and setting.value not in (0, -1)
     return Proposal(
         action=say("Set {name} from {now} to {then}", name=flag, now=setting.value, then=then),
         current=setting.value,

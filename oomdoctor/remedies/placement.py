@@ -17,10 +17,10 @@ from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
+from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.placement import own_processes, ranks
 from oomdoctor.units import show
 
-WHO: Final = "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"
 _SHOWN: Final = 2
 _ENDED: Final = 8  # processes in one command
 
@@ -87,7 +87,7 @@ def _none_but_own(crash: Crash) -> Answer:
     """Nobody is to be ended: they are this job's, and either on the wrong card or too many for one."""
     mine = own_processes(crash)
     if not mine:
-        return Proposal(snippet=WHO)
+        return Proposal(snippet=on_the_devices(crash))
     if crash.job.spread:
         return Skip()
     return Proposal(

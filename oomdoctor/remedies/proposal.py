@@ -68,8 +68,7 @@ class Case(Struct, frozen=True):
         return self.row.snippet(value) if self.row is not None else self.as_launched(value)
 
     def number(self) -> float | None:
-        value = self.now.value if self.now is not None else None
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return self.now.number if self.now is not None else None
 
 
 class Proposal(Struct, frozen=True, kw_only=True):

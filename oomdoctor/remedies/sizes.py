@@ -22,12 +22,20 @@ _ADAPTERS: Final = (
     *KNOBS["lora"].settings, "lora.rank", "use_lora", "lora_cfg.enabled", "finetuning_type", "adapter", "tuner_type",
     "train_type", "sft_type", "peft_scheme",
 )  # fmt: skip
-# In the names of checkpoints whose weights have four bits or fewer
-FEW_BITS: Final = late(
+# In the names of checkpoints whose weights have four bits or fewer; GGUF files mostly have where they do not say more
+_FEW_BITS: Final = late(
     r"(?i)(?:^|[-_/.:])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
     r"i?q[2-4]_(?:[01k]|k_[sml]|xs|xxs))(?:$|[-_/.])"
 )
+_GGUF: Final = late(r"(?i)\bgguf\b")
+_MORE_BITS: Final = late(r"(?i)(?:^|[-_/.:])(?:b?f16|fp16|f32|q[568]_\w{1,4})(?:$|[-_/.:])")
 _SIZE: Final = late(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
+
+
+def has_few_bits(model: str) -> bool:
+    """Whether a checkpoint of this name has weights of four bits or fewer."""
+    of_ggml = _GGUF.search(model) is not None and _MORE_BITS.search(model) is None
+    return of_ggml or _FEW_BITS.search(model) is not None
 
 
 class Size(Struct, frozen=True):
@@ -42,7 +50,7 @@ class Size(Struct, frozen=True):
 def size_of_model(crash: Crash) -> Size | None:
     """The parameters of the model that the job trains or serves; None where its weights have four bits: two bytes each,
     as all formulas count them, are not theirs."""
-    if any(FEW_BITS.search(name) for name in crash.context.models):
+    if any(map(has_few_bits, crash.context.models)):
         return None
     model = models.known(crash.context.models)
     if model is not None:
@@ -82,8 +90,8 @@ def _trains_adapters(crash: Crash) -> bool:
 def zero_stage(crash: Crash) -> tuple[int, tuple[str, ...]] | None:
     """ZeRO's stage, and what was assumed for it; None where nothing in the log shards that way."""
     stated = crash.setting(*ZERO_STAGE)
-    if stated is not None and isinstance(stated.value, int) and not isinstance(stated.value, bool):
-        return stated.value, ()
+    if stated is not None and stated.whole is not None:
+        return stated.whole, ()
     usual = next((each.zero_stage for each in among(crash.context.frameworks) if each.zero_stage is not None), None)
     return None if usual is None else (usual, (say("ZeRO-{level} (not in the log)", level=usual),))
 

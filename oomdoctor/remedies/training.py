@@ -12,6 +12,7 @@ from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import RAM
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.engine_facts import phase
@@ -24,7 +25,7 @@ from oomdoctor.remedies import engine, models
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
@@ -34,9 +35,9 @@ _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
-_RAM: Final = ("host_ram", "cgroup")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 _TRAINER: Final = r"transformers/trainer"
+_MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
@@ -62,7 +63,7 @@ def smaller_microbatch(case: Case) -> Answer:
     answer = halved(case)
     share = 2
     if isinstance(answer, Proposal) and _at_its_first_step(case):
-        answer, share = _quarter(case, answer), 4
+        answer, share = _quarter(case, answer), _QUARTER
     if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch size"))
@@ -83,17 +84,16 @@ def smaller_microbatch(case: Case) -> Answer:
             now=shown,
             then=share * now,
         ),
-        derivation=_same_global_batch(proposal.derivation, now, share),
+        derivation=say(
+            "{formula}; {now} x {share} = {then} for the same global batch",
+            formula=proposal.derivation,
+            now=now,
+            share=share,
+            then=share * now,
+        ),
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
-
-
-def _same_global_batch(formula: str | None, now: int, share: int) -> str:
-    if share == 2:
-        return say("{formula}; {now} x 2 = {then} for the same global batch", formula=formula, now=now, then=2 * now)
-    figures = {"now": now, "share": share, "then": share * now}
-    return say("{formula}; {now} x {share} = {then} for the same global batch", formula=formula, **figures)
 
 
 def _at_its_first_step(case: Case) -> bool:
@@ -104,7 +104,7 @@ def _at_its_first_step(case: Case) -> bool:
     if crash.stage in _WITHOUT_UPDATES or (case.now is not None and "eval" in case.now.name):
         return False
     fails = isinstance(crash.root, KernelKill | LimitKill | ArrayOutOfMemory)
-    return fails and crash.pool in _RAM and not steps and now is not None and now >= 2 * _QUARTER
+    return fails and crash.pool in RAM and not steps and now is not None and now >= 2 * _QUARTER
 
 
 def _quarter(case: Case, answer: Proposal) -> Proposal:
@@ -137,7 +137,7 @@ def lower_precision(case: Case) -> Answer:
         if stated is None or stated.value not in _FULL_PRECISION:
             return Skip()
         return Proposal(suggested="bfloat16", setting="--dtype", current=stated.value, snippet="--dtype bfloat16")
-    if crash.pool in _RAM and crash.job.world == "torch" and in_code:
+    if crash.pool in RAM and crash.job.world == "torch" and in_code:
         return Proposal(snippet="model = model.to(torch.bfloat16)")
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
@@ -149,11 +149,7 @@ def low_memory_optimizer(case: Case) -> Answer:
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
-    if (
-        case.crash.pool not in _RAM
-        or case.crash.job.world != "torch"
-        or (case.row is not None and not case.row.is_call)
-    ):
+    if case.crash.pool not in RAM or case.crash.job.world != "torch" or (case.row is not None and not case.row.is_call):
         return None
     return Proposal(
         action=say("Use an optimizer with smaller states (Adafactor)"),
@@ -185,12 +181,26 @@ def shard_checkpoint(case: Case) -> Answer:
 
 def keeps_predictions(cause: str, crash: Crash) -> bool:
     """An evaluation keeps its predictions in host memory, where Trainer's eval_accumulation_steps puts them as well."""
-    return cause == "eval-accumulation" and crash.pool in _RAM
+    return cause == "eval-accumulation" and crash.pool in RAM
+
+
+def _on_the_host(case: Case) -> Answer:
+    """transformers' Trainer: training_args.py"""
+    if case.now is not None and case.number() == 1:
+        return already(case.now, 1)
+    return Proposal(
+        action=say("Move the predictions to host RAM after every step"),
+        suggested=1,
+        derivation=say("1 is the minimum"),
+        cost=say("slower evaluation; host RAM for the predictions"),
+    )
 
 
 def fewer_predictions(case: Case) -> Answer:
     """On the host nothing is gained by moving predictions there: only what a metric needs of them is smaller."""
     crash = case.crash
+    if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
+        return _on_the_host(case)
     if not keeps_predictions(case.cause, crash):
         return None
     kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
@@ -204,11 +214,17 @@ def fewer_predictions(case: Case) -> Answer:
     )
 
 
+# --sort-by: python/ray/scripts/scripts.py since 1.2
+_OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
     if phase(case.crash) == "waking":
         return Proposal(action=say("Offload the trainer and empty its cache before the engine wakes up"))
+    if case.crash.pool == "object_store":
+        return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
@@ -226,8 +242,7 @@ def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
         return None  # half of a batch that nobody printed asks for no number of steps
     stated = case.crash.setting(ACCUMULATION)
     if stated is not None:
-        now = stated.value
-        return (now, ()) if isinstance(now, int) and now > 0 and not isinstance(now, bool) else None
+        return (stated.whole, ()) if stated.whole is not None and stated.whole > 0 else None
     if case.row is None or not some([case.row.framework], "accumulates by option"):
         return None
     return 1, (say("{option} is 1 (its default, not in the log)", option=ACCUMULATION),)
@@ -355,8 +370,8 @@ def _tokens_in_words(crash: Crash, tried: int, vocabulary: int) -> tuple[str, tu
 
 
 def _stated(crash: Crash, names: tuple[str, ...]) -> list[int]:
-    values = [setting.value for name in names if (setting := crash.setting(name)) is not None]
-    return [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    stated = (crash.setting(name) for name in names)
+    return [one.whole for one in stated if one is not None and one.whole is not None]
 
 
 def split_sequences(case: Case) -> Answer:

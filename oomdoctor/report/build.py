@@ -15,7 +15,7 @@ from oomdoctor.families.event import Event, Frame, Lookalike, Place
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import in_order
 from oomdoctor.job.model import Context, Trajectory
-from oomdoctor.language import say, translated
+from oomdoctor.language import say, translated, with_devices
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import Advice
 from oomdoctor.report.contract import (
@@ -154,7 +154,7 @@ def _ledger(crash: Crash) -> list[Ledger]:
     return [
         Ledger(
             ledger.pool,
-            ledger.device,
+            with_devices(ledger.device),
             ledger.total_bytes,
             tuple(LedgerRow(row.what, row.bytes, row.basis, row.line, row.derivation) for row in ledger.rows),
             ledger.unexplained_bytes,

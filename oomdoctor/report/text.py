@@ -17,7 +17,7 @@ from rich.text import Text
 from oomdoctor.columns import breaks, wrapped
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.names import row as row_name
-from oomdoctor.language import ENGLISH, in_use, listed, say, semicolons, translated
+from oomdoctor.language import ENGLISH, counted, in_use, listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.gap import Gap
@@ -38,6 +38,7 @@ from oomdoctor.report.words import (
     last_error,
     nothing_found,
     open_question,
+    particular,
     root_of,
     since,
     sure,
@@ -74,6 +75,7 @@ CRASHES = 5
 LINES_OF_A_REASON = 3
 
 PREFIX = 24  # characters before the error that are worth to be left out
+LONGEST_PREFIX = 120  # what stands further behind is a part of the sentence
 _ERROR = late(
     r"(?:\w{1,40}\.){0,4}\w{0,40}(?:Error|Exception)\b|(?i:\bout of memory\b|\boom[- ]?kill|\bkilled process\b)"
 )
@@ -221,14 +223,15 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
         if page.verbose or tells_much(ledger):
             yield from _gap(page)
             yield from _ledger(ledger, page)
+    told = _told(incident, best, page)
     if incident.verdict == "inconclusive":
-        yield from _open(incident, best, page)
-    if best is not None and best.remedies:
+        yield from _open(incident, told, page)
+    if told:
         yield from _gap(page)
-        yield from _remedies(incident, best.remedies, page)
-        yield from _enough(incident.gap, best.remedies)
+        yield from _remedies(incident, told, page)
+        yield from _enough(incident.gap, told)
     if incident.verdict != "inconclusive":
-        yield from _open(incident, best, page)
+        yield from _open(incident, told, page)
     if page.verbose:
         yield Text()
         yield from _all_behind(report, incident, page)
@@ -239,13 +242,21 @@ def _gap(page: Page) -> Iterator[RenderableType]:
         yield Text()
 
 
-def _open(incident: Incident, best: Diagnosis | None, page: Page) -> Iterator[RenderableType]:
+def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Remedy]:
+    """The remedies to print; on one screen of a death that nothing explains those with a value of the log."""
+    if best is None or page.verbose:
+        return best.remedies if best is not None else ()
+    if incident.verdict == "inconclusive":
+        stated = [remedy for remedy in best.remedies if remedy.current is not None]
+        return stated[: min(_remedies_shown(page), GUESSES)]
+    return particular(best.remedies, incident.gap)[: _remedies_shown(page)]
+
+
+def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
     """What the log leaves open, and what would settle it."""
     question = open_question(incident)
-    first = incident.verdict == "inconclusive"  # what would tell stands before fewer remedies
-    most = min(_remedies_shown(page), GUESSES) if first else _remedies_shown(page)
-    on_page = best.remedies[: page.some(most)] if best is not None else ()
-    to_run = commands(incident, on_page) if question or page.verbose or best is None else []
+    first = incident.verdict == "inconclusive"  # what would tell stands before the remedies
+    to_run = commands(incident, told) if question or page.verbose or not incident.diagnoses else []
     if question and to_run:
         yield _line(say("{question} This would tell:", question=question))
     elif question or to_run:
@@ -371,8 +382,7 @@ def _remedies(incident: Incident, remedies: Sequence[Remedy], page: Page) -> Ite
     """What to change; of a death that may not be one of memory, what to change if it was."""
     guess = incident.verdict == "inconclusive"
     yield _heading(say("If it was memory") if guess else say("What to change"))
-    most = min(_remedies_shown(page), GUESSES) if guess else _remedies_shown(page)
-    for number, remedy in enumerate(remedies[: page.some(most)], start=1):
+    for number, remedy in enumerate(remedies, start=1):
         yield _numbered(number, action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
@@ -491,7 +501,7 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
     diagnoses = report.incidents[0].diagnoses if report.incidents else ()
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
-        hints.append(say("all of it: -v"))
+        hints.append(_left_out(report.incidents[0], page) or say("all of it: -v"))
     if report.verdict == "inconclusive" and report.stats.bytes:
         yield _line((say("Read: {what}.", what=what_was_read(report)), "dim"))
     prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
@@ -500,6 +510,17 @@ def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
         yield _line((say("More: {hints}", hints=semicolons(hints)) + small, "dim"))
     if page.verbose and prints:
         yield _line((say("Fingerprint: {fingerprints}", fingerprints=listed(prints)), "dim"))
+
+
+def _left_out(incident: Incident, page: Page) -> str | None:
+    """How many remedies -v has besides those on the screen."""
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    more = len(best.remedies) - len(_told(incident, best, page)) if best is not None else 0
+    if more <= 0:
+        return None
+    return counted(
+        more, mark("{count} more remedy and all the rest: -v"), mark("{count} more remedies and all the rest: -v")
+    )
 
 
 def _heading(title: str) -> RenderableType:
@@ -529,7 +550,7 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
 def _shortened(words: str, room: int) -> str:
     """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does."""
     error = _ERROR.search(words)
-    if error is not None and error.start() > PREFIX:
+    if error is not None and PREFIX < error.start() <= LONGEST_PREFIX:
         words = "..." + words[error.start() :]
     return words if cell_len(words) <= room else set_cell_size(words, room - 3) + "..."
 

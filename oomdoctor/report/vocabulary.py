@@ -39,13 +39,6 @@ POOL_NAMES: Final[Mapping[str, str]] = {
     "scheduling": mark("the cluster"),
 }
 
-# Where the cause says better than the pool what there was too little of.
-CAUSES: Final[Mapping[str, str]] = {
-    "max-model-len-too-long": mark("one request of the configured length needs more KV cache than there is"),
-    "kv-pool-exhausted": mark("the KV cache was full"),
-    "address-space-limit": mark("a limit on address space or commit was hit"),
-}
-
 STAGES: Final[Mapping[str, str]] = {
     "launch": mark("at launch"),
     "cluster_start": mark("while the cluster started"),

@@ -12,6 +12,7 @@ from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
+from oomdoctor.remedies.knobs import BOUGHT
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
 
@@ -43,7 +44,10 @@ def root_of(report: Report, incident: Incident) -> EventRecord | None:
 
 def headline(incident: Incident) -> Told:
     """What happened: the verdict, then who, which memory, how much, doing what."""
-    return Told(_verdict(incident), incident.headline)
+    best = incident.diagnoses[0] if incident.diagnoses else None
+    doubted = best is not None and incident.verdict == "oom" and incident.cause_open and bool(best.against)
+    words = say("{headline} (likely)", headline=incident.headline) if doubted else incident.headline
+    return Told(_verdict(incident), words)
 
 
 def _verdict(incident: Incident) -> str:
@@ -192,9 +196,9 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
     numbers = {remedy.knob: str(number) for number, remedy in enumerate(remedies, start=1)}
     low, high = gap.missing_low_bytes, gap.missing_high_bytes
     amount = show(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))
-    if gap.alone:
-        return Told(_got_past(gap, amount), _either(gap.alone, numbers))
-    if gap.together:
+    if alone := [knob for knob in gap.alone if knob in numbers]:
+        return Told(_got_past(gap, amount), _either(alone, numbers))
+    if gap.together and numbers.keys() >= set(gap.together):
         names = all_of(numbers[knob] for knob in gap.together)
         return Told(_got_past(gap, amount), say("{numbers} together", numbers=names))
     if gap.still_missing_bytes:
@@ -202,6 +206,15 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
         words = say("with all of these {left} of {amount} would still be missing", left=left, amount=amount)
         return Told(say("Not enough"), words)
     return None
+
+
+def particular(remedies: Sequence[Remedy], gap: Gap | None) -> tuple[Remedy, ...]:
+    """Those that are about this job: the first, what names its object or is bought, and what the arithmetic counts on.
+    What any job would be told is left out where others stand."""
+    counted_on = {*gap.alone, *gap.together} if gap is not None else set()
+    kept = [one for one in remedies if not one.general or one.knob in counted_on] or list(remedies)
+    later = (one for one in kept[1:] if one.has_object or one.knob in BOUGHT)
+    return (*kept[:1], *later)
 
 
 def _got_past(gap: Gap, amount: str) -> str:
@@ -245,7 +258,7 @@ def sentences(parts: Iterable[str]) -> str:
 
 
 def tells_much(ledger: Ledger) -> bool:
-    """Whether it explains half of what there is, or of what is not free."""
+    """Whether its rows come to half of the whole; of an unknown whole, whether they tell more than what is free."""
     known = [row.bytes for row in ledger.rows if row.bytes]
     if not known or (len(known) == 1 and is_free(ledger.rows[0])):
         return False

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from functools import wraps
-from typing import Final
 
 from msgspec import Struct
 
 from oomdoctor.families.event import Event
 from oomdoctor.incident.model import Crash
-
-WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 
 
 class Grade(IntEnum):
@@ -63,4 +60,4 @@ def sign(question: Sign) -> Sign:
     return once
 
 
-__all__ = ["WHOLE_LOG", "Grade", "Seen", "Sign", "sign"]
+__all__ = ["Grade", "Seen", "Sign", "sign"]

@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT
 from oomdoctor.units import GIB, TIB, show
 
 _OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
@@ -114,7 +115,7 @@ def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
     if spent is None:
         return None
     words = say("The process reached its maximum number of memory maps (vm.max_map_count), however much RAM is free.")
-    return Seen(words=words, evidence=(spent,), next_evidence=("sysctl vm.max_map_count", "ulimit -v"))
+    return Seen(words=words, evidence=(spent,), next_evidence=(MAPS_LIMIT, ADDRESS_LIMIT))
 
 
 @sign
@@ -182,7 +183,7 @@ def array_refused(crash: Crash) -> Seen | None:
 @sign
 def refused_with_an_errno(crash: Crash) -> Seen | None:
     """The operating system returned errno 12 (ENOMEM). NumPy and PyTorch print it whatever was short."""
-    first, refused = _refused(crash), _with_errno(crash)
+    first, refused = _refused(crash), next((one for one in _refusals(crash) if one.errno == NO_MEMORY), None)
     if first is None or refused is None or first.allocator in ARRAYS or refused.allocator in ARRAYS:
         return None
     return None if (first.tried_bytes or SMALL) < SMALL else _refusal(refused)
@@ -245,17 +246,16 @@ def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
         words=joined((refusal, how)),
         evidence=(refused,),
         against=against,
-        next_evidence=("ulimit -v", "cat /proc/sys/vm/overcommit_memory", "free -h"),
+        next_evidence=(ADDRESS_LIMIT, OVERCOMMIT, FREE),
     )
 
 
 def _refused(crash: Crash) -> HostAllocation | None:
-    return next((event for event in crash.every(HostAllocation) if event.pool == "host_ram"), None)
+    return next(iter(_refusals(crash)), None)
 
 
-def _with_errno(crash: Crash) -> HostAllocation | None:
-    every = (event for event in crash.every(HostAllocation) if event.pool == "host_ram")
-    return next((event for event in every if event.errno == NO_MEMORY), None)
+def _refusals(crash: Crash) -> list[HostAllocation]:
+    return [event for event in crash.every(HostAllocation) if event.pool == "host_ram"]
 
 
 def _free(crash: Crash) -> int | None:

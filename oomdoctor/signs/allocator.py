@@ -51,14 +51,13 @@ def beyond_the_largest_allocation(crash: Crash) -> Seen | None:
 @sign
 def beyond_the_largest_allocation_in_other_words(crash: Crash) -> Seen | None:
     """A driver or a runtime prints its largest single allocation, and more was requested."""
-    line = crash.mentions(_AT_ONCE.pattern) if isinstance(crash.root, Shortage) else None
-    figures = _AT_ONCE.search(line) if line is not None else None
-    if figures is None or int(figures[1]) <= int(figures[2]):
+    sizes = at_once(crash)
+    if sizes is None:
         return None
     words = say(
         "One allocation of {tried} exceeds the maximum of {limit} per allocation, however much memory is free.",
-        tried=show(int(figures[1])),
-        limit=show(int(figures[2])),
+        tried=show(sizes[0]),
+        limit=show(sizes[1]),
     )
     return Seen(words=words, evidence=(crash.root,))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.training_cut import CutTraining
@@ -11,11 +9,10 @@ from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, joined, mark, say
-from oomdoctor.signs import WHOLE_LOG, Seen, sign
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import WHOLE_LOG, WORKERS
 from oomdoctor.signs.trace import asked, card, refusal
 from oomdoctor.units import percent, show
-
-WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
 
 
 @sign

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.event import RAM
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
@@ -82,13 +83,14 @@ def who_held_most_was_saving(crash: Crash) -> Seen | None:
     if table is None or crash.stage not in ("checkpoint_save", "checkpoint_load"):
         return None
     saving = [row.bytes or 0 for row in table.rows if _IN_A_CHECKPOINT.search(row.command)]
-    if len(saving) < SEVERAL or sum(saving) < MOST * sum(row.bytes or 0 for row in table.rows):
+    listed = sum(row.bytes or 0 for row in table.rows)
+    if len(saving) < SEVERAL or sum(saving) < MOST * listed:
         return None
     words = say(
         "{count} workers were at their checkpoint and held {held} of the {listed} in Ray's table.",
         count=len(saving),
         held=show(sum(saving)),
-        listed=show(sum(row.bytes or 0 for row in table.rows)),
+        listed=show(listed),
     )
     return Seen(words=words, evidence=(table,))
 
@@ -109,9 +111,9 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
 def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
     """A process was killed, and the last step in the log is one at which save_steps saves a checkpoint."""
     every, done = crash.setting("save_steps", "save_interval", "save_freq"), crash.context.progress.get("done")
-    if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or every is None or not done:
+    if not isinstance(crash.root, Kill) or crash.root.pool not in RAM or every is None or not done:
         return None
-    if isinstance(every.value, bool) or not isinstance(every.value, int) or every.value < 2 or done % every.value:
+    if (every.whole or 0) < 2 or done % (every.whole or 1):
         return None
     words = say(
         "The last step before the kill was {done}, and {name}={value} saves the state at this step.",

@@ -5,24 +5,54 @@ An id or a name from the log stands in a command only where it matches a strict 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.container import LimitKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import raylet_log
+from oomdoctor.incident.node import address_of, stated_limit
 from oomdoctor.patterns import late
+from oomdoctor.sources.recognised import is_raylets
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
 # `journalctl -k` alone shows the current boot, and many a node is restarted after such a death.
 JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot; done | grep -i -E 'killed process|oom'"
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
+WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
+WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
+PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
+FREE: Final = "free -h"
+FREE_IN_GIB: Final = "free -g"
 # RAM that belongs to no process
 OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
+SHM: Final = "df -h /dev/shm"
+OBJECTS: Final = "ray memory --stats-only"
+SCHEDULED: Final = "ray status -v"
+CARDS: Final = "nvidia-smi -L"
+CARDS_NOW: Final = "nvidia-smi"
+ON_THE_CARDS: Final = "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv"
+# Each maker has a tool of its own; a Mac's GPU has the RAM, and a TPU's device file one holder at most.
+_ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
+    "AMD": "rocm-smi --showpids --showmeminfo vram",
+    "Apple": "ps aux -m | head -20",
+    "HPU": "hl-smi",
+    "Intel": "xpu-smi ps",
+    "MLU": "cnmon",
+    "NPU": "npu-smi info",
+    "TPU": "sudo lsof -w /dev/accel* /dev/vfio/*",
+}
+LOCKED_LIMIT: Final = "ulimit -l"
+ADDRESS_LIMIT: Final = "ulimit -v"
+MAPS_LIMIT: Final = "sysctl vm.max_map_count"
+# After a refused request: the process that asked is gone, its limits may still stand
+OF_A_REFUSAL: Final = (ADDRESS_LIMIT, FREE, WHO_HOLDS_IT_NOW)
+OVERCOMMIT: Final = "cat /proc/sys/vm/overcommit_memory"
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
@@ -42,6 +72,11 @@ _OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 13
 _CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 
+def on_the_devices(crash: Crash) -> str:
+    """Who holds the memory of the job's devices, by the tool of their maker."""
+    return _ON_OTHER_DEVICES.get(maker(crash), ON_THE_CARDS)
+
+
 def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
@@ -51,11 +86,29 @@ def settling(crash: Crash) -> tuple[str, ...]:
         commands.append(of_slurm(crash))
     if container and not in_a_pod(crash):
         commands.append(of_docker(crash))
-    if in_a_pod(crash) or (_limit_stated(crash) and not container) or (container and container_of(crash) is None):
+    if (
+        in_a_pod(crash)
+        or (stated_limit(crash) is not None and not container)
+        or (container and container_of(crash) is None)
+    ):
         commands.append(POD)
     if crash.root.pool == "shm":
-        commands.append("df -h /dev/shm")
+        commands.append(SHM)
     return (*commands, JOURNAL, DMESG)
+
+
+def raylet_log(crash: Crash) -> tuple[str, ...]:
+    """The command that shows the table of a kill of Ray's, with the node's address where it is one."""
+    if any(map(is_raylets, crash.context.files)):  # its own log is among those that were read
+        return ()
+    node = address_of(crash)
+    address = f" -ip {node}" if node else ""
+    return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def release_of(package: str) -> str:
+    """Which release of a package is installed."""
+    return f"pip show {package}"
 
 
 def of_slurm(crash: Crash) -> str:
@@ -101,7 +154,3 @@ def _ended_as_container(crash: Crash) -> bool:
     """How a container's end by SIGKILL is told from outside."""
     outside = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
     return outside or container_of(crash) is not None
-
-
-def _limit_stated(crash: Crash) -> bool:
-    return any(event.limit_bytes for event in crash.every(MemoryLimit))

@@ -35,8 +35,8 @@ SAME: Final = 0.1  # of the share: a neighbour that holds as much is the engine
 _DOING: Final = {
     "allocating": mark("while the engine allocated its KV cache"),
     "waking": mark("while the engine woke up and took its memory back"),
-    "serving": mark("while the engine served requests outside its share"),
-    "capturing": mark("while the engine captured CUDA graphs outside its share"),
+    "serving": mark("while the engine served requests, beyond its share"),
+    "capturing": mark("while the engine captured CUDA graphs, beyond its share"),
     "warming": mark("in the sampler's warm-up, after the engine had taken its share"),
     "syncing": mark("while the engine received new weights"),
 }
@@ -368,7 +368,7 @@ def _beside_its_share(crash: Crash) -> Seen:
         (
             _fraction(crash) or _meaning(crash) or _share(facts(crash)),
             _request(crash.root, _when(crash)),
-            say("A smaller batch size does not shrink the share."),
+            say("A smaller batch size does not shrink the share.") if crash.job.may_share else "",
         )
     )
     return Seen(words=words, evidence=(crash.root,))
@@ -377,7 +377,7 @@ def _beside_its_share(crash: Crash) -> Seen:
 def _when(crash: Crash) -> str:
     step = phase(crash) or ""
     if step == "serving" and in_a_sampler(crash):
-        return say("in the engine's sampler, outside its share")  # warm-up runs go through it as well
+        return say("in the engine's sampler, beyond its share")  # warm-up runs go through it as well
     return translated(_DOING.get(step, ""))
 
 

@@ -52,7 +52,7 @@ def profiling_an_encoder(crash: Crash) -> Seen | None:
 @sign
 def profiling_behind_an_encoders_announcement(crash: Crash) -> Seen | None:
     """An engine was in its profiling run, and the log says before with which items it profiles its encoder."""
-    return _of_an_encoder(crash) if _profiles(crash) and _announcement(crash) is not None else None
+    return _of_an_encoder(crash) if _profiles(crash) and announcement(crash) is not None else None
 
 
 @sign
@@ -64,7 +64,7 @@ def profiling_beside_words_of_an_encoder(crash: Crash) -> Seen | None:
 @sign
 def encoder_profiled_before(crash: Crash) -> Seen | None:
     """The engine had said how it profiles its encoder, and an allocation failed after that."""
-    if not crash.job.in_reserving_engine or phase(crash) in (None, "profiling") or _announcement(crash) is None:
+    if not crash.job.in_reserving_engine or phase(crash) in (None, "profiling") or announcement(crash) is None:
         return None
     if serving_an_encoder(crash) is not None:
         return None
@@ -139,7 +139,6 @@ def warming_the_sampler(crash: Crash) -> Seen | None:
     )
     tried = next((event.tried_bytes for event in crash.every(DeviceOutOfMemory) if event.tried_bytes is not None), None)
     request = say("An allocation of {tried} failed.", tried=show(tried)) if tried is not None else ""
-    warmup = crash.first(WarmupOutOfMemory)
     return Seen(words=joined((_warm_up(warmup), rows, request)), evidence=(warmup or crash.root,), stage="engine_init")
 
 
@@ -147,7 +146,7 @@ def warming_the_sampler(crash: Crash) -> Seen | None:
 def a_neighbour_freed_memory(crash: Crash) -> Seen | None:
     """vLLM profiled its memory use, and its figures show more free memory afterwards."""
     disturbed = crash.first(ProfilingDisturbed)
-    return _disturbance(disturbed) if disturbed is not None and _freed_bytes(disturbed) else None
+    return _disturbance(disturbed) if disturbed is not None and freed_bytes(disturbed) else None
 
 
 @sign
@@ -201,7 +200,7 @@ def _profiles(crash: Crash) -> bool:
     return crash.job.in_reserving_engine and phase(crash) == "profiling"
 
 
-def _announcement(crash: Crash) -> EncoderProfile | None:
+def announcement(crash: Crash) -> EncoderProfile | None:
     """The last announcement before the failure."""
     root = crash.root.at
     before = [e for e in crash.every(EncoderProfile) if e.at.file == root.file and e.at.line <= root.line]
@@ -209,7 +208,7 @@ def _announcement(crash: Crash) -> EncoderProfile | None:
 
 
 def _of_an_encoder(crash: Crash) -> Seen:
-    profile = _announcement(crash)
+    profile = announcement(crash)
     ran = say("The engine ran out of GPU memory while it profiled its vision or audio encoder.")
     large = say("It profiles with the largest items that the model allows, not with yours.")
     return Seen(
@@ -273,7 +272,7 @@ def _warm_up(warmup: WarmupOutOfMemory | None) -> str:
 
 
 def _disturbance(disturbed: ProfilingDisturbed) -> Seen:
-    freed = _freed_bytes(disturbed)
+    freed = freed_bytes(disturbed)
     gift = say(
         "Another process on the GPU released memory in the meantime, so the measurement is useless. No memory"
         " was missing."
@@ -283,7 +282,7 @@ def _disturbance(disturbed: ProfilingDisturbed) -> Seen:
     return Seen(words=words, evidence=(disturbed,), against=(doubt,) if freed == 0 else ())
 
 
-def _freed_bytes(disturbed: ProfilingDisturbed) -> int | None:
+def freed_bytes(disturbed: ProfilingDisturbed) -> int | None:
     """What others gave back at least; the engine's own use hides the rest of it."""
     if disturbed.current_free_bytes is not None and disturbed.initial_free_bytes is not None:
         return max(0, disturbed.current_free_bytes - disturbed.initial_free_bytes)

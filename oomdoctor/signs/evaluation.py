@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.families.container import LimitKill
+from oomdoctor.families.event import RAM
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -10,7 +11,6 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
 _WITHOUT_EVALUATION = ("inference", "serving")  # tasks
-_HOST = ("host_ram", "cgroup")
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
     r"|\b(?:torch|np|xp|tf)\.(?:cat|concat\w*|[vh]?stack)\("
@@ -80,7 +80,7 @@ def during_an_evaluation(crash: Crash) -> Seen | None:
 def killed_during_an_evaluation(crash: Crash) -> Seen | None:
     """The kernel or a manager killed a job for host memory while it evaluated."""
     root = crash.root
-    if crash.pool not in _HOST or not isinstance(root, KernelKill | LimitKill) or crash.stage != "eval":
+    if crash.pool not in RAM or not isinstance(root, KernelKill | LimitKill) or crash.stage != "eval":
         return None
     words = say("The job was killed during an evaluation, which keeps its predictions in host memory until the end.")
     unseen = say("no frame joins or keeps predictions")
@@ -90,7 +90,7 @@ def killed_during_an_evaluation(crash: Crash) -> Seen | None:
 @sign
 def host_memory_of_no_predictions(crash: Crash) -> Seen | None:
     """Host memory ran out, and neither did the evaluation join its predictions nor was it killed."""
-    if crash.pool not in _HOST or killed_during_an_evaluation(crash) is not None:
+    if crash.pool not in RAM or killed_during_an_evaluation(crash) is not None:
         return None
     return Seen(words="") if evaluation_joining_predictions(crash) is None else None
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.llama_cpp import Buffer, BufferRefused, LoadPlan
+from oomdoctor.families.llama_cpp import METALS_COMMAND, Buffer, BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
-METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
 BESIDE: Final = 0.5
 SCORES: Final = 4  # times the KV cache

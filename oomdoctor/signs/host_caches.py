@@ -18,7 +18,7 @@ from oomdoctor.incident.node import total_bytes, used_bytes
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import settling
+from oomdoctor.signs.commands import FREE_IN_GIB, settling
 from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
@@ -89,7 +89,7 @@ def every_rank_keeps_a_cache(crash: Crash) -> Seen | None:
         words=words,
         evidence=(crash.root,),
         against=(say("the log prints neither the node's RAM nor why the process died"),),
-        next_evidence=(*settling(crash), "free -g"),
+        next_evidence=(*settling(crash), FREE_IN_GIB),
     )
 
 
@@ -97,14 +97,9 @@ def caches_of_ranks(crash: Crash) -> tuple[float, float] | None:
     """The GB per rank and the number of ranks."""
     line = crash.mentions(_OF_LMCACHE.pattern)
     stated = _OF_LMCACHE.search(line) if line is not None else None
-    size, ranks = float(stated[1]) if stated is not None else 0, _count(crash, "tensor_parallel_size")
+    setting = crash.setting("tensor_parallel_size")
+    size, ranks = float(stated[1]) if stated is not None else 0, (setting.number if setting is not None else None) or 0
     return (size, ranks) if isinstance(crash.root, Kill) and ranks >= 2 and size * ranks >= MANY_GB else None
-
-
-def _count(crash: Crash, name: str) -> float:
-    setting = crash.setting(name)
-    value = setting.value if setting is not None else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 @sign

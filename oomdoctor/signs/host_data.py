@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.container import LimitKill
+from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
@@ -40,7 +41,6 @@ _KEEPS: Final = (
     "load_in_memory", "load_in_ram", "load_into_memory", "preload", "preload_data", "cache_in_memory", "ram_cache",
 )  # fmt: skip
 _MEMORY: Final = ("memory", "ram", "mem", "in_memory", "true", "all")
-_HOST: Final = ("host_ram", "cgroup")
 _TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
 # The columns of a table that is rather mostly empty than a matrix of the model.
 FEATURES: Final = 1000
@@ -91,7 +91,7 @@ def cached_bytes(crash: Crash) -> int | None:
 @sign
 def data_is_kept_by_a_setting(crash: Crash) -> Seen | None:
     """The kernel or a manager killed a job for host memory, and a setting says that the job keeps its data there."""
-    if crash.pool not in _HOST or not isinstance(crash.root, KernelKill | LimitKill):
+    if crash.pool not in RAM or not isinstance(crash.root, KernelKill | LimitKill):
         return None
     stated = (setting for name in _KEEPS if (setting := crash.setting(name)) is not None)
     kept = next((setting for setting in stated if _is_memory(setting.value)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import Buffer
@@ -13,7 +14,6 @@ from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 
 _DEVICES: Final = ("device_config", "device")
-_RAM: Final = frozenset({"host_ram", "cgroup"})
 _OF_A_PASS: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "rollout", "eval"})
 _MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|(?:^|/)torch/(?:autograd|optim)/|/modeling_\w{1,40}\.py"
 # vLLM: vllm/v1/worker/cpu_worker.py, cpu_model_runner.py and vllm/platforms/cpu.py
@@ -26,14 +26,14 @@ _ENGINE_ON_THE_CPU: Final = (
 def an_engine_computes_on_the_host(crash: Crash) -> Seen | None:
     """A serving engine failed to allocate host memory and runs on the CPU, by its own words or because llama.cpp has
     no GPU buffer: weights, cache and scratch space are in host memory."""
-    if crash.pool not in _RAM or not (_was_refused(crash) or _on_the_processor(crash) or _without_a_card(crash)):
+    if crash.pool not in RAM or not (_was_refused(crash) or _on_the_processor(crash) or _without_a_card(crash)):
         return None
     words = say("The engine runs on the CPU: its weights, KV cache and buffers are in host memory.")
     return Seen(words=words, evidence=(crash.root,))
 
 
 def _was_refused(crash: Crash) -> bool:
-    return crash.root.pool in _RAM and engine_printing(crash.root.family) is not None
+    return crash.root.pool in RAM and engine_printing(crash.root.family) is not None
 
 
 def _on_the_processor(crash: Crash) -> bool:
@@ -45,13 +45,13 @@ def _on_the_processor(crash: Crash) -> bool:
 def _without_a_card(crash: Crash) -> bool:
     if crash.job.world != "ggml" or crash.context.hardware.get("gpu_name") is not None:
         return False
-    return all(buffer.pool in _RAM for buffer in crash.every(Buffer))
+    return all(buffer.pool in RAM for buffer in crash.every(Buffer))
 
 
 @sign
 def a_pass_computes_on_the_host(crash: Crash) -> Seen | None:
     """A pass of a model failed to allocate host memory for its computation."""
-    if crash.pool not in _RAM or not isinstance(crash.root, HostAllocation | ArrayOutOfMemory):
+    if crash.pool not in RAM or not isinstance(crash.root, HostAllocation | ArrayOutOfMemory):
         return None
     if crash.stage not in _OF_A_PASS and crash.in_trace(_MODEL) is None:
         return None

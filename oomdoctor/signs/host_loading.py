@@ -15,6 +15,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, held_in_words
 from oomdoctor.language import mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import FREE
 from oomdoctor.units import show
 
 _LOADING: Final = (
@@ -164,7 +165,7 @@ def _at_loading(crash: Crash, words: str, *, shows_memory: bool = False) -> Seen
         against=(say("the log does not print how much memory was available"),),
         shows_memory=shows_memory,
         stage="model_load",
-        next_evidence=("free -h",),
+        next_evidence=(FREE,),
     )
 
 

@@ -13,7 +13,7 @@ from oomdoctor.incident.node import HOG, LARGE, total_bytes
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.address_space import shows_a_limit
-from oomdoctor.signs.commands import OF_THE_MACHINE, WHO_HOLDS_IT_NOW
+from oomdoctor.signs.commands import OF_A_REFUSAL, OF_THE_MACHINE
 from oomdoctor.units import show
 
 _PASSES: Final = ("forward", "backward", "eval")
@@ -32,7 +32,7 @@ def no_memory_in_a_pass_on_the_cpu(crash: Crash) -> Seen | None:
         stage=crash.stage,
     )
     limited = say("a limit on address space gives the same message")
-    return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=(WHO_HOLDS_IT_NOW,))
+    return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=OF_A_REFUSAL)
 
 
 @sign
@@ -53,7 +53,7 @@ def host_refused_without_a_size(crash: Crash) -> Seen | None:
     if root.tried_bytes is not None or root.errno is not None:
         return None
     words = say("A host memory allocation failed; the log says neither how much was requested nor who held the rest.")
-    return Seen(words=words, evidence=(root,), next_evidence=(WHO_HOLDS_IT_NOW, "ulimit -v"))
+    return Seen(words=words, evidence=(root,), next_evidence=OF_A_REFUSAL)
 
 
 @sign
@@ -70,7 +70,7 @@ def host_refused_without_a_sign_of_a_limit(crash: Crash) -> Seen | None:
     else:
         words = say("An allocation on the host failed; the log does not say who held the rest.")
     limited = say("a limit on address space answers the same way")
-    return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=(WHO_HOLDS_IT_NOW, "ulimit -v"))
+    return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=OF_A_REFUSAL)
 
 
 @sign
@@ -79,7 +79,7 @@ def host_array_refused(crash: Crash) -> Seen | None:
     if not isinstance(crash.root, ArrayOutOfMemory):
         return None
     words = say("Allocating an array in host memory failed; the log does not say who held the rest.")
-    return Seen(words=words, evidence=(crash.root,), next_evidence=(WHO_HOLDS_IT_NOW,))
+    return Seen(words=words, evidence=(crash.root,), next_evidence=OF_A_REFUSAL)
 
 
 @sign

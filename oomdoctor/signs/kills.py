@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
 from oomdoctor.families.budget import BudgetUsage
-from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
-from oomdoctor.families.event import Event
+from oomdoctor.families.event import RAM, Event
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.machine_memory import MachineMemory
@@ -28,13 +27,14 @@ from oomdoctor.incident.node import (
     held_in_words,
     largest_kill,
     machine_before,
-    raylet_log,
+    stated_limit,
     total_bytes,
 )
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, settling
+from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
+from oomdoctor.signs.limits import OF_NUMA_NODES
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.text import sanitize
@@ -97,7 +97,7 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
 def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
     """The last print of the node's memory shows 90% in use, and an unexplained kill follows."""
     last = _last_print(crash)
-    if not isinstance(crash.root, Kill) or crash.root.pool not in ("host_ram", "cgroup") or last is None:
+    if not isinstance(crash.root, Kill) or crash.root.pool not in RAM or last is None:
         return None
     used, share = _in_use(last)
     if share < NEARLY_FULL:
@@ -180,7 +180,7 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
 def one_of_a_pool_was_killed(crash: Crash) -> Seen | None:
     """A pool of four worker processes or more, whose number a setting states, lost one of them to SIGKILL."""
     setting = crash.setting(*_WORKER_SETTINGS, *_POOL_SETTINGS)
-    if setting is None or not isinstance(setting.value, int) or isinstance(setting.value, bool) or setting.value < POOL:
+    if setting is None or (setting.whole or 0) < POOL:
         return None
     root, killed = crash.root, any(kill.signal == SIGKILL for kill in crash.every(Kill))
     of_a_loader = isinstance(root, LoaderDeath) and (killed or root.signal is not None)
@@ -318,7 +318,7 @@ def _in_use_at(early: UserspaceKill) -> int | None:
 
 
 def _by_the_kernel(kill: KernelKill) -> str:
-    if kill.constraint in ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY"):
+    if kill.constraint in OF_NUMA_NODES:
         return say(
             "{who} held {own} when the kernel killed it because its NUMA nodes were full",
             who=_who(kill),
@@ -338,7 +338,7 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     root = crash.root
     if crash.proven or root.strength < 1 or root.pool not in _MAY_BE_MEMORY or isinstance(root, Shortage):
         return None
-    limit = _limit(crash)
+    limit = stated_limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
     usual = say("Memory is the usual reason, but nothing in the log proves it.")
     return Seen(
@@ -367,11 +367,7 @@ def _other_reasons(crash: Crash) -> str:
 @sign
 def in_a_container(crash: Crash) -> Seen | None:
     """The log prints a memory limit, or lines near the failure mention containers."""
-    return Seen(words="") if _limit(crash) is not None or crash.mentions(_CONTAINERS) is not None else None
-
-
-def _limit(crash: Crash) -> MemoryLimit | None:
-    return next((event for event in crash.every(MemoryLimit) if event.limit_bytes), None)
+    return Seen(words="") if stated_limit(crash) is not None or crash.mentions(_CONTAINERS) is not None else None
 
 
 def _died(root: Event) -> str:
@@ -407,10 +403,6 @@ def program_of(kill: Kill) -> str | None:
     if not _NAME.fullmatch(name):
         return None
     script = next((word.rsplit("/", 1)[-1] for word in words[1:] if word.endswith(_SCRIPTS)), "")
-    module = " ".join(pair) if (pair := next(_pairs_of_a_module(words), None)) else ""
-    told = f"{name} {module or script}".strip()
-    return sanitize(told, COMMAND_SHOWN)
-
-
-def _pairs_of_a_module(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    return ((option, name) for option, name in pairwise(words[1:]) if option == "-m" and _NAME.fullmatch(name))
+    modules = (one for option, one in pairwise(words[1:]) if option == "-m" and _NAME.fullmatch(one))
+    module = next((f"-m {one}" for one in modules), "")
+    return sanitize(f"{name} {module or script}".strip(), COMMAND_SHOWN)

@@ -187,7 +187,7 @@ def room_below_nothing(crash: Crash) -> Seen | None:
 def no_context_is_short_enough(crash: Crash) -> Seen | None:
     """vLLM compares a context with its cache, and no length fits."""
     tightest = _tightest(crash)
-    if tightest is None or _longest(tightest) is not None:
+    if tightest is None or longest(tightest) is not None:
         return None
     return Seen(words=say("the engine has no KV cache at all, so no context is short enough"))
 
@@ -195,11 +195,10 @@ def no_context_is_short_enough(crash: Crash) -> Seen | None:
 @sign
 def context_longer_than_the_cache(crash: Crash) -> Seen | None:
     """One request of the configured length needs more than vLLM's cache holds, and a shorter one fits."""
-    tightest = _tightest(crash)
-    longest = _longest(tightest) if tightest is not None else None
-    if tightest is None or longest is None:
+    tightest = too_long(crash)
+    if tightest is None:
         return None
-    fits = say("A context of up to {longest:,} tokens fits.", longest=longest)
+    fits = say("A context of up to {longest:,} tokens fits.", longest=longest(tightest))
     return Seen(words=joined((_comparison(tightest), fits)), evidence=(tightest,))
 
 
@@ -328,7 +327,7 @@ def _room(refused: ContextDoesNotFit) -> int:
     return refused.kv_bytes if refused.kv_bytes is not None else refused.kv_tokens or 0
 
 
-def _longest(refused: ContextDoesNotFit) -> int | None:
+def longest(refused: ContextDoesNotFit) -> int | None:
     """V0 says how many tokens fit; V1 estimates it, or it follows from what is needed and what there is."""
     if refused.kv_tokens is not None:
         return refused.kv_tokens or None
@@ -411,9 +410,4 @@ def _account(reserved: str, weights: str, left: str, it: EngineFacts) -> str:
 def too_long(crash: Crash) -> ContextDoesNotFit | None:
     """The refusal of the rank with the least room, where a shorter context fits."""
     tightest = _tightest(crash)
-    return tightest if tightest is not None and _longest(tightest) is not None else None
-
-
-def longest(refused: ContextDoesNotFit) -> int | None:
-    """How many tokens fit."""
-    return _longest(refused)
+    return tightest if tightest is not None and longest(tightest) is not None else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.event import Event
 from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before
+from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before, stated_limit
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
@@ -22,7 +22,7 @@ MUCH_SHARED: Final = 0.25  # of what the control group used
 _ENDED: Final = (
     r"\bCANCELLED\b|: Out Of Memory|Terminating StepId|forcing job termination|^Killed$|: Exited with exit code"
 )
-_OF_NUMA_NODES: Final = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
+OF_NUMA_NODES: Final = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 MANAGERS: Final = {
     "slurm": "Slurm",
     "kubernetes": "Kubernetes",
@@ -55,14 +55,14 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
 @sign
 def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
     """A scheduler or container engine ended the job at its memory limit and prints figures."""
-    kill = _kill_at_a_limit(crash)
+    kill = kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None and kill.strength >= 3 else None
 
 
 @sign
 def manager_reports_its_limit(crash: Crash) -> Seen | None:
     """A scheduler or container engine says that the job hit its memory limit."""
-    kill = _kill_at_a_limit(crash)
+    kill = kill_at_a_limit(crash)
     return _by_the_manager(crash, kill) if kill is not None else None
 
 
@@ -85,7 +85,7 @@ def container_was_nearly_full(crash: Crash) -> Seen | None:
 @sign
 def numa_nodes_were_full(crash: Crash) -> Seen | None:
     """The kernel's record gives the NUMA nodes of the process as the constraint, and no cgroup limit was hit."""
-    if _a_limit_was_hit(crash) or not any(kill.constraint in _OF_NUMA_NODES for kill in crash.every(KernelKill)):
+    if _a_limit_was_hit(crash) or not any(kill.constraint in OF_NUMA_NODES for kill in crash.every(KernelKill)):
         return None
     return Seen(words=say("the kernel says that the NUMA nodes of the process were full; no memory limit was hit"))
 
@@ -111,22 +111,23 @@ def node_was_under_pressure(crash: Crash) -> Seen | None:
 @sign
 def killed_beside_a_limit(crash: Crash) -> Seen | None:
     """A container was killed; its record shows a limit, but not that the limit was the reason."""
-    limit = _limit_of_the_record(crash)
+    limit = stated_limit(crash)
     if limit is None or not isinstance(crash.root, Kill):
         return None
     return Seen(
         words=say(
-            "a record of the kernel or the container engine of a kill at the limit of {limit}", limit=show(limit)
+            "a record of the kernel or the container engine of a kill at the limit of {limit}",
+            limit=show(limit.limit_bytes or 0),
         ),
         next_evidence=settling(crash),
     )
 
 
 def _a_limit_was_hit(crash: Crash) -> bool:
-    return _kill_at_a_limit(crash) is not None or any(kill.pool == "cgroup" for kill in crash.every(KernelKill))
+    return kill_at_a_limit(crash) is not None or any(kill.pool == "cgroup" for kill in crash.every(KernelKill))
 
 
-def _kill_at_a_limit(crash: Crash) -> LimitKill | None:
+def kill_at_a_limit(crash: Crash) -> LimitKill | None:
     """The strongest word for a limit on memory in use; a limit on address space is another matter."""
     kills = [kill for kill in crash.every(LimitKill) if not kill.virtual and kill.manager in MANAGERS]
     return max(kills, key=lambda kill: kill.strength, default=None)
@@ -213,7 +214,8 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
 
 def _figures(crash: Crash, kill: LimitKill) -> str:
     """What is printed of it, each figure behind a comma or a semicolon of its own."""
-    limit = kill.limit_bytes or kill.requested_bytes or _limit_of_the_record(crash)
+    recorded = stated_limit(crash)
+    limit = kill.limit_bytes or kill.requested_bytes or (recorded.limit_bytes if recorded is not None else None)
     used = kill.used_bytes or kill.peak_bytes
     figures = say(", limit {limit}", limit=show(limit)) if limit else ""
     if limit and used and used <= limit:
@@ -253,7 +255,3 @@ def _records(crash: Crash) -> Iterator[Event]:
     yield from crash.every(KernelKill)
     yield from crash.every(LimitKill)
     yield from crash.every(Kill)
-
-
-def _limit_of_the_record(crash: Crash) -> int | None:
-    return next((event.limit_bytes for event in crash.every(MemoryLimit) if event.limit_bytes), None)

@@ -64,8 +64,7 @@ def product_with_the_vocabulary(crash: Crash) -> Seen | None:
 
 def _number(crash: Crash, names: tuple[str, ...]) -> int | None:
     setting = crash.setting(*names)
-    value = setting.value if setting else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return setting.whole if setting is not None else None
 
 
 @sign

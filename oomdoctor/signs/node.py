@@ -16,11 +16,11 @@ from oomdoctor.incident.node import (
     is_rank,
     killed_another,
     node_memory,
-    raylet_log,
     victim,
 )
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import OBJECTS, SHM, raylet_log
 from oomdoctor.units import percent, show
 
 # A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
@@ -58,7 +58,7 @@ def table_misses_half(crash: Crash) -> Seen | None:
         listed=show(memory.listed_bytes),
         share=percent(memory.listed_bytes / memory.used_bytes),
     )
-    return Seen(words=words, evidence=(memory.event,), next_evidence=("ray memory --stats-only", "df -h /dev/shm"))
+    return Seen(words=words, evidence=(memory.event,), next_evidence=(OBJECTS, SHM))
 
 
 @sign
@@ -204,7 +204,7 @@ def a_rank_is_the_largest(crash: Crash) -> Seen | None:
 def a_reward_model_has_it(crash: Crash) -> Seen | None:
     """The reward model leads the table with a quarter of the memory in use, and its largest process alone holds it."""
     memory = table(crash)
-    reward = _reward(memory)
+    reward = reward_model(memory)
     if memory is None or reward is None or not memory.dominates(reward):
         return None
     return a_reward_model_leads(crash)
@@ -214,7 +214,7 @@ def a_reward_model_has_it(crash: Crash) -> Seen | None:
 def a_reward_model_leads(crash: Crash) -> Seen | None:
     """Processes of a reward model hold a quarter of the memory in use, and more than those of any other name."""
     memory = table(crash)
-    reward = _reward(memory)
+    reward = reward_model(memory)
     if memory is None or reward is None or not _leads(memory, reward):
         return None
     share = say("{held}: {share}.", held=_clause(memory, reward), share=percent(memory.share(reward.bytes)))
@@ -226,7 +226,7 @@ def a_reward_model_leads(crash: Crash) -> Seen | None:
 def a_reward_model_is_small(crash: Crash) -> Seen | None:
     """The table lists a reward model that holds less than a quarter of the memory in use, or less than others."""
     memory = table(crash)
-    reward = _reward(memory)
+    reward = reward_model(memory)
     if memory is None or reward is None or _leads(memory, reward):
         return None
     words = say("{held}: {share}", held=_clause(memory, reward), share=percent(memory.share(reward.bytes)))
@@ -251,7 +251,7 @@ def a_reward_model_is_in_no_table(crash: Crash) -> Seen | None:
     return Seen(words=words, next_evidence=raylet_log(crash))
 
 
-def _reward(memory: NodeMemory | None) -> Holder | None:
+def reward_model(memory: NodeMemory | None) -> Holder | None:
     models = [holder for holder in memory.holders if holder.role == "reward"] if memory is not None else []
     return max(models, key=lambda holder: holder.bytes, default=None)
 

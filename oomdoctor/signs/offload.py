@@ -16,6 +16,7 @@ from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import CARDS
 from oomdoctor.signs.host_caches import (
     HALF,
     QUARTER,
@@ -194,7 +195,7 @@ def gpus_are_not_counted(crash: Crash) -> Seen | None:
     reservations, _ = _little(crash)
     if all(one.counted for one in reservations):
         return None
-    return Seen(words=say("how many GPUs of the node the engine uses"), next_evidence=("nvidia-smi -L",))
+    return Seen(words=say("how many GPUs of the node the engine uses"), next_evidence=(CARDS,))
 
 
 def _little(crash: Crash) -> tuple[list[Reservation], int]:

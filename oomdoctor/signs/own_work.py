@@ -32,8 +32,7 @@ _INTERPRETER: Final = late(r"python(?:\d(?:\.\d{1,2})?)?|pt_main_thread")
 def the_job_itself_did_what_the_log_shows(crash: Crash) -> Seen | None:
     """The kernel killed a Python process, and the log shows what the job did then: saving, loading, evaluating, or
     keeping its data in memory."""
-    kill = crash.root
-    if not isinstance(kill, KernelKill) or not _INTERPRETER.fullmatch(kill.process.name or ""):
+    if _killed_python(crash) is None:
         return None
     return Seen(words="") if any(work(crash) is not None for work in _WORK) else None
 
@@ -41,10 +40,8 @@ def the_job_itself_did_what_the_log_shows(crash: Crash) -> Seen | None:
 @sign
 def each_process_loads_the_weights(crash: Crash) -> Seen | None:
     """Three Python processes or more held the memory while weights were loaded: each loads a copy of its own."""
-    kill = crash.root
-    if not isinstance(kill, KernelKill) or not _INTERPRETER.fullmatch(kill.process.name or ""):
-        return None
-    if crash.stage not in _LOADING or crash.context.progress or several_alike_have_it(crash) is None:
+    kill = _killed_python(crash)
+    if kill is None or crash.stage not in _LOADING or crash.context.progress or several_alike_have_it(crash) is None:
         return None
     count = sum(1 for task in kill.tasks if task.name == kill.process.name)
     words = say(
@@ -60,3 +57,8 @@ def weights_in_full_precision(crash: Crash) -> Seen | None:
     """A setting has the weights loaded in 32 bits."""
     stated = crash.setting("dtype", "torch_dtype", "precision")
     return Seen(words="") if stated is not None and stated.value in _FULL_PRECISION else None
+
+
+def _killed_python(crash: Crash) -> KernelKill | None:
+    kill = crash.root
+    return kill if isinstance(kill, KernelKill) and _INTERPRETER.fullmatch(kill.process.name or "") else None

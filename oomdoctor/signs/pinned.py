@@ -12,6 +12,7 @@ from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import LOCKED_LIMIT
 from oomdoctor.units import show
 
 _LOCKING: Final = ("rdma", "mlock")
@@ -31,7 +32,7 @@ def locking_was_refused(crash: Crash) -> Seen | None:
         "Registering memory for RDMA or locking memory failed with errno 12: the limit on locked memory "
         "(ulimit -l) was hit, not the amount of RAM."
     )
-    return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=("ulimit -l",))
+    return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=(LOCKED_LIMIT,))
 
 
 @sign

@@ -6,10 +6,11 @@ from typing import Final
 
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HOG, of_low_limit, ray_kill, raylet_log, used_bytes, victim
+from oomdoctor.incident.node import HOG, of_low_limit, ray_kill, used_bytes, victim
 from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import raylet_log
 from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 

@@ -14,6 +14,7 @@ from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, say, translated
 from oomdoctor.regressions import Carrier, Regression, Releases, Symptom, regressions
 from oomdoctor.signs import Grade, Seen, sign
+from oomdoctor.signs.commands import release_of
 from oomdoctor.signs.series import per
 from oomdoctor.signs.trace import card, innermost, where
 from oomdoctor.versions import Versions, version_of, versions
@@ -128,7 +129,7 @@ def release_is_not_printed(crash: Crash) -> Seen | None:
     if match is None or match.told == "other":
         return None
     words = say("the version of {package}", package=match.known.affected.package)
-    return Seen(words=words, next_evidence=(_ask(match.known),))
+    return Seen(words=words, next_evidence=(release_of(match.known.affected.package),))
 
 
 def _worth(crash: Crash, grade: Grade) -> Seen | None:
@@ -143,7 +144,7 @@ def _worth(crash: Crash, grade: Grade) -> Seen | None:
         words=joined((_what(match), signs, cure)),
         evidence=(crash.root,),
         shows_memory=match.score > ONE_SIGN,
-        next_evidence=() if match.told == "printed" else (_ask(known),),
+        next_evidence=() if match.told == "printed" else (release_of(known.affected.package),),
     )
 
 
@@ -195,10 +196,6 @@ def _not_affected(match: Match) -> str:
     if dated:
         return say("as far as is known, {version} is not affected ({affected} is)", version=version, affected=affected)
     return say("{version} is not affected ({affected} is)", version=version, affected=affected)
-
-
-def _ask(known: Regression) -> str:
-    return f"pip show {known.affected.package}"
 
 
 # matching
@@ -303,7 +300,7 @@ def _unset(crash: Crash, symptom: Symptom) -> str | None:
 def _above(crash: Crash, symptom: Symptom) -> str | None:
     limit, *names = symptom.words
     for setting in _stated(crash, names):
-        if isinstance(setting.value, int) and not isinstance(setting.value, bool) and setting.value > int(limit):
+        if setting.whole is not None and setting.whole > int(limit):
             return f"{setting.name}={setting.value}"
     return None
 

@@ -38,7 +38,7 @@ def more_asked_than_there_is(crash: Crash) -> Seen | None:
     if request is None:
         return None
     asked, have = asked_gpus(crash), cluster(crash, request)
-    return _waiting(crash, request) if _lacking(request, have) or (asked and _beyond(asked, have)) else None
+    return _waiting(crash, request) if lacking(request, have) or (asked and _beyond(asked, have)) else None
 
 
 @sign
@@ -64,8 +64,8 @@ def request_of(crash: Crash) -> Unschedulable | None:
 
 def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     have, asked = cluster(crash, request), asked_gpus(crash)
-    lacking, beyond = _lacking(request, have), _beyond(asked, have) if asked is not None else []
-    reasons = [*beyond, *lacking]
+    short, beyond = lacking(request, have), _beyond(asked, have) if asked is not None else []
+    reasons = [*beyond, *(_missing(*each) for each in short)]
     if asked is not None and not reasons and taken_by_the_launch(asked, have):
         reasons = [_taken(asked, have)]
     parts = [*reasons, _sentence(request)]
@@ -73,7 +73,7 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
         parts.append(say("The cluster has {amounts}.", amounts=_amounts(have)))
     if asked is not None:
         parts.append(say("The launch line requests {sum} GPUs and as many CPUs.", sum=asked.sum))
-    open_end = request.state not in _FINAL and not lacking and not beyond
+    open_end = request.state not in _FINAL and not short and not beyond
     return Seen(
         words=joined(parts),
         evidence=tuple(each for each in crash.every(Unschedulable) if each.strength)[:3],
@@ -186,28 +186,26 @@ def _taken(asked: Asked, have: Mapping[str, float]) -> str:
     )
 
 
-def _lacking(request: Unschedulable, have: Mapping[str, float]) -> list[str]:
-    """What the cluster can never serve."""
-    found: list[str] = []
-    if not have:
-        return found
-    for name, amount in (request.requested or {}).items():
-        wanted = amount * (request.count or 1)
-        there = have.get(name, 0.0)
-        if wanted > there and (name in have or name in ("GPU", "CPU")):
-            found.append(
-                say(
-                    "{name}: {wanted} requested, {there} in the cluster.",
-                    name=name,
-                    wanted=_amount(name, wanted),
-                    there=_amount(name, there),
-                )
-            )
-    return found
+def lacking(request: Unschedulable, have: Mapping[str, float]) -> list[tuple[str, float, float]]:
+    """What the cluster can never serve: each resource, what is requested of it and what there is."""
+    wants = ((name, amount * (request.count or 1)) for name, amount in (request.requested or {}).items())
+    known = {"GPU", "CPU", *have} if have else ()
+    return [
+        (name, wanted, have.get(name, 0.0)) for name, wanted in wants if name in known and wanted > have.get(name, 0)
+    ]
+
+
+def _missing(name: str, wanted: float, there: float) -> str:
+    return say(
+        "{name}: {wanted} requested, {there} in the cluster.",
+        name=name,
+        wanted=_amount(name, wanted),
+        there=_amount(name, there),
+    )
 
 
 def _sentence(request: Unschedulable) -> str:
-    what, end, count = _what(request), _end(request), request.count or 1
+    what, end, count = _what(request), end_of(request), request.count or 1
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(
@@ -222,7 +220,7 @@ def _sentence(request: Unschedulable) -> str:
     return say("Ray has not placed a request for {what}: {end}.", what=what, end=end)
 
 
-def _end(request: Unschedulable) -> str:
+def end_of(request: Unschedulable) -> str:
     """What became of it: a clause."""
     match request.state:
         case "infeasible":

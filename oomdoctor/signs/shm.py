@@ -12,6 +12,7 @@ from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import SHM
 from oomdoctor.units import MIB, show
 
 DOCKERS_DEFAULT: Final = 64 * MIB
@@ -116,7 +117,7 @@ def _no_room(crash: Crash, full: SharedMemoryFull) -> Seen:
         words=joined((refused, _holds(crash))),
         evidence=(full, *crash.every(ShmUsage)[-2:]),
         pool="shm",
-        next_evidence=() if _size(crash) is not None else ("df -h /dev/shm",),
+        next_evidence=() if _size(crash) is not None else (SHM,),
     )
 
 
@@ -151,7 +152,7 @@ def _died(crash: Crash, crashed: Kill | FatalSignal, against: tuple[str, ...] = 
         evidence=(crashed, *crash.every(ShmUsage)[-2:]),
         against=against,
         pool="shm",
-        next_evidence=("df -h /dev/shm",),
+        next_evidence=(SHM,),
     )
 
 

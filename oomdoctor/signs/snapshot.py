@@ -20,7 +20,7 @@ from oomdoctor.snapshots.names import (
     PARAMETERS,
     PARAMETERS_AND_GRADIENTS,
 )
-from oomdoctor.units import GIB, MIB, percent, show
+from oomdoctor.units import MIB, percent, show
 
 if TYPE_CHECKING:  # few crashes come with one
     from oomdoctor.families.memory_snapshot import MemorySnapshot
@@ -56,7 +56,7 @@ def _fits(crash: Crash, account: Account) -> bool:
         is_segment = asked <= tried <= SEGMENT
         return is_segment or abs(tried - asked) <= max(ROUNDING, tried // TWO_DECIMALS)
     allocated = event.allocated_bytes
-    return allocated is not None and abs(allocated - account.allocated) <= max(GIB // 100, allocated // TWO_DECIMALS)
+    return allocated is not None and account.may_be(allocated)
 
 
 def held(account: Account, holders: tuple[str, ...]) -> int:
@@ -129,7 +129,11 @@ def passes_hold_much(crash: Crash) -> Seen | None:
 def model_states_hold_most(crash: Crash) -> Seen | None:
     """A memory snapshot shows half of the allocated memory in weights or optimizer states, more than in the passes."""
     event = decides_for(crash, OPTIMIZER) or decides_for(crash, WEIGHTS)
-    return None if event is None else Seen(words=_largest(event.account))
+    return (
+        None
+        if event is None
+        else Seen(words=say("the memory snapshot shows {holders}", holders=_listed(event.account)))
+    )
 
 
 @sign
@@ -200,7 +204,7 @@ def _lay(crash: Crash) -> tuple[MemorySnapshot | None, Room | None, int]:
     account = event.account
     if account.freed_since > STILL_THERE * account.allocated:
         return None, None, 0
-    return event, account.room, account.refusal.bytes if account.refusal is not None else 0
+    return event, account.room, event.account.refusal.bytes
 
 
 def _seen(event: MemorySnapshot | None) -> Seen | None:
@@ -221,10 +225,6 @@ def _words(account: Account) -> str:
         frames=" < ".join(stack.frames[:2]),
     )
     return joined((first, second))
-
-
-def _largest(account: Account) -> str:
-    return say("the memory snapshot shows {holders}", holders=_listed(account))
 
 
 def _listed(account: Account) -> str:

@@ -32,7 +32,7 @@ def object_did_not_fit(crash: Crash) -> Seen | None:
 @sign
 def disk_behind_the_store_is_full(crash: Crash) -> Seen | None:
     """Nothing can be spilled: the object store is full and so is its disk."""
-    event = _refused_write(crash)
+    event = refused_write(crash)
     if event is None:
         return None
     return Seen(
@@ -125,7 +125,7 @@ def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
 @sign
 def spill_worker_found_no_space(crash: Crash) -> Seen | None:
     """The process that spills Ray's objects to disk found no space."""
-    refused = _refused_write(crash)
+    refused = refused_write(crash)
     if refused is None or not refused.io_worker:
         return None
     words = (
@@ -142,7 +142,7 @@ def spill_worker_found_no_space(crash: Crash) -> Seen | None:
 @sign
 def write_failed_after_spilling(crash: Crash) -> Seen | None:
     """Ray had spilled, then a write found no space; the log does not say whose write."""
-    refused = _refused_write(crash)
+    refused = refused_write(crash)
     if refused is None or refused.io_worker or not refused.spilling:
         return None
     spilled = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
@@ -157,7 +157,7 @@ def write_failed_after_spilling(crash: Crash) -> Seen | None:
 @sign
 def store_and_disk_are_full(crash: Crash) -> Seen | None:
     """Ray says that an object found room neither in the object store nor on disk."""
-    refused = _refused_write(crash)
+    refused = refused_write(crash)
     if refused is None:
         return None
     warned = _warning(crash)
@@ -204,7 +204,7 @@ def _did_not_fit(size: int | None, capacity: int | None) -> str:
     return say("An object did not fit in Ray's object store.")
 
 
-def _refused_write(crash: Crash) -> DiskFull | None:
+def refused_write(crash: Crash) -> DiskFull | None:
     return next((event for event in crash.every(DiskFull) if not event.warning), None)
 
 

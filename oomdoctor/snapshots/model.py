@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from oomdoctor.units import GIB
+
 
 class Frame(Struct, frozen=True):
     """One frame of a stack."""
@@ -99,3 +101,7 @@ class Account(Struct, frozen=True, kw_only=True):
     strips: tuple[Strip, ...]
     settings: str
     expandable: bool
+
+    def may_be(self, allocated: int) -> bool:
+        """Whether a printed figure is what is allocated here: two decimals leave one part in a hundred open."""
+        return abs(self.allocated - allocated) <= max(GIB // 100, allocated // 100)

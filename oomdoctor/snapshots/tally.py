@@ -186,10 +186,6 @@ class Tally:
             self.release(_address(table["addr"]), _size(table["size"]))
         elif action == "oom":
             self._failure(table)
-        self.next_entry()
-
-    def next_entry(self) -> None:
-        """Count an entry that was taken."""
         if self.entries == self.next_point:
             self.point()
         self.entries += 1

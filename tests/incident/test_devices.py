@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from engine_logs import crash_of
 
 from oomdoctor import diagnose
+from oomdoctor.signs.commands import on_the_devices
 
 REFUSED = "out of memory. Tried to allocate 512.00 MiB ({0} 0; 31.00 GiB total capacity; 30.00 GiB already allocated; "
 REFUSED += "30.10 GiB current active; 210.00 MiB free; 30.50 GiB reserved in total by PyTorch)"
@@ -40,3 +42,24 @@ def test_the_next_report_forgets_it(tmp_path: Path) -> None:
     diagnose(log)
     log.write_text(f"torch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}\n", encoding="utf-8")
     assert "NPU" not in diagnose(log).incidents[0].headline
+
+
+def test_the_ledger_names_it_too(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"RuntimeError: NPU {REFUSED.format('NPU')}\n", encoding="utf-8")
+    assert diagnose(log).incidents[0].ledger[0].device.startswith("NPU")
+
+
+@pytest.mark.parametrize(
+    ("line", "tool"),
+    [
+        (f"RuntimeError: NPU {REFUSED.format('NPU')}", "npu-smi info"),
+        (f"torch.OutOfMemoryError: HIP {REFUSED.format('GPU')}", "rocm-smi "),
+        (f"torch.OutOfMemoryError: XPU {REFUSED.format('GPU')}", "xpu-smi ps"),
+        (f"torch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
+        (f"tool: rocm is not installed\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
+        (f"Metal is not used\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
+    ],
+)
+def test_its_makers_tool_shows_who_holds_it(line: str, tool: str) -> None:
+    assert on_the_devices(crash_of(f"{line}\n")).startswith(tool)

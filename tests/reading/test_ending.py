@@ -29,6 +29,8 @@ def ended(folder: Path, text: str) -> str | None:
         "Segmentation fault (core dumped)",
         "panic: runtime error: index out of range",
         "Fatal error: no such table",
+        "Failed: reduce.cu:40 invalid argument",
+        "Error executing job with overrides: [a=1]",
     ],
 )
 def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:

@@ -88,6 +88,7 @@ _NOBODY: Final = (0, None)
 _place = itemgetter(0)
 _PACKAGE: Final = re.compile(r"[.:/]")  # what ends the package in a source
 _LAYERS: Final = ("program", "states", "engine", "local", "base", "host")  # outermost first
+_DRIVEN: Final = ("program", "engine", "local")
 
 
 class Framework:
@@ -177,6 +178,11 @@ def among(names: Iterable[str]) -> list[Framework]:
 def some(names: Iterable[str], trait: Trait) -> bool:
     """Whether one of the frameworks with these names has the trait."""
     return any(one is not None and trait in one.traits for one in map(framework, names))
+
+
+def driven(names: Iterable[str]) -> bool:
+    """Whether one of the frameworks with these names is a program with options, which no code of the job's turns."""
+    return any(each.layer in _DRIVEN and each.style != "code" for each in among(names))
 
 
 @cache

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
@@ -13,15 +13,22 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.host import node
+from oomdoctor.report.headline.names import with_pid
+from oomdoctor.report.headline.slot import about
 from oomdoctor.signs import host_growth
 from oomdoctor.units import percent
 
 _OF_PROCESS: Final = late(r"PID (\d{1,12})(?: \((.{1,400})\))?")
 
 
+def _figure(crash: Crash) -> Trajectory | None:
+    """The figure of host memory that grew, as the sign of it takes it."""
+    return crash.trajectory if host_growth.host_memory_grew(crash) is not None else None
+
+
 def leaking(crash: Crash) -> str | None:
     """The process that grows steadily from step to step, by its name and PID."""
-    figure = _grown(crash)
+    figure = _figure(crash)
     if figure is None or figure.per == "print" or host_growth.few_prints_show_growth(crash) is not None:
         return None
     return _process(figure)
@@ -29,7 +36,7 @@ def leaking(crash: Crash) -> str | None:
 
 def growing(crash: Crash) -> str | None:
     """What grows: the memory of the node, a process's, or the figure as the log calls it."""
-    figure = _grown(crash)
+    figure = _figure(crash)
     if figure is None or figure.of_rest:
         return None
     one = _process(figure)
@@ -40,10 +47,10 @@ def growing(crash: Crash) -> str | None:
     return say("Host memory ({figure})", figure=names.figure(figure.what))
 
 
-def growth(crash: Crash) -> str | None:
+@about(_figure)
+def growth(figure: Trajectory) -> str | None:
     """How much it grows: "256 MiB per step"."""
-    figure = _grown(crash)
-    if figure is None or not figure.growth_bytes:
+    if not figure.growth_bytes:
         return None
     rate = brief(figure.growth_bytes)
     if figure.per == "second":
@@ -51,36 +58,20 @@ def growth(crash: Crash) -> str | None:
     return say("{rate} per step", rate=rate) if figure.per == "step" else say("{rate} per print", rate=rate)
 
 
-def growth_course(crash: Crash) -> str | None:
+@about(_figure)
+def growth_course(figure: Trajectory) -> str | None:
     """From what to what it went: "30.5 GiB to 123 GiB"."""
-    figure = _grown(crash)
-    if figure is None:
-        return None
     return say("{first} to {last}", first=brief(figure.points[0].bytes), last=brief(figure.points[-1].bytes))
 
 
-def machine_filled(crash: Crash) -> str | None:
+@about(host_growth.prints_that_fill)
+def machine_filled(prints: list[MachineMemory]) -> str | None:
     """How full the machine was at first and at last, where the prints of a tool show that it filled."""
-    prints = host_growth.prints_that_fill(crash)
-    if not prints:
-        return None
-    return say("{first} to {last}", first=percent(prints[0].share), last=percent(prints[-1].share))
+    return say("{first} to {last}", first=percent(prints[0].share), last=percent(prints[-1].share)) if prints else None
 
 
 def _process(figure: Trajectory) -> str | None:
     one = _OF_PROCESS.fullmatch(figure.what)
     if one is None:
         return None
-    return (
-        say("{name} (PID {pid})", name=short_name(one[2]), pid=one[1]) if one[2] else say("Process {pid}", pid=one[1])
-    )
-
-
-def _grown(crash: Crash) -> Trajectory | None:
-    """The figure of host memory that grew, as the sign of it takes it."""
-    return crash.trajectory if host_growth.host_memory_grew(crash) is not None else None
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot for slot in (leaking, growing, growth, growth_course, machine_filled)
-}
+    return with_pid(short_name(one[2]), one[1]) if one[2] else say("Process {pid}", pid=one[1])

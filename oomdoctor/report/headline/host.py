@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -15,8 +14,10 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
-from oomdoctor.report.headline.limits import is_container
-from oomdoctor.signs.node import table
+from oomdoctor.report.headline.names import with_pid
+from oomdoctor.report.headline.slot import about
+from oomdoctor.report.headline.victims import in_container
+from oomdoctor.signs.node import reward_model, table
 from oomdoctor.signs.node_groups import two_alike_have_it, workers_of_all_names_have_it
 from oomdoctor.units import percent
 
@@ -38,18 +39,17 @@ class Share(Struct, frozen=True):
     @property
     def fills(self) -> str | None:
         """The part beside the whole memory, where that is full and half of it is here."""
-        used, total = self.used_bytes, self.total_bytes
-        if not used or not total or used > total or used < NEARLY_FULL * total or self.bytes < FILLS * used:
+        full = _is_full(self.used_bytes, self.total_bytes)
+        if not full or not FILLS * (self.used_bytes or 0) <= self.bytes <= (self.used_bytes or 0):
             return None
-        return beside(self.bytes, total) if self.bytes <= used else None
+        return beside(self.bytes, self.total_bytes)
 
     @property
     def part(self) -> str | None:
         """The part beside what was in use, or beside what a table lists."""
         if self.used_bytes:
-            if self.bytes > self.used_bytes:
-                return None
-            return say("{figures} in use", figures=beside(self.bytes, self.used_bytes))
+            figures = beside(self.bytes, self.used_bytes)
+            return say("{figures} in use", figures=figures) if figures else None
         if not self.listed_bytes:
             return None
         share = percent(self.bytes / self.listed_bytes)
@@ -57,17 +57,12 @@ class Share(Struct, frozen=True):
 
 
 def node(crash: Crash) -> str:
-    """Which node, as far as the log says."""
-    return named_node(crash) or say("the node")
-
-
-def named_node(crash: Crash) -> str | None:
-    """The node, where the log names it: that of the table or of Ray's kill before that of the failure."""
+    """Which node, as far as the log says: that of the table or of Ray's kill before that of the failure."""
     kill, memory = ray_kill(crash), table(crash)
     events = [memory.event if memory is not None else None, kill, crash.root]
     known = (event.process.node for event in events if event is not None)
     name = next((name for name in known if name and _NODE.fullmatch(name)), None)
-    return say("node {name}", name=name) if name is not None else None
+    return say("node {name}", name=name) if name is not None else say("the node")
 
 
 def machine(crash: Crash) -> str:
@@ -76,82 +71,130 @@ def machine(crash: Crash) -> str:
     event = memory.event if memory is not None else None
     if not isinstance(event, KernelKill) or event.pool != "cgroup":
         return node(crash)
-    return say("the container") if is_container(event.cgroup) else say("the control group")
+    return say("the container") if in_container(event) else say("the control group")
 
 
-def holder(crash: Crash) -> str | None:
-    """The process that holds most, with its PID: of the table, or whom Ray killed with 40 % of what was in use."""
-    share = _heaviest(crash)
-    return share.who if share is not None else None
+# the process that holds most
 
 
-def held(crash: Crash) -> str | None:
-    """What that process holds."""
-    share = _heaviest(crash)
-    return brief(share.bytes) if share is not None else None
-
-
-def filled(crash: Crash) -> str | None:
-    """What that process holds of a node that is full, where it is half of what is in use: "177 of 252 GiB"."""
-    share = _heaviest(crash)
-    return share.fills if share is not None else None
-
-
-def held_part(crash: Crash) -> str | None:
-    """What that process holds of what is in use, or of what the table lists: "171 of 239 GiB in use"."""
-    share = _heaviest(crash)
-    return share.part if share is not None else None
-
-
-def reward(crash: Crash) -> str | None:
-    """The reward model's process, by what it is: a server, a process outside Ray, a worker of Ray."""
-    found = _reward(crash)
-    if found is None:
+def _holder(crash: Crash) -> Share | None:
+    memory, kill = table(crash), ray_kill(crash)
+    if memory is not None:
+        top = memory.heaviest
+        return _share(memory, top.who, top.largest) if top is not None and memory.dominates(top) else None
+    if kill is None or not kill.used_bytes:
         return None
+    one = max(kill.victims, key=lambda victim: victim.bytes or 0, default=None)
+    if one is None or not one.name or not one.bytes or one.bytes < HOG * kill.used_bytes:
+        return None
+    return Share(with_pid(short_name(one.name), one.pid), one.bytes, kill.used_bytes, kill.total_bytes)
+
+
+@about(_holder)
+def holder(share: Share) -> str | None:
+    """The process that holds most, with its PID: of the table, or whom Ray killed with 40 % of what was in use."""
+    return share.who
+
+
+@about(_holder)
+def held(share: Share) -> str | None:
+    """What that process holds."""
+    return brief(share.bytes)
+
+
+@about(_holder)
+def filled(share: Share) -> str | None:
+    """What that process holds of a node that is full, where it is half of what is in use: "177 of 252 GiB"."""
+    return share.fills
+
+
+@about(_holder)
+def held_part(share: Share) -> str | None:
+    """What that process holds of what is in use, or of what the table lists: "171 of 239 GiB in use"."""
+    return share.part
+
+
+# the reward model
+
+
+def _reward(crash: Crash) -> Share | None:
+    memory = table(crash)
+    found = reward_model(memory)
+    return _share(memory, _as_reward(found), found.bytes) if memory is not None and found is not None else None
+
+
+def _as_reward(found: Holder) -> str:
+    """By what it is: a server, a process outside Ray, a worker of Ray."""
     one = found.who if len(found.sizes) == 1 else say("{count} x {name}", count=len(found.sizes), name=found.name)
     if not found.outside_ray:
         return say("Reward model {one}", one=one)
     return say("Reward server {one}", one=one) if _SERVES.search(found.name) else say("Reward process {one}", one=one)
 
 
-def reward_held(crash: Crash) -> str | None:
+@about(_reward)
+def reward(share: Share) -> str | None:
+    """The reward model's process, or its processes."""
+    return share.who
+
+
+@about(_reward)
+def reward_held(share: Share) -> str | None:
     """What the reward model's processes hold."""
-    found = _reward(crash)
-    return brief(found.bytes) if found is not None else None
+    return brief(share.bytes)
 
 
-def reward_filled(crash: Crash) -> str | None:
+@about(_reward)
+def reward_filled(share: Share) -> str | None:
     """What they hold of a node that is full, where it is half of what is in use."""
-    return _fills(crash, _reward(crash))
+    return share.fills
 
 
-def reward_part(crash: Crash) -> str | None:
+@about(_reward)
+def reward_part(share: Share) -> str | None:
     """What they hold of what is in use, or of what the table lists."""
-    return _part(crash, _reward(crash))
+    return share.part
 
 
-def group(crash: Crash) -> str | None:
+# processes that hold it together
+
+
+def _group(crash: Crash) -> Share | None:
+    memory = table(crash)
+    if memory is None:
+        return None
+    several = next((each for each in memory.holders if len(each.sizes) > 1), None)
+    if several is not None and two_alike_have_it(crash) is not None:
+        who = say("{count} x {name}", count=len(several.sizes), name=several.name)
+        return _share(memory, who, several.bytes)
+    if workers_of_all_names_have_it(crash) is None:
+        return None
+    workers = [each for each in memory.holders if not each.outside_ray]
+    who = say("{count} Ray workers", count=sum(len(each.sizes) for each in workers))
+    return _share(memory, who, sum(each.bytes for each in workers))
+
+
+@about(_group)
+def group(share: Share) -> str | None:
     """Processes of one name that hold the memory together: "8 x WorkerDict"; or all workers of Ray."""
-    share = _group(crash)
-    return share.who if share is not None else None
+    return share.who
 
 
-def group_held(crash: Crash) -> str | None:
+@about(_group)
+def group_held(share: Share) -> str | None:
     """What they hold together."""
-    share = _group(crash)
-    return brief(share.bytes) if share is not None else None
+    return brief(share.bytes)
 
 
-def group_filled(crash: Crash) -> str | None:
+@about(_group)
+def group_filled(share: Share) -> str | None:
     """What they hold of a node that is full, where it is half of what is in use."""
-    share = _group(crash)
-    return share.fills if share is not None else None
+    return share.fills
 
 
-def group_part(crash: Crash) -> str | None:
+@about(_group)
+def group_part(share: Share) -> str | None:
     """What they hold of what is in use, or of what the table lists."""
-    share = _group(crash)
-    return share.part if share is not None else None
+    return share.part
 
 
 def low_ray_limit(crash: Crash) -> str | None:
@@ -166,70 +209,15 @@ def low_ray_limit(crash: Crash) -> str | None:
     return say("{limit} ({share} of the node)", limit=brief(limit), share=f"{share:.1%}".replace(".0%", "%"))
 
 
-def full(crash: Crash) -> str | None:
+@about(ray_kill)
+def full(kill: NodeOutOfMemory) -> str | None:
     """What was in use of a node when Ray killed, where that is nearly all of it: "59.5 of 62.6 GiB"."""
-    kill = ray_kill(crash)
-    if kill is None or not kill.used_bytes or not kill.total_bytes or kill.used_bytes > kill.total_bytes:
-        return None
-    return beside(kill.used_bytes, kill.total_bytes) if kill.used_bytes >= NEARLY_FULL * kill.total_bytes else None
+    return beside(kill.used_bytes, kill.total_bytes) if _is_full(kill.used_bytes, kill.total_bytes) else None
 
 
-def _heaviest(crash: Crash) -> Share | None:
-    memory, kill = table(crash), ray_kill(crash)
-    if memory is not None:
-        top = memory.heaviest
-        return _share(memory, top.who, top.largest) if top is not None and memory.dominates(top) else None
-    if kill is None or not kill.used_bytes:
-        return None
-    one = max(kill.victims, key=lambda victim: victim.bytes or 0, default=None)
-    if one is None or not one.name or not one.bytes or one.bytes < HOG * kill.used_bytes:
-        return None
-    name = short_name(one.name)
-    who = say("{name} (PID {pid})", name=name, pid=one.pid) if one.pid is not None else name
-    return Share(who, one.bytes, kill.used_bytes, kill.total_bytes)
+def _is_full(used: int | None, total: int | None) -> bool:
+    return bool(used and total and NEARLY_FULL * total <= used <= total)
 
 
 def _share(memory: NodeMemory, who: str, size: int) -> Share:
     return Share(who, size, memory.used_bytes, memory.total_bytes, memory.listed_bytes)
-
-
-def _reward(crash: Crash) -> Holder | None:
-    memory = table(crash)
-    models = [each for each in memory.holders if each.role == "reward"] if memory is not None else []
-    return max(models, key=lambda each: each.bytes, default=None)
-
-
-def _fills(crash: Crash, one: Holder | None) -> str | None:
-    memory = table(crash)
-    return _share(memory, one.name, one.bytes).fills if memory is not None and one is not None else None
-
-
-def _part(crash: Crash, one: Holder | None) -> str | None:
-    memory = table(crash)
-    return _share(memory, one.name, one.bytes).part if memory is not None and one is not None else None
-
-
-def _group(crash: Crash) -> Share | None:
-    memory = table(crash)
-    if memory is None:
-        return None
-    several = next((each for each in memory.holders if len(each.sizes) > 1), None)
-    if several is not None and two_alike_have_it(crash) is not None:
-        who = say("{count} x {name}", count=len(several.sizes), name=several.name)
-        return _share(memory, who, several.bytes)
-    if workers_of_all_names_have_it(crash) is None:
-        return None
-    workers = [each for each in memory.holders if not each.outside_ray]
-    count, size = sum(len(each.sizes) for each in workers), sum(each.bytes for each in workers)
-    return Share(
-        say("{count} Ray workers", count=count), size, memory.used_bytes, memory.total_bytes, memory.listed_bytes
-    )
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot
-    for slot in (
-        node, machine, named_node, holder, held, filled, held_part, reward, reward_held, reward_filled, reward_part,
-        group, group_held, group_filled, group_part, low_ray_limit, full,
-    )
-}  # fmt: skip

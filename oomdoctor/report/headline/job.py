@@ -1,9 +1,6 @@
-"""Slots about the job: what it was doing, what is set."""
+"""Slots about the job: what it was doing."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Final
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
@@ -21,6 +18,3 @@ def doing(crash: Crash) -> str | None:
     if crash.stage == "serving" and in_a_sampler(crash):
         return say("in the sampler")  # warm-up runs go through it as well
     return translated(STAGES.get(crash.stage, "")) or None
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {"doing": doing}

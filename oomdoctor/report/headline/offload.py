@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
-
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.report.headline.figures import brief
+from oomdoctor.report.headline.figures import brief, briefly
 from oomdoctor.report.headline.host import group, group_held
+from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.offload import (
     names_of_switches,
@@ -22,28 +20,28 @@ from oomdoctor.signs.offload import (
 )
 
 
-def swap_space(crash: Crash) -> str | None:
+@about(first(SwapSpaceTooLarge))
+def swap_space(refusal: SwapSpaceTooLarge) -> str | None:
     """The engine's swap space that is too large for the node."""
-    refusal = crash.first(SwapSpaceTooLarge)
-    return brief(refusal.swap_bytes) if refusal is not None and refusal.swap_bytes else None
+    return briefly(refusal.swap_bytes)
 
 
-def swap_ram(crash: Crash) -> str | None:
+@about(first(SwapSpaceTooLarge))
+def swap_ram(refusal: SwapSpaceTooLarge) -> str | None:
     """The node's RAM, as the engine's refusal of its swap space has it."""
-    refusal = crash.first(SwapSpaceTooLarge)
-    return brief(refusal.host_total_bytes) if refusal is not None and refusal.host_total_bytes else None
+    return briefly(refusal.host_total_bytes)
 
 
-def host_cache(crash: Crash) -> str | None:
+@about(first(HostCacheTooLarge))
+def host_cache(refusal: HostCacheTooLarge) -> str | None:
     """The KV cache in RAM that SGLang requests."""
-    refusal = crash.first(HostCacheTooLarge)
-    return brief(refusal.tried_bytes) if refusal is not None and refusal.tried_bytes else None
+    return briefly(refusal.tried_bytes)
 
 
-def host_cache_free(crash: Crash) -> str | None:
+@about(first(HostCacheTooLarge))
+def host_cache_free(refusal: HostCacheTooLarge) -> str | None:
     """The RAM that was free for it; None where that would have been enough."""
-    refusal = crash.first(HostCacheTooLarge)
-    if refusal is None or refusal.free_bytes is None or refusal.free_bytes >= (refusal.tried_bytes or 0):
+    if refusal.free_bytes is None or refusal.free_bytes >= (refusal.tried_bytes or 0):
         return None
     return brief(refusal.free_bytes)
 
@@ -53,28 +51,34 @@ def offloads(crash: Crash) -> str | None:
     return names_of_switches(crash) or None
 
 
-def host_buffer_requested(crash: Crash) -> str | None:
+@about(root(BufferFull))
+def host_buffer(_: BufferFull) -> str | None:
+    """LMCache, where its buffer on the host is full."""
+    return "LMCache"
+
+
+@about(root(BufferFull))
+def host_buffer_requested(full: BufferFull) -> str | None:
     """The block that this buffer had no room for."""
-    root = crash.root
-    return brief(root.tried_bytes) if isinstance(root, BufferFull) and root.tried_bytes else None
+    return briefly(full.tried_bytes)
 
 
-def cache_of_ranks(crash: Crash) -> str | None:
+@about(caches_of_ranks)
+def cache_of_ranks(caches: tuple[float, float]) -> str | None:
     """What LMCache keeps in host memory for all ranks: "800 GB"."""
-    pair = caches_of_ranks(crash)
-    return f"{pair[0] * pair[1]:g} GB" if pair is not None else None
+    return f"{caches[0] * caches[1]:g} GB"
 
 
-def ranks_of_cache(crash: Crash) -> str | None:
+@about(caches_of_ranks)
+def ranks_of_cache(caches: tuple[float, float]) -> str | None:
     """How that comes about: "4 ranks x 200 GB"."""
-    pair = caches_of_ranks(crash)
-    return say("{ranks:g} ranks x {size:g} GB", ranks=pair[1], size=pair[0]) if pair is not None else None
+    return say("{ranks:g} ranks x {size:g} GB", ranks=caches[1], size=caches[0])
 
 
-def waiting_cache(crash: Crash) -> str | None:
+@about(root(EngineShort))
+def waiting_cache(short: EngineShort) -> str | None:
     """TurboMind, where it has no host memory for the KV cache of sequences that wait."""
-    root = crash.root
-    return "TurboMind" if isinstance(root, EngineShort) and root.what == "host-kv-cache" else None
+    return "TurboMind" if short.what == "host-kv-cache" else None
 
 
 def deepspeed_in_ram(crash: Crash) -> str | None:
@@ -83,21 +87,13 @@ def deepspeed_in_ram(crash: Crash) -> str | None:
     return "DeepSpeed" if seen is not None else None
 
 
+@where(sleeping_engines_have_it)
 def sleepers(crash: Crash) -> str | None:
     """The workers of an engine that goes to sleep, where they hold the memory together."""
-    return group(crash) if sleeping_engines_have_it(crash) is not None else None
+    return group(crash)
 
 
+@where(sleeping_engines_have_it)
 def sleepers_held(crash: Crash) -> str | None:
     """What these workers hold."""
-    return group_held(crash) if sleeping_engines_have_it(crash) is not None else None
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot
-    for slot in (
-        swap_space, swap_ram, host_cache, host_cache_free, offloads, host_buffer_requested, cache_of_ranks,
-        ranks_of_cache, waiting_cache,
-        deepspeed_in_ram, sleepers, sleepers_held,
-    )
-}  # fmt: skip
+    return group_held(crash)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.families.budget import SpillRefused
@@ -12,34 +11,35 @@ from oomdoctor.incident.node import ray_kill, store_bytes
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
-from oomdoctor.report.headline.figures import beside, brief
+from oomdoctor.report.headline.figures import beside, brief, briefly
+from oomdoctor.report.headline.slot import about, first
 from oomdoctor.signs.node import table
-from oomdoctor.signs.store import MOST
+from oomdoctor.signs.store import MOST, refused_write
 from oomdoctor.units import percent
 
 # Behind the name of a task of Dask
 _ID: Final = late(r"-[0-9a-f]{8}(?:-[0-9a-f]{0,12}){1,4}$|-[0-9a-f]{16,64}$")
 
 
-def object_size(crash: Crash) -> str | None:
+def _shortage(crash: Crash) -> StoreUsage | None:
+    return next((usage for usage in crash.every(StoreUsage) if usage.strength), None)
+
+
+@about(first(StoreFull))
+def object_size(full: StoreFull) -> str | None:
     """The object that Ray's store refused."""
-    full = crash.first(StoreFull)
-    return brief(full.object_bytes) if full is not None and full.object_bytes else None
+    return briefly(full.object_bytes)
 
 
-def store_too_small(crash: Crash) -> str | None:
+@about(first(StoreFull))
+def store_too_small(full: StoreFull) -> str | None:
     """The store's capacity, where the refused object alone is larger."""
-    full = crash.first(StoreFull)
-    if full is None or not full.object_bytes or not full.capacity_bytes or full.object_bytes <= full.capacity_bytes:
-        return None
-    return brief(full.capacity_bytes)
+    return briefly(full.capacity_bytes) if (full.object_bytes or 0) > (full.capacity_bytes or 0) else None
 
 
 def store_full(crash: Crash) -> str | None:
     """What the store holds: "3 of 3 GiB in use", or beyond its capacity "20 GiB in use, room for 14.7 GiB"."""
-    event: StoreFull | StoreUsage | None = crash.first(StoreFull)
-    if event is None:
-        event = next((usage for usage in crash.every(StoreUsage) if usage.strength), None)
+    event = crash.first(StoreFull) or _shortage(crash)
     if event is None or not event.used_bytes or not event.capacity_bytes:
         return None
     if event.used_bytes <= event.capacity_bytes:
@@ -47,10 +47,10 @@ def store_full(crash: Crash) -> str | None:
     return say("{used} in use, room for {room}", used=brief(event.used_bytes), room=brief(event.capacity_bytes))
 
 
-def store_waits(crash: Crash) -> str | None:
+@about(_shortage)
+def store_waits(usage: StoreUsage) -> str | None:
     """How many objects wait for room, and how large they are together."""
-    usage = next((usage for usage in crash.every(StoreUsage) if usage.strength), None)
-    if usage is None or not usage.pending_objects or not usage.pending_bytes:
+    if not usage.pending_objects or not usage.pending_bytes:
         return None
     size = brief(usage.pending_bytes)
     return counted(
@@ -58,22 +58,17 @@ def store_waits(crash: Crash) -> str | None:
     )
 
 
-def store_caller(crash: Crash) -> str | None:
+@about(first(StoreFull))
+def store_caller(full: StoreFull) -> str | None:
     """The remote call whose object found no room."""
-    full = crash.first(StoreFull)
-    name = (full.process.name or next(iter(full.callers), None)) if full is not None else None
+    name = full.process.name or next(iter(full.callers), None)
     return short_name(_ID.sub("", name)) if name else None
 
 
 def store_of_node(crash: Crash) -> str | None:
     """What the store held of what was in use on the node when Ray killed."""
     kill = ray_kill(crash)
-    held = store_bytes(crash, kill) if kill is not None else None
-    return (
-        beside(held, kill.used_bytes)
-        if kill is not None and held and kill.used_bytes and held <= kill.used_bytes
-        else None
-    )
+    return beside(store_bytes(crash, kill), kill.used_bytes) if kill is not None else None
 
 
 def unlisted(crash: Crash) -> str | None:
@@ -89,54 +84,47 @@ def unlisted(crash: Crash) -> str | None:
 
 def store_requested(crash: Crash) -> str | None:
     """The object store that Ray was to have, where that is too large for /dev/shm or for RAM."""
-    store = next((event for event in crash.every(StoreTooLarge) if event.strength), None)
-    return brief(store.requested_bytes) if store is not None and store.requested_bytes else None
+    return next((briefly(store.requested_bytes) for store in crash.every(StoreTooLarge) if store.strength), None)
 
 
 def store_in_ram(crash: Crash) -> str | None:
     """Ray's object store, where it was refused for want of RAM and not of /dev/shm."""
-    store = next((event for event in crash.every(StoreTooLarge) if event.refused and event.pool != "shm"), None)
-    return say("Ray's object store") if store is not None else None
+    refused = any(store.refused and store.pool != "shm" for store in crash.every(StoreTooLarge))
+    return say("Ray's object store") if refused else None
 
 
 def disk_free(crash: Crash) -> str | None:
     """What is free of the disk that Ray spills to, by its warning: "42.7 of 876 GiB"."""
-    warning = next((event for event in crash.every(DiskFull) if event.available_bytes and event.total_bytes), None)
-    if warning is None or not warning.available_bytes or not warning.total_bytes:
-        return None
-    return beside(warning.available_bytes, warning.total_bytes)
+    shares = (beside(event.available_bytes, event.total_bytes) for event in crash.every(DiskFull))
+    return next((share for share in shares if share), None)
 
 
 def disk_share(crash: Crash) -> str | None:
     """From which share on Ray stops using that disk."""
-    warning = next((event for event in crash.every(DiskFull) if event.fraction), None)
-    return percent(warning.fraction).replace(".0%", "%") if warning is not None else None
+    shares = (percent(event.fraction) for event in crash.every(DiskFull) if event.fraction)
+    return next((share.replace(".0%", "%") for share in shares), None)
 
 
 def disk_object(crash: Crash) -> str | None:
     """The object that found room neither in the store nor on the disk."""
-    refused = next((event for event in crash.every(DiskFull) if event.object_bytes), None)
-    return brief(refused.object_bytes) if refused is not None and refused.object_bytes else None
+    return next((briefly(event.object_bytes) for event in crash.every(DiskFull) if event.object_bytes), None)
 
 
 def spilled(crash: Crash) -> str | None:
     """How much Ray had spilled."""
-    most = max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0)
-    return brief(most) if most else None
+    return briefly(max((event.spilled_bytes or 0 for event in crash.every(Spilled)), default=0))
 
 
-def full_disk(crash: Crash) -> str | None:
+@about(refused_write)
+def full_disk(_: DiskFull) -> str | None:
     """The disk behind the store, where a write to it failed."""
-    refused = any(not event.warning for event in crash.every(DiskFull))
-    return say("the disk that it spills to") if refused else None
+    return say("the disk that it spills to")
 
 
-def disk_errno(crash: Crash) -> str | None:
+@about(refused_write)
+def disk_errno(refusal: DiskFull) -> str | None:
     """The error number of the write that failed."""
-    refused = next((event for event in crash.every(DiskFull) if not event.warning), None)
-    if refused is None:
-        return None
-    number = refused.errno or (28 if "Errno 28" in refused.at.text else None)
+    number = refusal.errno or (28 if "Errno 28" in refusal.at.text else None)
     return str(number) if number else None
 
 
@@ -145,25 +133,13 @@ def disk_quota(crash: Crash) -> str | None:
     return "errno 122" if disk_errno(crash) == "122" else None
 
 
-def spilling_program(crash: Crash) -> str | None:
+@about(first(SpillRefused))
+def spilling_program(refusal: SpillRefused) -> str | None:
     """A program beside Ray that found no room for what it spills."""
-    refused = crash.first(SpillRefused)
-    return refused.program if refused is not None else None
+    return refusal.program
 
 
-def spilling_memory(crash: Crash) -> str | None:
+@about(first(SpillRefused))
+def spilling_memory(refusal: SpillRefused) -> str | None:
     """What it had of its memory limit in use."""
-    refused = crash.first(SpillRefused)
-    if refused is None or not refused.used_bytes or not refused.limit_bytes:
-        return None
-    return beside(refused.used_bytes, refused.limit_bytes) if refused.used_bytes <= refused.limit_bytes else None
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot
-    for slot in (
-        object_size, store_too_small, store_full, store_waits, store_caller, store_of_node, unlisted, store_requested,
-        store_in_ram, disk_free, disk_share, disk_object, full_disk, spilled, disk_errno, disk_quota, spilling_program,
-        spilling_memory,
-    )
-}  # fmt: skip
+    return beside(refusal.used_bytes, refusal.limit_bytes)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.report.headline.figures import brief
+from oomdoctor.report.headline.slot import about
 from oomdoctor.signs import snapshot
+
+if TYPE_CHECKING:
+    from oomdoctor.families.memory_snapshot import MemorySnapshot
+    from oomdoctor.snapshots.model import Growth
 
 
 def optimizer_held(crash: Crash) -> str | None:
@@ -20,29 +24,24 @@ def weights_held(crash: Crash) -> str | None:
     return _held(crash, snapshot.WEIGHTS)
 
 
-def tensors_held(crash: Crash) -> str | None:
+@about(snapshot.snapshot)
+def tensors_held(event: MemorySnapshot) -> str | None:
     """What is allocated in all."""
-    event = snapshot.snapshot(crash)
-    return None if event is None else brief(event.account.allocated)
+    return brief(event.account.allocated)
 
 
-def never_freed(crash: Crash) -> str | None:
+@about(snapshot.growth)
+def never_freed(grown: Growth) -> str | None:
     """What the blocks of one stack hold that only grow."""
-    grown = snapshot.growth(crash)
-    return None if grown is None else brief(grown.bytes)
+    return brief(grown.bytes)
 
 
-def keeper(crash: Crash) -> str | None:
+@about(snapshot.growth)
+def keeper(grown: Growth) -> str | None:
     """Where these blocks are allocated: the frame of the program."""
-    grown = snapshot.growth(crash)
-    return grown.frames[0] if grown is not None and grown.frames else None
+    return next(iter(grown.frames), None)
 
 
 def _held(crash: Crash, group: tuple[str, ...]) -> str | None:
     event = snapshot.decides_for(crash, group)
     return None if event is None else brief(snapshot.held(event.account, group))
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot for slot in (keeper, never_freed, optimizer_held, tensors_held, weights_held)
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.families.host_alloc import CompilerKill
@@ -10,9 +9,10 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.report.headline.figures import brief
+from oomdoctor.report.headline.figures import brief, briefly
 from oomdoctor.report.headline.gpu import gpu
-from oomdoctor.report.headline.kills import held_by, name_of
+from oomdoctor.report.headline.slot import about, first, where
+from oomdoctor.report.headline.victims import held_by, name_of
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
 from oomdoctor.signs.host_data import cached_bytes
@@ -39,14 +39,13 @@ def compiler(crash: Crash) -> str | None:
 def compiler_held(crash: Crash) -> str | None:
     """What the compiler held that the kernel killed."""
     kill = _compiler_kill(crash) if crash.first(CompilerKill) is None else None
-    size = held_by(kill) if kill is not None else None
-    return brief(size) if size else None
+    return briefly(held_by(kill)) if kill is not None else None
 
 
-def compiler_requested(crash: Crash) -> str | None:
+@about(first(CompilerKill))
+def compiler_requested(reported: CompilerKill) -> str | None:
     """What a compiler requested and did not get, with its name where it is printed."""
-    reported = crash.first(CompilerKill)
-    if reported is None or reported.tried_bytes is None:
+    if reported.tried_bytes is None:
         return None
     who = reported.program or say("a compiler")
     return say("{who} requested {size}", who=who, size=brief(reported.tried_bytes))
@@ -61,27 +60,25 @@ def build_jobs(crash: Crash) -> str | None:
 
 def checkpointing(crash: Crash) -> str | None:
     """Saving or loading a checkpoint, with the function where the traceback names it."""
-    saving, loading = crash.in_trace(SAVING), crash.in_trace(RESUMING)
     if crash.stage == "checkpoint_load":
-        frame = loading
-        words = say("Loading a checkpoint")
+        frame, words = crash.in_trace(RESUMING), say("Loading a checkpoint")
     elif crash.stage == "checkpoint_save":
-        frame = saving
-        words = say("Saving a checkpoint")
+        frame, words = crash.in_trace(SAVING), say("Saving a checkpoint")
     else:
         return None
     return say("{what} ({function})", what=words, function=frame.function) if frame is not None else words
 
 
+@where(checkpointing)
 def checkpoint_gpu(crash: Crash) -> str | None:
     """The GPU that a checkpoint did not fit on; None where it was the host's memory."""
-    return gpu(crash) if crash.pool == "gpu" and checkpointing(crash) is not None else None
+    return gpu(crash) if crash.pool == "gpu" else None
 
 
-def cached(crash: Crash) -> str | None:
+@about(cached_bytes)
+def cached(size: int) -> str | None:
     """How much data a line near the failure says is cached in RAM."""
-    size = cached_bytes(crash)
-    return brief(size) if size else None
+    return briefly(size)
 
 
 def data_in_one_piece(crash: Crash) -> str | None:
@@ -100,12 +97,3 @@ def step_that_saves(crash: Crash) -> str | None:
 
 def _compiler_kill(crash: Crash) -> KernelKill | None:
     return next((kill for kill in crash.every(KernelKill) if COMPILER.match(kill.process.name or "")), None)
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot
-    for slot in (
-        compiler, compiler_held, compiler_requested, build_jobs, checkpointing, checkpoint_gpu, step_that_saves, cached,
-        data_in_one_piece,
-    )
-}  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
@@ -14,8 +13,10 @@ from oomdoctor.families.vllm_cascade import EngineFailed
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.roles import short_name
-from oomdoctor.language import say
+from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
+from oomdoctor.report.headline.names import with_pid
+from oomdoctor.report.headline.slot import about, root
 from oomdoctor.signs.kills import as_reported, program_of
 
 SIGKILL_CODES: Final = (-9, 137)
@@ -25,6 +26,13 @@ _NAMED: Final = late(
     r"^\[?(?P<name>[\w.-]{1,60})\]? (?:exited|terminated) with (?:exit )?code|\bCommand \"(?P<command>[^\"]{1,60})\""
     r"|\b[Ww]orker process (?P<pid>\d{1,9})\b|\brank (?P<rank>\d{1,5})\b|'(?P<script>[\w./-]{1,80}\.py)'"
 )
+
+_LAUNCHERS: Final = {"deepspeed": "DeepSpeed", "mpirun": "mpirun", "slurm": "Slurm", "tgi": "TGI"}
+_POOLS: Final = {
+    "pool": mark("A worker of a process pool"),
+    "joblib": mark("A joblib worker"),
+    "datasets": mark("A worker of datasets.map"),
+}
 
 
 def loaded(crash: Crash) -> str | None:
@@ -36,71 +44,71 @@ def loaded(crash: Crash) -> str | None:
 
 def killed_process(crash: Crash) -> str | None:
     """Who was killed with SIGKILL as far as the log says; None where it may have ended in another way."""
-    root = crash.root
-    if isinstance(root, Kill):
-        return _by_its_launcher(root) if root.signal == SIGKILL else None
-    if isinstance(root, LoaderDeath):
-        return _loader_worker(root) if root.signal else None
-    if isinstance(root, EngineFailed) and root.killed:
-        name = root.worker or next((each.name for each in root.failed if each.exit_code in SIGKILL_CODES), None)
+    event = crash.root
+    if isinstance(event, Kill):
+        return _by_its_launcher(event) if event.signal == SIGKILL else None
+    if isinstance(event, LoaderDeath):
+        return _loader_worker(event) if event.signal else None
+    if isinstance(event, EngineFailed) and event.killed:
+        name = event.worker or next((each.name for each in event.failed if each.exit_code in SIGKILL_CODES), None)
         return say("Engine process {name}", name=name) if name else say("An engine process")
-    if isinstance(root, SchedulerFailed) and root.exit_code in SIGKILL_CODES:
+    if isinstance(event, SchedulerFailed) and event.exit_code in SIGKILL_CODES:
         return say("A scheduler process of SGLang")
     return None
 
 
 def kill_code(crash: Crash) -> str | None:
     """The exit code or the signal, as the log has it."""
-    root = crash.root
-    if isinstance(root, EngineFailed):
-        codes = [root.exit_code, *(each.exit_code for each in root.failed)]
+    event = crash.root
+    if isinstance(event, EngineFailed):
+        codes = [event.exit_code, *(each.exit_code for each in event.failed)]
         code = next((each for each in codes if each is not None), None)
     else:
-        code = getattr(root, "exit_code", None) if isinstance(root, Kill | SchedulerFailed) else None
-    if _MINUS_NINE.search(root.at.text) or _launcher_says_minus_nine(crash):
+        code = getattr(event, "exit_code", None) if isinstance(event, Kill | SchedulerFailed) else None
+    if _MINUS_NINE.search(event.at.text) or _launcher_says_minus_nine(crash):
         code = -9
     if code is not None:
         return say("exit code {code}", code=code)
-    signal = root.signal if isinstance(root, Kill | LoaderDeath | FatalSignal) else None
+    signal = event.signal if isinstance(event, Kill | LoaderDeath | FatalSignal) else None
     return SIGKILL if signal == "Killed" else signal
 
 
 def cut_line(crash: Crash) -> str | None:
     """Where the log ends inside a traceback, without the error's own words."""
-    root = crash.root
-    cut = isinstance(root, CutTraining) or (isinstance(root, CutTraceback) and not root.begun)
-    return str(root.at.line) if cut and not crash.proven else None
+    event = crash.root
+    cut = isinstance(event, CutTraining) or (isinstance(event, CutTraceback) and not event.begun)
+    return str(event.at.line) if cut and not crash.proven else None
 
 
 def lost(crash: Crash) -> str | None:
     """A node that Ray hears no more of, or an actor that it cannot reach: it may be alive."""
-    root = crash.root
-    if isinstance(root, NodeDeath) and root.cause == "heartbeats":
-        return say("Ray node {node}", node=root.process.node) if root.process.node else say("A Ray node")
-    if isinstance(root, WorkerDeath) and root.cause == "unavailable":
-        return _rays_worker(root)
+    event = crash.root
+    if isinstance(event, NodeDeath) and event.cause == "heartbeats":
+        return _rays_node(event)
+    if isinstance(event, WorkerDeath) and event.cause == "unavailable":
+        return _rays_worker(event)
     return None
 
 
-def suspected(crash: Crash) -> str | None:
+@about(root(WorkerDeath))
+def suspected(death: WorkerDeath) -> str | None:
     """Ray's own suspicion of the pod's memory limit."""
-    root = crash.root
-    return say("the pod's memory limit") if isinstance(root, WorkerDeath) and root.cause == "pod-limit" else None
+    return say("the pod's memory limit") if death.cause == "pod-limit" else None
 
 
 def dead_process(crash: Crash) -> str | None:
     """Who died where the log does not say how: a worker or a node of Ray, one of a pool, of a data loader."""
-    root = crash.root
-    if isinstance(root, WorkerDeath):
-        return _rays_worker(root)
-    if isinstance(root, NodeDeath):
-        return say("Ray node {node}", node=root.process.node) if root.process.node else say("A Ray node")
-    if isinstance(root, LoaderDeath):
-        return _loader_worker(root)
-    if isinstance(root, FatalSignal):
+    event = crash.root
+    if isinstance(event, WorkerDeath):
+        return _rays_worker(event)
+    if isinstance(event, NodeDeath):
+        return _rays_node(event)
+    if isinstance(event, LoaderDeath):
+        return _loader_worker(event)
+    if isinstance(event, FatalSignal):
         return bus_victim(crash)
-    if isinstance(root, Kill) and root.signal != SIGKILL:
-        return _of_pool(root.reporter) or _by_its_launcher(root)
+    if isinstance(event, Kill) and event.signal != SIGKILL:
+        return _of_pool(event.reporter) or _by_its_launcher(event)
     return None
 
 
@@ -112,28 +120,17 @@ def bus_victim(crash: Crash) -> str | None:
     signal = crash.first(FatalSignal)
     if signal is None or not signal.process.name:
         return None
-    name, pid = signal.process.name, signal.process.pid
-    return say("{name} (PID {pid})", name=name, pid=pid) if pid is not None else name
+    return with_pid(signal.process.name, signal.process.pid)
 
 
 def _of_pool(reporter: str) -> str | None:
-    match reporter:
-        case "pool":
-            return say("A worker of a process pool")
-        case "joblib":
-            return say("A joblib worker")
-        case "datasets":
-            return say("A worker of datasets.map")
-    return None
-
-
-_LAUNCHERS: Final = {"deepspeed": "DeepSpeed", "mpirun": "mpirun", "slurm": "Slurm", "tgi": "TGI"}
+    return translated(_POOLS.get(reporter, "")) or None
 
 
 def _launcher_says_minus_nine(crash: Crash) -> bool:
     """DeepSpeed prints the code in another line than the death."""
-    root = crash.root
-    return isinstance(root, Kill) and root.reporter == "deepspeed" and -9 in crash.context.exit_codes
+    event = crash.root
+    return isinstance(event, Kill) and event.reporter == "deepspeed" and -9 in crash.context.exit_codes
 
 
 def _by_its_launcher(kill: Kill) -> str:
@@ -144,7 +141,7 @@ def _by_its_launcher(kill: Kill) -> str:
     missed = kill.process.name if kill.reporter == "silence" else None
     who = _rank(rank, kill.local_rank) or missed or _named(kill)
     if who:
-        return say("{name} (PID {pid})", name=who, pid=pid) if pid is not None else who
+        return with_pid(who, pid)
     if pid is not None:
         return say("Process {pid}", pid=pid)
     if kill.reporter in _LAUNCHERS:
@@ -174,6 +171,10 @@ def _loader_worker(death: LoaderDeath) -> str:
     return say("DataLoader workers {pids}", pids=pids) if pids else say("A DataLoader worker")
 
 
+def _rays_node(death: NodeDeath) -> str:
+    return say("Ray node {node}", node=death.process.node) if death.process.node else say("A Ray node")
+
+
 def _rays_worker(death: WorkerDeath) -> str:
     name = death.actor_name or death.class_name
     pid = death.process.pid
@@ -183,9 +184,3 @@ def _rays_worker(death: WorkerDeath) -> str:
     if pid is not None:
         return say("Ray worker {pid}", pid=pid)
     return say("Ray actor {name}", name=who) if who else say("A Ray worker")
-
-
-SLOTS: Final[Mapping[str, Callable[[Crash], str | None]]] = {
-    slot.__name__: slot
-    for slot in (loaded, cut_line, killed_process, kill_code, lost, suspected, dead_process, bus_victim)
-}

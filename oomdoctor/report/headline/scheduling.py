@@ -1,0 +1,109 @@
+"""Slots about requests that Ray does not place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.families.ray_schedule import Unschedulable
+from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import all_of, counted, filled, listed, mark, say, translated
+from oomdoctor.report.headline.figures import brief
+from oomdoctor.report.headline.slot import about
+from oomdoctor.signs.scheduling import asked_gpus, cluster, end_of, lacking, request_of
+
+MOST_DEVICES: Final = 512  # of one request in words that no family knows: more is another number of its line
+_UNITS: Final = {
+    "GPU": (mark("{amount} GPU"), mark("{amount} GPUs")),
+    "CPU": (mark("{amount} CPU"), mark("{amount} CPUs")),
+}
+_ENDS: Final = {
+    "infeasible": mark("no node can provide it"),
+    "scattered": mark("free in the cluster, but not on one node"),
+    "supervisor": mark("the job's supervisor has no room either"),
+}
+
+
+def _lacking(crash: Crash) -> tuple[str, float, float] | None:
+    """A resource, what is requested of it and what the cluster has, where that is less; GPUs first."""
+    request = request_of(crash)
+    if request is None:
+        return _counted_in_words(crash)
+    have, asked = cluster(crash, request), asked_gpus(crash)
+    if asked is not None and have.get("GPU") is not None and asked.gpus > have["GPU"]:
+        return "GPU", float(asked.gpus), have["GPU"]
+    return min(lacking(request, have), key=lambda each: each[0] != "GPU", default=None)
+
+
+def _counted_in_words(crash: Crash) -> tuple[str, float, float] | None:
+    root = crash.root
+    if not isinstance(root, Shortage) or root.unit != "devices" or root.needed is None or root.available is None:
+        return None
+    return ("GPU", root.needed, root.available) if root.available < root.needed <= MOST_DEVICES else None
+
+
+@about(_lacking)
+def too_many_requested(short: tuple[str, float, float]) -> str | None:
+    """What is requested of the resource that the cluster has less of: "6 GPUs"."""
+    return _amount(short[0], short[1])
+
+
+@about(_lacking)
+def cluster_has(short: tuple[str, float, float]) -> str | None:
+    """What the cluster has of it: "4"."""
+    return brief(round(short[2])) if "memory" in short[0] else f"{short[2]:g}"
+
+
+def all_taken(crash: Crash) -> str | None:
+    """What the launch line asks for, where it is as much as the cluster has: "4 GPUs and 4 CPUs"."""
+    request, asked = request_of(crash), asked_gpus(crash)
+    have = cluster(crash, request) if request is not None else {}
+    if asked is None or _lacking(crash) or asked.gpus > have.get("CPU", asked.gpus):
+        return None
+    taken = [_amount(name, have[name]) for name in ("GPU", "CPU") if asked.gpus == have.get(name)]
+    return all_of(taken) if taken else None
+
+
+@about(request_of)
+def unplaced(request: Unschedulable) -> str | None:
+    """The request that waits: "1 GPU and 1 CPU", "a placement group of 4 x (1 GPU, 1 CPU)"."""
+    amounts = list(_amounts(request))
+    if not amounts:
+        return _bundles(request)
+    what, count = listed(amounts), request.count or 1
+    what = say("{count} x ({what})", count=count, what=what) if count > 1 else what
+    return say("a placement group of {what}", what=what) if request.placement_group else what
+
+
+@about(request_of)
+def placing_ended(request: Unschedulable) -> str | None:
+    """What became of the request."""
+    if request.state in _ENDS:
+        return translated(_ENDS[request.state])
+    if request.state != "timeout" and request.repeats > 1:
+        return say("the request is repeated {count} times", count=request.repeats)
+    return end_of(request)
+
+
+def _bundles(request: Unschedulable) -> str | None:
+    if not request.bundles:
+        return None
+    bundles = counted(request.bundles, mark("{count} bundle"), mark("{count} bundles"))
+    return say("a placement group of {what}", what=bundles)
+
+
+def _amounts(request: Unschedulable) -> Iterator[str]:
+    ordered = sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
+    for name, amount in ordered[:4]:
+        if not name.startswith(("node:", "object_store")):
+            yield _amount(name, amount)
+
+
+def _amount(name: str, amount: float) -> str:
+    if "memory" in name:
+        return f"{brief(round(amount))} {name}"
+    if name not in _UNITS:
+        return f"{amount:g} {name}"
+    one, many = _UNITS[name]
+    return filled(one if amount <= 1 else many, {"amount": f"{amount:g}"})
