@@ -59,6 +59,12 @@ def tightest(known: tuple[Level, ...]) -> Level | None:
     return min(limited, key=lambda level: level.limit or 0, default=None)
 
 
+def folders() -> tuple[str, ...]:
+    """Where the groups of this process lie, its own first."""
+    own = _folder(os.getpid())
+    return tuple(f"{mount.point}{path}".rstrip("/") for mount, path in _upwards(own)) if own else ()
+
+
 def path_of(pid: int) -> str | None:
     """The group of a process, as `levels` names it."""
     folder = _folder(pid)
