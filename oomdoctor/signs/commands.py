@@ -33,6 +33,7 @@ DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 WORKERS: Final = "grep -n -i -B 40 'out of memory' /tmp/ray/session_latest/logs/*.{out,err}"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
+ON_A_MAC: Final = "ps aux -m | head -20"
 PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
 FREE: Final = "free -h"
@@ -47,7 +48,7 @@ ON_THE_CARDS: Final = "nvidia-smi --query-compute-apps=pid,process_name,used_gpu
 # Each maker has a tool of its own; a Mac's GPU has the RAM, and a TPU's device file one holder at most.
 ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
     "AMD": "rocm-smi --showpids --showmeminfo vram",
-    "Apple": "ps aux -m | head -20",
+    "Apple": ON_A_MAC,
     "HPU": "hl-smi",
     "Intel": "xpu-smi ps",
     "MLU": "cnmon",

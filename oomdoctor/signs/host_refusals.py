@@ -14,7 +14,7 @@ from oomdoctor.incident.node import HOG, LARGE, total_bytes
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.address_space import shows_a_limit
-from oomdoctor.signs.commands import OF_A_REFUSAL, OF_THE_MACHINE
+from oomdoctor.signs.commands import OF_A_REFUSAL, OF_THE_MACHINE, ON_A_MAC, WHO_HOLDS_IT_NOW
 from oomdoctor.units import show
 
 _PASSES: Final = ("forward", "backward", "eval")
@@ -81,7 +81,7 @@ def no_more_swap(crash: Crash) -> Seen | None:
     if not isinstance(full, SwapExhausted):
         return None
     words = say("{system} found no more swap space: RAM and swap are full.", system=full.system)
-    return Seen(words=words, evidence=(full,), next_evidence=(WHO_HOLDS_IT_NOW,))
+    return Seen(words=words, evidence=(full,), next_evidence=(ON_A_MAC if full.system == "macOS" else WHO_HOLDS_IT_NOW,))
 
 
 @sign

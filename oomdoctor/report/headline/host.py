@@ -16,7 +16,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
 from oomdoctor.report.headline.names import with_pid
-from oomdoctor.report.headline.slot import about
+from oomdoctor.report.headline.slot import about, root
 from oomdoctor.report.headline.victims import in_container
 from oomdoctor.signs.node import reward_model, table
 from oomdoctor.signs.node_groups import two_alike_have_it, workers_of_all_names_have_it
