@@ -81,7 +81,8 @@ def no_more_swap(crash: Crash) -> Seen | None:
     if not isinstance(full, SwapExhausted):
         return None
     words = say("{system} found no more swap space: RAM and swap are full.", system=full.system)
-    return Seen(words=words, evidence=(full,), next_evidence=(ON_A_MAC if full.system == "macOS" else WHO_HOLDS_IT_NOW,))
+    command = ON_A_MAC if full.system == "macOS" else WHO_HOLDS_IT_NOW
+    return Seen(words=words, evidence=(full,), next_evidence=(command,))
 
 
 @sign
