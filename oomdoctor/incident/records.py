@@ -78,6 +78,7 @@ MANAGERS: Final = {"slurm": "Slurm", "kubernetes": "Kubernetes", "docker": "dock
 class Trace(Struct, frozen=True):
     """What a failure's own lines say of who died, where and when."""
 
+    file: str
     jobs: frozenset[str]
     containers: frozenset[str]
     hosts: frozenset[str]
@@ -85,6 +86,17 @@ class Trace(Struct, frozen=True):
     programs: str  # the command that died, in words
     exact: Moment | None
     above: Moment | None  # of the last line before that has a time
+
+
+class Claim(Struct, frozen=True):
+    """What a record says of whom it is about."""
+
+    record: Event
+    jobs: frozenset[str]
+    containers: frozenset[str]
+    host: str | None
+    started: Moment | None
+    ended: Moment | None
 
 
 class Bond(Struct, frozen=True):
@@ -113,9 +125,11 @@ def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
     failures = failures_among(told, records)
     if not failures:
         return []
+    traces = [trace_of(failure) for failure in failures]
     foreign: list[tuple[Event, Lookalike | None]] = []
     for record in records:
-        bonds = [bond(record, failure) for failure in failures]
+        claim = claim_of(record)
+        bonds = [bond(claim, trace) for trace in traces]
         if all(one.holds is False for one in bonds):
             foreign.append((record, Lookalike(record.at, bonds[0].why)))
         elif isinstance(record, (EndRecord, CoreDump)):
@@ -169,28 +183,38 @@ def of_state(record: EndRecord | CoreDump) -> str:
     return say("{who} recorded the state {state}", who=who, state=record.state or "")
 
 
-def bond(record: Event, failure: Event) -> Bond:
+def bond(claim: Claim, trace: Trace) -> Bond:
     """Whether the record speaks of this failure."""
-    trace = trace_of(failure)
-    jobs = _jobs_of(record)
-    if jobs and trace.jobs:
-        return HOLDS if jobs & trace.jobs else Bond(False, ANOTHER_JOB)
-    if record.process.pid is not None and record.process.pid in trace.pids:
+    if claim.jobs and trace.jobs:
+        return HOLDS if claim.jobs & trace.jobs else Bond(False, ANOTHER_JOB)
+    if claim.record.process.pid is not None and claim.record.process.pid in trace.pids:
         return HOLDS
-    container = _same_container(_containers_of(record), trace.containers)
+    container = _same_container(claim.containers, trace.containers)
     if container is False:
         return Bond(False, ANOTHER_CONTAINER)
-    host = _host_of(record)
+    host = claim.host
     if host is not None and any(_are_siblings(host, other) for other in trace.hosts):
         return Bond(False, ANOTHER_NODE)
-    timely = _timely(record, trace)
+    timely = _timely(claim, trace)
     if timely.holds is False:
         return timely
     if container or (host is not None and host in trace.hosts):
         return HOLDS
-    if timely.holds is None and _is_of_another_program(record, trace):
+    if timely.holds is None and _is_of_another_program(claim.record, trace):
         return Bond(False, ANOTHER_PROGRAM)
     return timely
+
+
+def claim_of(record: Event) -> Claim:
+    host: str | None = getattr(record, "host", None)
+    return Claim(
+        record=record,
+        jobs=_jobs_of(record),
+        containers=_containers_of(record),
+        host=host.split(".")[0] if host else None,
+        started=moment(getattr(record, "started", None)),
+        ended=moment(record.time),
+    )
 
 
 def trace_of(failure: Event) -> Trace:
@@ -206,6 +230,7 @@ def trace_of(failure: Event) -> Trace:
     containers |= {host[:SHORT_ID] for host in hosts if _ID.match(host)}
     command = _COMMAND.search(failure.at.text)
     return Trace(
+        file=failure.at.file,
         jobs=frozenset(match[1] for job in jobs for match in [_NUMBER.match(job)] if match),
         containers=frozenset(containers),
         hosts=frozenset(host.split(".")[0] for host in hosts),
@@ -253,11 +278,6 @@ def _alike(one: str, other: str) -> bool:
     return one == other or one.endswith(f"-{other}") or other.endswith(f"-{one}")
 
 
-def _host_of(record: Event) -> str | None:
-    host: str | None = getattr(record, "host", None)
-    return host.split(".")[0] if host else None
-
-
 def _are_siblings(one: str, other: str) -> bool:
     """Whether two names are of one scheme and differ: node4 and node7. A pod's name says nothing of its node's."""
     return one != other and re.sub(r"\d{1,9}", "0", one) == re.sub(r"\d{1,9}", "0", other)
@@ -270,13 +290,12 @@ def _is_of_another_program(record: Event, trace: Trace) -> bool:
     return name not in trace.programs
 
 
-def _timely(record: Event, trace: Trace) -> Bond:
-    started = moment(getattr(record, "started", None))
+def _timely(claim: Claim, trace: Trace) -> Bond:
+    record, started, ended = claim.record, claim.started, claim.ended
     died = trace.exact or trace.above
     late_at_most = SAME_MOMENT if trace.exact else SILENT
     if died is not None and started is not None and _is_later(started, died, late_at_most):
         return Bond(False, STARTED_LATER)
-    ended = moment(record.time)
     if ended is None or died is None:
         return UNKNOWN
     why = ANOTHER_TIME if isinstance(record, (KernelKill, UserspaceKill)) else ANOTHER_DAY
@@ -310,21 +329,25 @@ def _is_no_job(record: Event) -> bool:
     return bool(named) and _OF_A_JOB.match(record.process.name or "") is None
 
 
-def unproven(record: Event, events: Sequence[Event]) -> bool:
+def traces_among(events: Sequence[Event]) -> tuple[Trace, ...]:
+    """What each of the job's own failures says."""
+    return tuple(map(trace_of, failures_among(events, [event for event in events if is_record(event)])))
+
+
+def unproven(record: Event, traces: Sequence[Trace]) -> bool:
     """Whether nothing tells that this record is of the failure beside it."""
-    failures = failures_among(events, [event for event in events if is_record(event)])
-    return is_record(record) and bool(failures) and not any(bond(record, one).holds for one in failures)
+    return is_record(record) and bool(traces) and not any(bond(claim_of(record), trace).holds for trace in traces)
 
 
-def is_of_the_dead(record: Event, events: Sequence[Event]) -> bool:
+def is_of_the_dead(record: Event, traces: Sequence[Trace]) -> bool:
     """Whether an id tells that the record is of what died: a new container has new counters, all zero. Of the record
     of an end its time tells it, too; and counters that are printed before the job, too, are those of its group."""
+    claim = claim_of(record)
     return any(
-        (isinstance(record, GroupCounters) and record.turn == AGAIN and record.at.file == failure.at.file)
-        or bool(_jobs_of(record) & trace.jobs)
-        or _same_container(_containers_of(record), trace.containers) is True
-        or _host_of(record) in trace.hosts
-        or (isinstance(record, EndRecord) and bool(bond(record, failure).holds))
-        for failure in failures_among(events, [event for event in events if is_record(event)])
-        for trace in [trace_of(failure)]
+        (isinstance(record, GroupCounters) and record.turn == AGAIN and record.at.file == trace.file)
+        or bool(claim.jobs & trace.jobs)
+        or _same_container(claim.containers, trace.containers) is True
+        or claim.host in trace.hosts
+        or (isinstance(record, EndRecord) and bool(bond(claim, trace).holds))
+        for trace in traces
     )

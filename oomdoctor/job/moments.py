@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.patterns import late
+from oomdoctor.patterns import late, remembered
 
 # A leap year, for times that are printed without one.
 SOME_YEAR: Final = 2000
@@ -49,10 +49,15 @@ class Moment(Struct, frozen=True):
 
 def moment(time: str | None) -> Moment | None:
     """The time as printed; None for the seconds since a boot and for forms nobody knows."""
-    if _MICROSECONDS.match(time or ""):
-        return Moment(_EPOCH + timedelta(microseconds=int(time or 0)), "utc", dated=True)
+    return _moment(time) if time else None
+
+
+@remembered
+def _moment(time: str) -> Moment | None:
+    if _MICROSECONDS.match(time):
+        return Moment(_EPOCH + timedelta(microseconds=int(time)), "utc", dated=True)
     for clock, form in _FORMS:
-        if match := form.match(time or ""):
+        if match := form.match(time):
             said = match.groupdict()
             named = said.get("name")
             if named is not None and named not in _MONTHS:

@@ -12,12 +12,11 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before, stated_limit
-from oomdoctor.incident.records import unproven
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
 from oomdoctor.signs.flight_record import grown_in_words
-from oomdoctor.signs.records import doubts
+from oomdoctor.signs.records import doubts, is_untied
 from oomdoctor.units import show
 
 MUCH_SHARED: Final = 0.25  # of what the control group used
@@ -60,7 +59,7 @@ def manager_reports_its_limit_with_figures(crash: Crash) -> Seen | None:
     """A scheduler or container engine ended the job at its memory limit and prints figures; where the record was looked
     up, an ID, a name or a time ties it to the failure."""
     kill = kill_at_a_limit(crash)
-    if kill is None or kill.strength < 3 or unproven(kill, crash.events):
+    if kill is None or kill.strength < 3 or is_untied(crash, kill):
         return None
     return _by_the_manager(crash, kill)
 

@@ -12,7 +12,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.proc_vmstat import MachineKills
 from oomdoctor.families.refusal import Refusal
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.records import MANAGERS, is_of_the_dead, reason_of, unproven
+from oomdoctor.incident.records import MANAGERS, Trace, is_of_the_dead, reason_of, traces_among, unproven
 from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
@@ -20,6 +20,19 @@ from oomdoctor.units import show
 REACHED: Final = 0.98  # of the limit
 USED_UP: Final = 0.95  # of a request: the peak is sampled
 SIGKILLED: Final = 9
+
+
+def traces(crash: Crash) -> tuple[Trace, ...]:
+    """What the job's own lines say of its failures, looked up once for all signs."""
+    if traces_among not in crash.seen:
+        crash.seen[traces_among] = traces_among(crash.events)
+    found: tuple[Trace, ...] = crash.seen[traces_among]
+    return found
+
+
+def is_untied(crash: Crash, record: Event) -> bool:
+    """Whether nothing ties this record to the failure."""
+    return unproven(record, traces(crash))
 
 
 @sign
@@ -100,7 +113,7 @@ def a_record_denies_the_limit(crash: Crash) -> Seen | None:
 
 def denied(crash: Crash) -> list[tuple[Event, str]]:
     """The records that deny a kill at the limit, with what each says: only of what died, by its ids or its time."""
-    return [(event, words) for event, words in _denials(crash) if is_of_the_dead(event, crash.events)]
+    return [(event, words) for event, words in _denials(crash) if is_of_the_dead(event, traces(crash))]
 
 
 def _denials(crash: Crash) -> Iterator[tuple[Event, str]]:
@@ -152,5 +165,5 @@ def remarks(crash: Crash) -> Iterator[str]:
 
 def doubts(crash: Crash, record: Event) -> Iterator[str]:
     """What to say of a record that no id and no time ties to the failure."""
-    if unproven(record, crash.events):
+    if is_untied(crash, record):
         yield say("no ID, name or time ties this record to the failed process")
