@@ -16,8 +16,6 @@ FILES: Final = (
     "/proc/vmstat",
     "/proc/pressure/memory",
     "/proc/self/limits",
-    "/tmp/ray/session_latest/logs/raylet.out",  # noqa: S108  (Ray's own place)
-    "/tmp/ray/session_latest/logs/gcs_server.out",  # noqa: S108
 )
 _OF_A_GROUP: Final = (
     *("memory.max", "memory.high", "memory.peak", "memory.current", "memory.swap.max", "memory.events"),

@@ -22,7 +22,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.proc_vmstat import MachineKills
 from oomdoctor.families.systemd_unit import CoreDump
 from oomdoctor.incident.joins import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
-from oomdoctor.job.moments import Moment, moment, seconds_since
+from oomdoctor.job.moments import Moment, moment, seconds_between, seconds_since
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 
@@ -36,6 +36,7 @@ ANOTHER_NODE: Final = mark("this record belongs to another node")
 ANOTHER_PROGRAM: Final = mark("the kernel killed another program, so the kill does not explain this failure")
 ANOTHER_DAY: Final = mark("this record is from another time than the failure")
 CRASHED: Final = mark("its core dump shows a crash in native code")
+ONE_OF_SEVERAL: Final = mark("several kills are recorded, and nothing shows which one belongs to this failure")
 STARTED_LATER: Final = mark("this record belongs to a process that started after the failure")
 
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
@@ -58,8 +59,9 @@ _ID: Final = late(r"^[0-9a-f]{12,64}$")
 SHORT_ID: Final = 12
 _COMMAND: Final = late(r"\bKilled:?\s{1,40}(\S.{0,200})")
 
+_KILLS: Final = (KernelKill, UserspaceKill)
 RECORDS: Final = (
-    KernelKill, UserspaceKill, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, NodePressure, CoreDump,
+    *_KILLS, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, NodePressure, CoreDump,
 )  # fmt: skip
 # What a manager's own record says in place of a reason for the kill
 _REASONS: Final = tuple(
@@ -127,15 +129,26 @@ def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
         return []
     traces = [trace_of(failure) for failure in failures]
     foreign: list[tuple[Event, Lookalike | None]] = []
+    untied: list[Event] = []
     for record in records:
         claim = claim_of(record)
         bonds = [bond(claim, trace) for trace in traces]
         if all(one.holds is False for one in bonds):
             foreign.append((record, Lookalike(record.at, bonds[0].why)))
+        elif isinstance(record, _KILLS) and not any(one.holds for one in bonds):
+            untied.append(record)
         elif isinstance(record, (EndRecord, CoreDump)):
             foreign += _ended_otherwise(record, failures, bonds)
         foreign += [(each, None) for each in _within(record, told)]
+    if _are_of_several_moments(untied):
+        foreign += [(record, Lookalike(record.at, ONE_OF_SEVERAL)) for record in untied]
     return foreign
+
+
+def _are_of_several_moments(kills: Sequence[Event]) -> bool:
+    """A machine's log of a week: any of its kills may be the one, so none is."""
+    times = [time for kill in kills for time in [moment(kill.time)] if time is not None]
+    return any(seconds_between(times[0], time) > SAME_MOMENT for time in times[1:])
 
 
 def failures_among(events: Sequence[Event], records: Sequence[Event]) -> list[Event]:
@@ -298,7 +311,7 @@ def _timely(claim: Claim, trace: Trace) -> Bond:
         return Bond(False, STARTED_LATER)
     if ended is None or died is None:
         return UNKNOWN
-    why = ANOTHER_TIME if isinstance(record, (KernelKill, UserspaceKill)) else ANOTHER_DAY
+    why = ANOTHER_TIME if isinstance(record, _KILLS) else ANOTHER_DAY
     after = seconds_since(died, ended)
     if -SAME_MOMENT <= after <= late_at_most:
         return HOLDS if ended.clock == died.clock else UNKNOWN
@@ -320,12 +333,12 @@ def _is_of_one_clock(record: Event, ended: Moment, died: Moment) -> bool:
     """Whether the times compare as they stand: a scheduler prints its cluster's, a program in a container its own."""
     if ended.clock != died.clock:
         return False
-    return ended.clock == "utc" or isinstance(record, (KernelKill, UserspaceKill))
+    return ended.clock == "utc" or isinstance(record, _KILLS)
 
 
 def _is_no_job(record: Event) -> bool:
     """Whether the kernel names a program that no job runs: a zone that would explain the time is not looked for."""
-    named = isinstance(record, (KernelKill, UserspaceKill)) and record.process.name
+    named = isinstance(record, _KILLS) and record.process.name
     return bool(named) and _OF_A_JOB.match(record.process.name or "") is None
 
 
