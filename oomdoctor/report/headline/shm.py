@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.report.headline.figures import brief
 
-_USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python"}
+_USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python", "postgresql": "PostgreSQL"}
 
 
 def shm_user(crash: Crash) -> str | None:
