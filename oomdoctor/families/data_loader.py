@@ -42,7 +42,7 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
     pool: str = "shm"
     strength: int = 3
 
-    user: str  # who asked for the segment: "torch", "nccl", "python"
+    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql"
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
     pids: tuple[int, ...] = ()
@@ -75,6 +75,9 @@ _OTHER_SEGMENT = late(
     r"|Not enough memory to write total of \d{1,20} bytes\. Please check that /dev/shm"
     r"|BUS error encountered in DataLoader worker"  # Paddle's
     r"|System memory request exceeds memory available in /dev/shm"
+)
+_OF_POSTGRESQL = late(
+    r"/PostgreSQL\.\d|\b(?:ERROR|FATAL): {1,2}could not (?:create|resize|map) (?:\w{1,12} )?shared memory"
 )
 _NO_SPACE = late(r"No space left on device")
 _HANDLED = late(r"(?i)\bfalling back to\b")
@@ -186,9 +189,16 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     if _HANDLED.search(line.text):
         yield Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
     elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
-        yield _full(page, line, "nccl" if "nccl" in line.text else "python")
+        yield _full(page, line, _user(line.text))
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
         yield Lookalike(place_of(page, line), mark("a disk is full (or out of inodes or inotify watches), not memory"))
+
+
+def _user(text: str) -> str:
+    """Who asked for the segment, by the words of its message."""
+    if "nccl" in text:
+        return "nccl"
+    return "postgresql" if _OF_POSTGRESQL.search(text) else "python"
 
 
 def _worker(line: Line) -> Process:

@@ -289,6 +289,8 @@ _OF_THE_RUNTIME = late(r"\b(max|total|free)Memory(?:\(\))?\s?[:=]\s?(\d{6,15})\b
 _CONFIGURED = late(r"\bmax (heap space|metaspace) is '(\d{1,6}(?:\.\d{1,3})?) ([KMGT]i?B)'")
 _OF_GRADLE: Final = {"heap space": "heap_limit_bytes", "metaspace": "metaspace_limit_bytes"}
 _RUNTIME_LINES: Final = 30
+_SYSTEM_MAP = late(r"runtime\.sys(?:Map|Reserve|Alloc|Used)(?:OS)?\((?:0x[\da-f]{1,16}, )?0x([\da-f]{1,16})[,)]")
+_STACK_LINES: Final = 16
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 # What a CUDA call fails with where no card can be used at all
 _NO_DRIVER = late(
@@ -393,6 +395,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         figures |= heap
     elif allocator == "java":
         figures |= _runtime(page, index)
+    elif allocator == "go":
+        figures |= _mapped(page, index)
     return HostAllocation(
         at=place_of(page, line, last),
         time=line.mark.time,
@@ -401,6 +405,14 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         strength=3 if figures.get("tried_bytes") else 2,
         **{key: value for key, value in figures.items() if key != "program"},
     )
+
+
+def _mapped(page: Page, index: int) -> dict[str, Any]:
+    """What Go's runtime wanted to map, in the innermost frame below: "runtime.sysMap(0xc000000000, 0x400000)"."""
+    below = (line.text[:CHARACTERS] for line in page.after(index, _STACK_LINES))
+    sizes = (found for text in below if (found := _SYSTEM_MAP.match(text)) is not None)
+    first = next(sizes, None)
+    return {"tried_bytes": int(first[1], 16)} if first is not None else {}
 
 
 def _runtime(page: Page, index: int) -> dict[str, Any]:

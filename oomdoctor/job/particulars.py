@@ -31,18 +31,29 @@ _TABLE: Final = (
             r"[\s:=#'\"]{0,3}(\d{2,9})\b|^\s{0,4}\[(\d{2,9}):(?:0x)?[0-9A-Fa-f]{6,16}\]\s{1,9}\d{1,12} ms: "
         ),
     ),
+    # at the head of a line: NCCL's "host:3663:4044 [0]", PostgreSQL's, Redis' and MindSpore's; and systemd-oomd's
+    (
+        "pid",
+        ("] NCCL ", " [0", " ["),
+        r"^[^\s:]{1,100}:(\d{2,9}):\d{2,9} \[\d{1,2}\] |:(\d{2,9}):\d{2,9} \[\d{1,2}\] \S",
+    ),
+    ("pid", ("] ERROR: ", "] FATAL: ", "] LOG: ", "] PANIC: "), r"\[(\d{2,9})\] (?:ERROR|FATAL|LOG|PANIC): "),
+    ("pid", (":M ", ":S ", ":C "), r"^(\d{1,9}):[MSC] \d{1,2} [A-Z][a-z]{2}\b"),
+    ("pid", ("python):", "main):"), r"\b[A-Z_]{2,12}\((\d{2,9}),[0-9a-f]{6,16},\w{1,40}\):"),
+    ("pid", ("ttempting to kill ",), r"\battempting to kill (\d{1,9}) with\b"),
     (
         "rank",
         ("ank ", "ank:", "ank=", "RANK"),
         r"\b(?:[Ll]ocal_|[Gg]lobal_|LOCAL_)?(?:[Rr]ank|RANK)[ :=]{1,3}(\d{1,5})\b",
     ),
-    ("gpu", ("GPU ", "device "), r"\b(?:GPU|CUDA device) (\d{1,6})\b(?! ?[GM]i?B)"),
+    ("gpu", ("GPU ", "GPU=", "device "), r"\b(?:GPU[ =]|CUDA device )(\d{1,6})\b(?! ?[GM]i?B)"),
+    ("gpu", ("-gpu ",), r"(?:^|\s)--?gpu (\d{1,3})(?=\s|$)"),
     ("worker", ("<Worker ",), r"<Worker [^>]{1,160}\bname: (\w{1,40}),"),
     ("processing", (", processing:",), r", processing: (\d{1,9})\b"),
     # Spark's and Slurm's
     ("executor", ("xecutor ",), r"\b[Ee]xecutor (\d{1,6})\b"),
     ("task_attempt", ("TID ",), r"\bTID (\d{1,12})\b"),
-    ("task", ("task ",), r"\btask (\d{1,9}(?:\.\d{1,6})?)(?= in stage\b|: \w)"),
+    ("task", ("task ",), r"\btask (\d{1,9}(?:\.\d{1,6})?)(?= in stage\b|: \w|,)"),
     ("job_step", ("job step ", " STEP "), r"\b(?:job step|STEP) (\d{1,12}\.\d{1,6})\b"),
     ("budget_percent", ("% memory budget",), r"\bexceeded (\d{1,3}(?:\.\d{1,3})?)% memory budget"),
     # of Ray and its tuner, of Kubernetes and of Docker
@@ -72,6 +83,18 @@ _TABLE: Final = (
         ("rrno", "rror code", "rror_code", "rrorCode"),
         r"\b(?:[Ee]rrno|[Ee]rror[ _]?[Cc]ode)[\"'\])]{0,2}[ :=]{0,3}(-?\d{1,10})\b",
     ),
+    # what a library's call gave back: "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "ret = -3", "ret[2]"
+    ("errno", ("failure ",), r"\b(?:CUDA|CUBLAS|CUDNN|CUFFT|NCCL|HIP) failure (\d{1,4})\b"),
+    ("status", ("ret",), r"\bret(?: ?= ?|\[)(-?\d{1,10})\b"),
+    (
+        "error",
+        ("cudaError", "hipError", "_ERROR_", "_STATUS_", "bad_alloc: ", "what():"),
+        (
+            r"\b(cudaError[A-Z]\w{1,60}|hipError[A-Z]\w{1,60}|(?:CUDA|HIP|PI|UR_RESULT|VK|ZE_RESULT)_ERROR_[A-Z_]{3,60}"
+            r"|(?:CUDNN|CUBLAS|CUFFT|CUSPARSE|CUSOLVER|HIPBLAS|MIOPEN|ROCBLAS)_STATUS_[A-Z_]{3,60})\b"
+            r"|(std::bad_alloc: out_of_memory)\b|\bwhat\(\): {1,4}(\S[^\n]{2,100}?)\s{0,4}$"
+        ),
+    ),
     (
         "status",
         ("tatus", "eturns", '"code'),
@@ -93,6 +116,7 @@ _TABLE: Final = (
             r"|\b(?:[Ss]tep|[Ee]poch|[Ii]ter(?:ation)?|[Bb]atch)[ :=#\[]{1,3}(\d{1,12}/\d{1,12})\b"
         ),
     ),
+    ("iteration", ("ter ",), r"(?:^|\s)[Ii]ter (\d{1,9})(?=:)"),
     ("epoch", ("poch",), r"\b[Ee]poch[\"']?[ :=#\[]{1,3}(\d{1,9})\b"),
     ("loss", ("oss",), r"(?i)\bloss[\"']?[ :=]{1,3}(-?\d{1,9}\.\d{1,12}(?:e-?\d{1,3})?)\b"),
     ("seconds", ("poch", "tep"), r"(?i)\b(?:epoch|step)\b[^\n]{0,24}?\b(\d{1,9}\.\d{1,9}) ?s(?:ec|econds)?\b"),
@@ -101,6 +125,24 @@ _TABLE: Final = (
     ("context_tokens", (" tokens, context ",), r" tokens, context (\d{1,9})\b"),
     ("shape", ("torch.Size([",), r"torch\.Size\(\[([\d, ]{1,120})\]\)"),
     ("shape", (" shape[", " shape ["), r"\bshape ?\[([\d, ]{1,120})\]"),
+    # how much there was of what was worked on
+    ("length", ("of length ",), r"\bof length (\d{1,9})\b"),
+    (
+        "items",
+        ("Loaded ", "Training on ", "Testing on ", "umber of "),
+        (
+            r"\bLoaded (\d{1,12}) [a-z]{3,20}s\b|\b(?:Training|Testing) on (\d{1,12}) [a-z]{3,20}s\b"
+            r"|\b[Nn]umber of (?:\w{1,20} ){1,8}?\w{1,20}: (\d{1,12})\b"
+        ),
+    ),
+    ("context_tokens", ("KvSize:",), r"\bKvSize:(\d{1,9})\b"),
+    ("batch_tokens", ("BatchSize:",), r"\bBatchSize:(\d{1,9})\b"),
+    ("peak_memory_gb", ("Peak mem ",), r"\bPeak mem (\d{1,6}\.\d{1,6}) GB\b"),
+    ("large_allocation_bytes", ("large alloc ",), r"\blarge alloc (\d{1,18}) bytes\b"),
+    # limits that a guard names, and what it found
+    ("timeout_ms", ("timed out after ",), r"\btimed out after (\d{1,12}) ?ms\b"),
+    ("pressure_percent", ("% > ",), r"\bis (\d{1,3}\.\d{1,3})% > \d{1,3}\.\d{1,3}%"),
+    ("threshold", ("hreshold",), r"\b[Tt]hreshold[A-Za-z]{0,12} ?[=:] ?(\d{1,3}\.\d{1,9})\b"),
     # of the kernel that killed
     ("kernel", ("ainted",), r"\b(?:Not tainted|Tainted: [A-Z ]{1,40}?) ?(\d{1,2}\.\d{1,3}\.\S{1,60}) #"),
     (

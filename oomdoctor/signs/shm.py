@@ -26,6 +26,7 @@ _USERS: Final = {
     "torch": mark("PyTorch's DataLoader workers"),
     "nccl": mark("NCCL"),
     "python": mark("Python's shared memory"),
+    "postgresql": mark("PostgreSQL"),
     "messages": mark("a message queue between processes"),
 }
 

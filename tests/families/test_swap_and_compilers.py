@@ -88,3 +88,13 @@ def test_javas_memory_for_classes_is_not_its_heap(text: str, headline: str, tmp_
 
 def test_a_limit_alone_is_no_failure(tmp_path: Path) -> None:
     assert body(tmp_path, GRADLE.partition("\n")[2])["verdict"] == "no-oom"
+
+
+def test_postgresqls_segments_are_its_own(tmp_path: Path) -> None:
+    line = 'ERROR:  could not resize shared memory segment "/PostgreSQL.77" to 8388608 bytes: No space left on device'
+    report = body(
+        tmp_path, f"2031-10-26 20:20:40.172 UTC [54] {line}\n2031-10-26 20:20:40.173 UTC [54] STATEMENT:  SELECT"
+    )
+    assert report["diagnoses"][0]["stage"] == "serving"
+    assert report["incidents"][0]["headline"] == "A segment of 8 MiB (PostgreSQL) does not fit into /dev/shm"
+    assert report["events"][0]["usage"]["tried_bytes"] == 8 * 2**20

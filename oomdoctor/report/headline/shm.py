@@ -14,7 +14,7 @@ from oomdoctor.language import say
 from oomdoctor.report.headline.figures import briefly
 from oomdoctor.report.headline.slot import about, first, root
 
-_USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python"}
+_USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python", "postgresql": "PostgreSQL"}
 
 
 @about(first(SharedMemoryFull))
