@@ -12,7 +12,22 @@ import oomdoctor
 from oomdoctor.report import as_json, text
 
 RECORDS = sorted((Path(__file__).parent.parent.parent / "fixtures" / "flight_record").glob("*.log"))
-ODD = (-1, 0, 10**30, 2**63, 1e308, -0.5, None, "", "\x1b[2J", "../../etc/passwd", [], {}, True, "9" * 5000)
+ODD: tuple[object, ...] = (
+    -1,
+    0,
+    10**30,
+    2**63,
+    1e308,
+    -0.5,
+    None,
+    "",
+    "\x1b[2J",
+    "../../etc/passwd",
+    [],
+    {},
+    True,
+    "9" * 5000,
+)
 
 
 def _paths(entry: object, at: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
