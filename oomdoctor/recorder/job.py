@@ -101,7 +101,14 @@ class Job:
             if told.si_signo != signal.SIGCONT:
                 sent(signal.Signals(told.si_signo).name)
         if told.si_signo == signal.SIGTSTP:
-            os.kill(os.getpid(), signal.SIGSTOP)  # until the shell says "fg", to the job as well
+            self._stop()
+
+    @staticmethod
+    def _stop() -> None:
+        """As the job does, until the shell lets both go on."""
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTSTP])
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTSTP])
 
     def _send(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -76,6 +77,38 @@ def test_ctrl_c_ends_the_recorder_as_it_ends_the_job() -> None:
     shown, status = at_a_terminal(recorded(words), b"\x03")
     assert status == alone == signal.SIGINT
     assert b"SIGINT" in shown
+
+
+@pytest.mark.slow
+def test_ctrl_z_stops_job_and_recorder_and_both_go_on(tmp_path: Path) -> None:
+    """In a shell that has job control."""
+    job = f"touch {tmp_path}/ready; for n in 1 2 3; do sleep 0.4; echo tick $n; done; exit 7"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe("bash", ["bash", "--norc", "-i"], ENVIRONMENT)
+    try:
+        typed = shlex.join(recorded(["bash", "-c", job]))
+        assert b"bash" in shown_within(terminal, 5, b"bash")
+        os.write(terminal, typed.encode() + b"\n")
+        wait_for(tmp_path / "ready")
+        os.write(terminal, b"\x1a")
+        assert b"Stopped" in shown_within(terminal, 2)
+        os.write(terminal, b"fg; echo ended with $?\n")
+        told = shown_within(terminal, 12, b"ended with 7")
+        assert b"tick 3" in told
+        assert b"ended with 7" in told
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.close(terminal)
+        os.waitpid(pid, 0)
+
+
+def shown_within(terminal: int, seconds: float, until: bytes | None = None) -> bytes:
+    shown, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end and not (until and until in shown):
+        if select.select([terminal], [], [], 0.1)[0]:
+            shown += os.read(terminal, 4096)
+    return shown
 
 
 def test_both_streams_keep_their_bytes_and_stay_apart() -> None:
