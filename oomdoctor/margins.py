@@ -137,10 +137,18 @@ def _forms(texts: Sequence[str]) -> dict[_Form, list[_Mark]]:
     for mark in _marks(texts):
         before = texts[mark.index][: mark.start].strip()
         if before and not _PATH.match(before):
-            form = _form(before)
-            if form in forms or len(forms) < MOST:
-                forms.setdefault(form, []).append(mark)
+            for form in _forms_of(before, mark):
+                if form in forms or len(forms) < MOST:
+                    forms.setdefault(form, []).append(mark)
     return forms
+
+
+def _forms_of(before: str, mark: _Mark) -> Iterator[_Form]:
+    """`grep -n -A` writes a colon behind a line that matches, and a dash behind the lines below it."""
+    form = _form(before)
+    yield form
+    if not mark.frame and form[-2:] == (_A_WORD, ":"):
+        yield tuple(token.removesuffix(":") + "-" if token.endswith(":") else token for token in form)
 
 
 def _marks(texts: Sequence[str]) -> Iterator[_Mark]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space
+from oomdoctor.signs import Grade, address_space, set_limits
+from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
@@ -18,6 +19,8 @@ CAUSE = Cause(
     headlines=(
         mark("The job reserved {virtual_used} of address space: the scheduler's limit is {virtual_limit}"),
         mark("An allocation of {ram_requested} failed with {ram_free} of RAM unused: an address space or commit limit"),
+        mark("An allocation of RAM failed at a limit on address space of {address_limit}[: {ram_requested} requested]"),
+        mark("An allocation of RAM failed at the kernel's commit limit of {commit_limit}[: {ram_requested} requested]"),
         mark("Windows refused memory ({windows_error})[ {doing}][: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} failed on {windows_words}: RAM and page file are used up"),
         mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
@@ -26,9 +29,14 @@ CAUSE = Cause(
     ),
     pools=("host_ram", "cgroup"),
     silent=(address_space.killed_instead,),
-    excluded=(address_space.more_than_any_limit,),
+    excluded=(address_space.more_than_any_limit, set_limits.process_has_no_limit),
     signs=(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
+        Row(set_limits.request_beyond_the_address_limit, Grade.PROVES),
+        Row(set_limits.commit_limit_and_free_memory, Grade.PROVES),
+        Row(set_limits.address_space_is_limited, Grade.NAMES),
+        Row(set_limits.overcommit_is_off, Grade.NAMES),
+        Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),

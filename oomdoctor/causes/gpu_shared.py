@@ -7,20 +7,12 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, neighbours, placement
 
 AT_THE_START = (
-    "free-the-gpu",
-    "lower-engine-reservation",
-    "fix-placement",
-    "start-in-sequence",
-    "separate-placement",
-)
+    "free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence", "separate-placement",
+)  # fmt: skip
 BESIDE_AN_ENGINE = (
-    "lower-engine-reservation",
-    "free-the-gpu",
-    "separate-placement",
-    "engine-sleep",
-    "start-in-sequence",
+    "lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep", "start-in-sequence",
     "fix-placement",
-)
+)  # fmt: skip
 
 OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-engine-reservation")
 WHEN_RANKS_MEET = ("free-the-gpu", "fix-placement", "start-in-sequence")
@@ -37,8 +29,9 @@ CAUSE = Cause(
         ),
         mark("TensorFlow may take only {tensorflow_limit} of {gpu}: the rest was in use at its start"),
         mark("TensorFlow counted {counted_as_free} as free on {gpu} and did not get it"),
-        mark("An allocation failed on {gpu}, where nvidia-smi lists other processes (PID {table_pids})"),
-        mark("nvidia-smi shows {in_table} of a GPU in use, by processes that it cannot list"),
+        mark("{listed_neighbour} holds {listed_held} of GPU memory, and an allocation on {gpu} failed"),
+        mark("An allocation failed on {gpu}, where {table_tool} lists other processes (PID {table_pids})"),
+        mark("{table_tool} shows {in_table} of a GPU in use, by processes that it cannot list"),
         mark("A program that needs only {program_needs} found {gpu} full"),
         mark("{waking} could not take its memory back: other processes probably hold {gpu}[ ({place})]"),
         mark("{gpu_head} was already full[ {doing}] ({asker}): other processes probably hold it"),
@@ -51,6 +44,7 @@ CAUSE = Cause(
         Row(neighbours.others_hold_as_much, Grade.PROVES),
         Row(neighbours.others_hold_very_much, Grade.PROVES),
         Row(neighbours.cards_are_unequal, Grade.PROVES),
+        Row(neighbours.a_table_lists_another_that_holds_much, Grade.PROVES),
         Row(neighbours.others_hold_much, Grade.NAMES),
         Row(neighbours.much_was_taken_at_the_start, Grade.NAMES, AT_THE_START),
         Row(neighbours.some_was_taken_at_the_start, Grade.POINTS, AT_THE_START),

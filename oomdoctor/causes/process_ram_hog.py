@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, kills, node, own_work, ray_kills
+from oomdoctor.signs.flight_record import the_job_is_one_process
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
@@ -32,15 +33,17 @@ CAUSE = Cause(
         mark("{holder} holds {held_part} on {machine}"),
         mark("{killer} killed {killed}, which held {killed_part}"),
         mark("{killer} killed {killed}, which held {killed_size}"),
+        mark("{remaining} still holds {remaining_held} of {remaining_of} after the crash"),
         mark("An allocation of {ram_requested} of RAM failed[ on a machine with {ram_total}][: an array of {array}]"),
     ),
     pools=("host_ram", "cgroup"),
     silent=(node.table_without_sizes, node.a_reward_model_is_the_largest),
-    excluded=(node.no_process_has_it, kills.killed_process_held_little),
+    excluded=(node.no_process_has_it, kills.killed_process_held_little, the_job_is_one_process),
     signs=(
         Row(node.one_process_has_it, Grade.PROVES),
         Row(kills.killed_process_held_most, Grade.PROVES),
         Row(kills.killed_process_was_large, Grade.POINTS),
+        Row(kills.a_process_holds_it_afterwards, Grade.POINTS),
         Row(one_piece_of_the_machine_refused, Grade.POINTS, OF_A_PIECE),
         Row(large_piece_refused, Grade.HINTS, OF_A_PIECE),
         Row(ray_kills.ray_killed_who_held_most, Grade.NAMES),

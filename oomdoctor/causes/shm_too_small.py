@@ -28,6 +28,7 @@ CAUSE = Cause(
         Row(shm.store_refused_for_shm, Grade.PROVES, OF_THE_STORE),
         Row(shm.store_larger_than_shm, Grade.NAMES, OF_THE_STORE),
         Row(shm.bus_error_and_full, Grade.PROVES),
+        Row(shm.bus_error_in_dockers_default, Grade.PROVES),
         Row(shm.bus_error_that_names_shm, Grade.NAMES),
         Row(shm.bus_error, Grade.HINTS),
         Row(other_words.shared_memory_short_in_other_words, Grade.NAMES),

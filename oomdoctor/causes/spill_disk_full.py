@@ -16,6 +16,7 @@ CAUSE = Cause(
         mark("{spilling_program} cannot spill to disk, and its memory limit is reached[: {spilling_memory} in use]"),
         mark("The disk that Ray spills to is full: no room for an object of {disk_object}"),
         mark("The disk that Ray spills to is full (errno {disk_errno})"),
+        mark("A Ray worker died, and df shows the spill disk {df_mount} {df_share} full"),
     ),
     pools=("object_store", "host_ram", "cgroup"),
     signs=(
@@ -24,6 +25,7 @@ CAUSE = Cause(
         Row(store.store_and_disk_are_full, Grade.PROVES),
         Row(store.program_found_no_space_to_spill, Grade.PROVES),
         Row(store.disk_is_nearly_full, Grade.POINTS),
+        Row(store.df_shows_the_disk_full, Grade.HINTS),
     ),
     knobs=("free-disk", "bigger-object-store", "stream-data", "clear-references"),
 )

@@ -16,7 +16,7 @@ from oomdoctor.language import mark
 # As the list of the commands shows them: what a newcomer needs first, and eight at most.
 COMMANDS: Final = (
     (mark("Diagnose a crash"), ("diagnose", "explain", "whatif", "compare")),
-    (mark("While the job runs"), ("watch", "cluster")),
+    (mark("While the job runs"), ("run", "watch", "cluster")),
     (mark("Report it"), ("issue",)),
 )
 # Two words that are a command: those that belong to a first one, whose own help lists them.
@@ -31,6 +31,8 @@ OLD_NAMES: Final = {
 }
 # The module and the function of a last word, where they are called otherwise.
 _PLACES: Final = {"draft": ("issue", "draft"), "form": ("issue", "issue_form")}
+# Behind the job's first word every option is the job's.
+_OF_A_JOB: Final = {"allow_interspersed_args": False}
 _HELP: Final = """\
 Finds out why a job ran out of memory: reads its log and says what ran out, who held the memory and what to change.
 
@@ -65,7 +67,9 @@ def app_for(words: Sequence[str] = ()) -> typer.Typer:
     headings = {name: heading for heading, names in COMMANDS for name in names}
     for name in _registered(words):
         panel = headings.get(name)
-        app.command(name, cls=Command, rich_help_panel=panel, hidden=panel is None)(_function(name))
+        settings = _OF_A_JOB if name == "run" else {}
+        command = app.command(name, cls=Command, rich_help_panel=panel, hidden=panel is None, context_settings=settings)
+        command(_function(name))
     return app
 
 

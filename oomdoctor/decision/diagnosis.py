@@ -16,6 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
+from oomdoctor.signs.commands import unanswered
 
 Verdict = Literal["oom", "inconclusive", "no-oom"]
 
@@ -52,7 +53,7 @@ def decide(crash: Crash) -> Decision:
         answers=tuple(_with_remarks(ranking.answers, crash)),
         open=ranking.open,
         ruled_out=ruled_out,
-        next_evidence=commands or (closing(crash) if ranking.open else ()),
+        next_evidence=unanswered(commands or (closing(crash) if ranking.open else ()), crash),
     )
 
 

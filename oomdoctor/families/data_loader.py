@@ -10,7 +10,7 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.ended import explained
-from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
@@ -52,21 +52,6 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
         return f"{self.family} {self.kind} {self.user}"
 
 
-class ShmUsage(Event, frozen=True, kw_only=True):
-    """A row of `df` for /dev/shm: context."""
-
-    family = "data_loader"
-    kind = "shm-usage"
-
-    role: Role = "context"
-    pool: str = "shm"
-
-    total_bytes: Usage[int | None] = None
-    used_bytes: Usage[int | None] = None
-    available_bytes: Usage[int | None] = None
-    stated: str | None = None  # the size as printed: "24G"
-
-
 _KILLED = late(r"DataLoader worker \(pid \d{1,9}\) ?is killed by signal: (\w[\w ]{1,30})")
 _EXITED = late(
     r"DataLoader worker \(pid\(s\) \d[\d, ]{0,2000}\) exited unexpectedly|Pin memory thread exited unexpectedly"
@@ -101,10 +86,6 @@ _SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch
 _NAMES_A_PATH = late(r"['\"<]/|: /")
 _RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)
 _DESCRIPTORS = late(r"Too many open files|received 0 items of ancdata")
-_SIZE = r"(\d[\d.]{0,12}[KMGT]?)"
-_DF = late(
-    rf"^\s{{0,4}}\S{{1,60}}\s{{1,40}}{_SIZE}\s{{1,20}}{_SIZE}\s{{1,20}}{_SIZE}\s{{1,20}}\d{{1,3}}%\s{{1,8}}/dev/shm\s{{0,4}}$"
-)
 
 _OTHER_SIGNALS: Final = {
     "Segmentation fault": mark("the worker crashed at a bad address (SIGSEGV), not for lack of memory"),
@@ -184,24 +165,6 @@ def _descriptors(page: Page, index: int) -> Iterator[Read]:
     yield Lookalike(place_of(page, page.lines[index]), mark("file descriptors ran out (ulimit -n), not memory"))
 
 
-def _df(page: Page, index: int) -> Iterator[Read]:
-    line = page.lines[index]
-    row = _DF.match(line.text)
-    if row is None:
-        return
-    # `df` without -h counts blocks of an unknown size.
-    total, used, available = (size(f[:-1], f[-1]) if f[-1].isalpha() else None for f in row.groups())
-    if total is not None:
-        yield ShmUsage(
-            at=place_of(page, line),
-            time=line.mark.time,
-            total_bytes=total,
-            used_bytes=used,
-            available_bytes=available,
-            stated=row[1],
-        )
-
-
 def _full(page: Page, line: Line, user: str) -> SharedMemoryFull:
     figures = _figures(line.text)
     return SharedMemoryFull(
@@ -264,7 +227,6 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read
     (_NCCL_SEGMENT, _nccl_segment),
     (_OTHER_SEGMENT, _other_segment),
     (_NO_SPACE, _no_space),
-    (_DF, _df),
 )
 
 

@@ -10,15 +10,17 @@ from typing import Any, Final
 from msgspec import Struct
 
 from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Process, Read, Role, Usage
+from oomdoctor.families.event import Event, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
 
 BLOCK_LINES: Final = 1000
+FREE_ROWS: Final = 7  # with -l, -t and -v
 MOST_PROCESSES: Final = 40  # of one table, the largest
 ROW_CHARACTERS: Final = 400
+MONTHS: Final = 12
 WHOLE: Final = 100  # per cent
 
 
@@ -53,6 +55,12 @@ class MachineMemory(Event, frozen=True, kw_only=True):
     used_without_cache_bytes: Usage[int | None] = None  # free up to 3.3.9 has a row for it
     swap_total_bytes: Usage[int | None] = None
     swap_used_bytes: Usage[int | None] = None
+    # /proc/meminfo: what is neither cache nor any process's alone, and what may be promised (free -v says that, too)
+    shared_bytes: Usage[int | None] = None
+    unreclaimable_bytes: Usage[int | None] = None
+    huge_pages_bytes: Usage[int | None] = None
+    committed_bytes: Usage[int | None] = None
+    commit_limit_bytes: Threshold[int | None] = None
     processes: tuple[MachineProcess, ...] = ()
 
     @property
@@ -69,6 +77,11 @@ class MachineMemory(Event, frozen=True, kw_only=True):
     def is_above_the_job(self) -> bool:
         """Whether nothing of a job stands above a print without a time: it is of some moment before the job."""
         return self.time is None and self.at.line <= ABOVE_THE_JOB
+
+    @property
+    def is_of_a_record(self) -> bool:
+        """Whether it is a row of sar's own record of a day, which no job prints."""
+        return self.tool == "sar" and self.process.node is not None and self.time is not None
 
     @property
     def _sum_bytes(self) -> int | None:
@@ -111,6 +124,8 @@ class Reading(Struct, frozen=True):
 
     line: Line
     figures: Mapping[str, Any]
+    time: str | None = None  # with its day, where the head of the print has it
+    host: str | None = None
 
 
 class Print(Struct, frozen=True):
@@ -125,6 +140,7 @@ _FIGURE: Final = r"\d{1,15}(?:[.,]\d{1,3})?(?:[KMGTkmgt]i?B?|B)?"
 # Its words are translated, its columns are not.
 _FREE_ROW: Final = late(rf"^\s*(?:Mem|Speicher|Память|内存)\s?[:：]((?:\s+{_FIGURE}){{3,7}})\s*$")
 _SWAP_ROW: Final = late(rf"^\s*(?:Swap|Auslagerungsspeicher|Подкачка|交换)\s?[:：]((?:\s+{_FIGURE}){{3}})\s*$")
+_TOTAL_ROW: Final = late(rf"^\s*(?:Total|Low|High|Gesamt)\s?:((?:\s+{_FIGURE}){{3}})\s*$")
 _CACHE_ROW: Final = late(rf"^\s*-/\+ \S{{1,20}}?:?\s+({_FIGURE})\s+{_FIGURE}\s*$")
 _HEADED: Final = late(r"^\s*(?:total\s+used\s+free|free\s+used\s+total|used\s+free\s+total)\b[a-z/\s]{0,80}$")
 _HEADED_ROW: Final = late(
@@ -143,10 +159,12 @@ _PSUTIL: Final = late(
     r"\bsvmem\(total=(?P<total>\d{1,16}), available=(?P<available>\d{1,16}), percent=(?P<percent>[\d.]{1,6}), "
     r"used=(?P<used>\d{1,16}), free=(?P<free>\d{1,16})"
 )
-_MEMINFO: Final = late(r"^\s*(?P<key>[A-Z]\w{1,20}):\s+(?P<kib>\d{1,15}) kB\s*$")
+_COMMIT_ROW: Final = late(rf"^\s*Comm\s?[:：]((?:\s+{_FIGURE}){{3}})\s*$")
+_MEMINFO: Final = late(r"^\s*(?P<key>[A-Z]\w{1,20}(?:\(\w{1,8}\))?):\s+(?P<figure>\d{1,15})(?P<kib> kB)?\s*$")
 _MEMINFO_KEYS: Final = {
     "MemTotal": "total", "MemFree": "free", "MemAvailable": "available", "Cached": "cached", "Buffers": "buffers",
-    "SwapTotal": "swap_total",
+    "SwapTotal": "swap_total", "Shmem": "shared", "SUnreclaim": "unreclaimable", "CommitLimit": "commit_limit",
+    "Committed_AS": "committed",
 }  # fmt: skip
 _HOST: Final = r"(?:host|system|cpu|main|node|physical|virtual)[ _]"
 _NUMBER: Final = late(r"\d{1,16}(?:\.\d{1,16})?")
@@ -173,6 +191,11 @@ _CONTAINER: Final = late(
     r"\s(?P<used>[\d.]{1,10}[KMGT]?i?B) / (?P<limit>[\d.]{1,10}[KMGT]?i?B)\s{1,12}(?P<percent>[\d.]{1,6})%"
 )
 _DSTAT: Final = late(r"\bused\s{1,4}free\s{1,4}(?:buff\s{1,4}cach|cach\s{1,4}avai)\b")
+_RECORD: Final = late(
+    r"^\s{0,4}Linux \S{1,80} \((?P<host>[\w.-]{1,80})\)\s{1,8}"
+    r"(?:(?P<iso>\d{4}-\d\d-\d\d)|(?P<first>\d\d)/(?P<second>\d\d)/(?P<year>\d{4}))\s"
+)
+_SAR_CLOCK: Final = late(r"^\s{0,4}(?P<hour>\d\d):(?P<rest>\d\d:\d\d)(?: (?P<half>AM|PM))?\s")
 _CLOCK: Final = late(r"^#?(?:\d{1,2}:\d\d:\d\d|AM|PM|Time)$")
 _PLAIN: Final = late(rf"^{_FIGURE}$")
 
@@ -200,8 +223,8 @@ def every(page: Page, index: int) -> Iterator[MachineMemory]:
         line = reading.line
         yield MachineMemory(
             at=place_of(page, line),
-            time=line.mark.time or page.lines[index].mark.time,
-            process=Process(node=line.mark.ip or line.mark.host),
+            time=reading.time or line.mark.time or page.lines[index].mark.time,
+            process=Process(node=line.mark.ip or line.mark.host or reading.host),
             tool=found.tool,
             used_fraction=_fraction(fraction),
             processes=found.processes,
@@ -224,6 +247,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     rows = list(every(page, index))
     if rows and rows[0].tool == "docker":  # a row for each container
         yield max(rows, key=lambda row: row.share or 0)
+    elif rows and rows[0].is_of_a_record:  # the last row may be hours behind the failure
+        yield from rows
     else:
         yield from rows[-1:]
 
@@ -240,12 +265,17 @@ def _free(page: Page, index: int) -> Print | None:
     unit = _unit_without_suffix(words[0])
     sizes = [_size(word, unit) for word in words]
     figures = _named(_columns(page, index, sizes), sizes)
-    for below in page.after(index, 3)[1:]:
+    for below in page.after(index, FREE_ROWS)[1:]:
         if swap := _SWAP_ROW.match(below.text[:ROW_CHARACTERS]):
             total, used, _ = (_size(word, unit) for word in swap[1].split())
             figures |= _named(("swap_total", "swap_used"), (total, used))
         elif cache := _CACHE_ROW.match(below.text[:ROW_CHARACTERS]):
             figures |= _named(("used_without_cache",), (_size(cache[1], unit),))
+        elif commit := _COMMIT_ROW.match(below.text[:ROW_CHARACTERS]):
+            limit, committed, _ = (_size(word, unit) for word in commit[1].split())
+            figures |= _named(("commit_limit", "committed"), (limit, committed))
+        elif _TOTAL_ROW.match(below.text[:ROW_CHARACTERS]) is None:
+            break
     return Print("free", (Reading(line, figures),))
 
 
@@ -366,7 +396,36 @@ def _sar(page: Page, index: int) -> Print | None:
     """Up to version 11 what is used counts the cache: only a column of what is available says how full it is."""
     columns = {"kbmemfree": "free", "kbavail": "available", "kbmemused": "used", "%memused": "percent",
                "kbbuffers": "buffers", "kbcached": "cached"}  # fmt: skip
-    return _columned(page, index, "sar", columns, "KiB")
+    found = _columned(page, index, "sar", columns, "KiB")
+    head = _record_above(page, index)
+    if found is None or head is None:
+        return found
+    readings = [_dated(reading, *head) for reading in found.readings if not reading.line.text.startswith("Average")]
+    return Print("sar", readings) if readings else None
+
+
+def _record_above(page: Page, index: int) -> tuple[str, str] | None:
+    """The day and the machine, of the head that stands above each table of a record."""
+    above = (_RECORD.match(line.text[:ROW_CHARACTERS]) for line in reversed(page.lines[max(0, index - 300) : index]))
+    head = next((match for match in above if match is not None), None)
+    if head is None:
+        return None
+    day = head["iso"] or _iso(int(head["first"]), int(head["second"]), int(head["year"]))
+    return day, head["host"]
+
+
+def _iso(first: int, second: int, year: int) -> str:
+    """Month and day as the United States write them, unless the first cannot be a month."""
+    month, day = (second, first) if first > MONTHS else (first, second)
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def _dated(reading: Reading, day: str, host: str) -> Reading:
+    clock = _SAR_CLOCK.match(reading.line.text)
+    if clock is None:
+        return reading
+    hour = int(clock["hour"]) % 12 + (12 if clock["half"] == "PM" else 0) if clock["half"] else int(clock["hour"])
+    return Reading(reading.line, reading.figures, f"{day} {hour:02}:{clock['rest']}", host)
 
 
 def _collectl(page: Page, index: int) -> Print | None:
@@ -410,16 +469,30 @@ def _dstat(page: Page, index: int) -> Print | None:
 
 
 def _meminfo(page: Page, index: int) -> Print | None:
-    figures: dict[str, Any] = {}
+    """The table, or the rows of it that somebody has picked."""
+    said: dict[str, int] = {}
     last = page.lines[index]
     for line in page.after(index, 60):
         match = _MEMINFO.match(line.text[:ROW_CHARACTERS])
         if match is None:
             break
-        if match["key"] in _MEMINFO_KEYS:
-            figures |= _named((_MEMINFO_KEYS[match["key"]],), (size(match["kib"], "KiB"),))
+        said[match["key"]] = int(match["figure"])
+        if match["key"] in (*_MEMINFO_KEYS, *_HUGE):
             last = line
-    return Print("meminfo", (Reading(last, figures),)) if {"total", "available"} <= figures.keys() else None
+    figures = _named(_MEMINFO_KEYS.values(), (_kib(said.get(key)) for key in _MEMINFO_KEYS))
+    pages = [said.get(name) for name in _HUGE]
+    if all(pages):
+        figures["huge_pages"] = _kib((pages[0] or 0) * (pages[1] or 0))
+    return Print("meminfo", (Reading(last, figures),)) if len(figures) > 1 or _OWN_KEYS & figures.keys() else None
+
+
+_HUGE: Final = ("HugePages_Total", "Hugepagesize")
+# Words of no other table: one row of them is enough.
+_OWN_KEYS: Final = frozenset({"commit_limit", "committed", "unreclaimable", "shared", "huge_pages"})
+
+
+def _kib(figure: int | None) -> int | None:
+    return size(figure, "KiB") if figure is not None else None
 
 
 def _psutil(page: Page, index: int) -> Print | None:
@@ -495,6 +568,7 @@ def unit_of_free(total: float) -> str:
     return next((unit for least, unit in _UNITS if total >= least), "GiB")
 
 
+_ROWS_OF_MEMINFO: Final = ("Shmem:", "HugePages_Total:", "SUnreclaim:", "CommitLimit:", "Committed_AS:")
 _READERS: Final[tuple[tuple[tuple[str, ...], Callable[[Page, int], Print | None]], ...]] = (
     (("Mem:", "Mem :", "Speicher:", "Память:", "内存"), _top),
     (("Mem:", "Speicher:", "Память:", "内存"), _free),
@@ -505,7 +579,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], Callable[[Page, int], Print | None]
     (("kbmemfree",), _sar),
     (("used  free  ",), _dstat),
     (("Free Buff Cach",), _collectl),
-    (("MemTotal:",), _meminfo),
+    (("MemTotal:", *_ROWS_OF_MEMINFO), _meminfo),
     (("svmem(",), _psutil),
     (("MEM USAGE / LIMIT",), _docker),
     (("emory", "mem", "Mem", "RAM", "ram"), _own),
@@ -517,7 +591,7 @@ TRIGGERS: Final = (
     "used  free  ", "total used free", "total	used	free", "buffers", "Free Buff Cach", "MemTotal:", "svmem(",
     "emory usage", "emory used", "emory_usage", "emory util", "emory percent", "mem usage", "RAM", "ram usage",
     "ram_util_percent", "ram_percent", "ram_pct", "ram:", "em: ", "emory: ", "em_percent", "emory_percent", "mem=",
-    "MEM USAGE / LIMIT",
+    "MEM USAGE / LIMIT", *_ROWS_OF_MEMINFO,
 )  # fmt: skip
 
 FAMILY = Family(name="machine_memory", anchors=(), triggers=TRIGGERS, read=read)

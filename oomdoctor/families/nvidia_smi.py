@@ -1,50 +1,21 @@
-"""nvidia-smi's tables and lists, gpustat's and rocm-smi's: who holds how much of which card.
+"""nvidia-smi's tables and lists, gpustat's, and those of other vendors' tools: who holds how much of which card.
 
 Healthy runs fill their cards, so this is context."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from oomdoctor.families import Family
-from oomdoctor.families.event import Event, Place, Process, Read, Role
+from oomdoctor.families import Family, amd_smi, lsof, npu_smi, nvidia_smi_query
+from oomdoctor.families.event import Place, Process, Read
+from oomdoctor.families.gpu_table import Card, CardProcess, Found, GpuTable
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Line, Page
 from oomdoctor.units import size
-
-
-class Card(Struct, frozen=True, kw_only=True):
-    gpu: int | None
-    used_bytes: int | None
-    total_bytes: int | None
-    mig: str | None = None  # of a slice: its instance, "1/0"
-
-
-class CardProcess(Struct, frozen=True, kw_only=True):
-    gpu: int | None
-    pid: int
-    name: str
-    used_bytes: int | None
-
-
-class GpuTable(Event, frozen=True, kw_only=True):
-    """One print of the table, or of a list."""
-
-    family = "nvidia_smi"
-    kind = "gpu-table"
-
-    role: Role = "context"
-    pool: str = "gpu"
-
-    cards: tuple[Card, ...] = ()
-    processes: tuple[CardProcess, ...] = ()
-    # An empty body is "cannot see them" (another container's), "No running processes found" is "there are none"
-    processes_hidden: bool | None = None
-
 
 _MIB = r"(?P<{}>\d{{1,9}})\s{{0,3}}MiB"
 _CELL = late(r"^\s*" + _MIB.format("used") + r"\s{0,3}/\s{0,3}" + _MIB.format("total") + r"\s*$")
@@ -66,42 +37,101 @@ _GPUSTAT = late(
     r"\| {0,8}(?P<used>\d{1,9}) / {1,8}(?P<total>\d{1,9}) MB"
 )
 _GPUSTAT_PROCESS = late(r"(?P<name>[\w.@:+-]{1,60})/(?P<pid>\d{1,10})\((?P<used>\d{1,9})M\)")
-_ROCM = late(r"^GPU\[(?P<gpu>\d{1,3})\]\s{0,8}: VRAM Total (?P<used>Used )?Memory \(B\): (?P<bytes>\d{1,18})\s{0,4}$")
+_NAMED = late(
+    r"^\s{0,4}(?:GPU (?P<gpu>\d{1,3}): .{1,80} \(UUID: GPU-[0-9a-f-]{4,40}\)"
+    r"|MIG .{1,60} \(UUID: MIG-[\w/-]{4,80}\))\s{0,4}$"
+)
+_CLOCK = late(r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4}")
 TABLE_LINES = 400
+TITLE_ABOVE = 12
+_MAKERS: Final = {"| HL-SMI ": "hl-smi", "| CNMON ": "cnmon"}
+QUERY_LINES = 4000  # -q prints some 200 for each card
 ROW_CHARACTERS = 300
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    lines = page.after(index, TABLE_LINES)
-    first = lines[0]
-    if "nvidia-smi" in first.text and (command := _COMMAND.search(first.text)):
-        table = _listed(lines, tuple(command["names"].split(",")))
-    elif _LIST_HEAD.match(first.text):
-        table = _listed(lines, _names(first.text))
-    elif _GPUSTAT.match(first.text):
-        table = _gpustat(lines)
-    elif _ROCM.match(first.text):
-        table = _rocm(lines)
-    else:
-        # A paste that starts at the memory cell has the card's number in the row above.
-        table = _table([*page.before(index, 1), *lines] if _CARD_ROW.match(first.text.strip()) else lines)
-    if table is None:
+    first = page.lines[index]
+    words, reader = next(((words, read) for words, read in _READERS if words in first.text), ("", None))
+    above = page.before(index, _ABOVE.get(words, 0)) if words in _ABOVE else []
+    found = reader([*above, *page.after(index, QUERY_LINES)]) if reader is not None else _listed_or_table(page, index)
+    if found is None:
         return
-    cards, processes, hidden, end = table
     yield GpuTable(
-        at=Place(page.file, first.number, end, first.raw),
-        time=first.mark.time,
+        at=Place(page.file, first.number, found.end, first.raw),
+        time=first.mark.time or found.time or _printed(page, index),
         process=Process(node=first.mark.ip),
-        cards=cards,
-        processes=processes,
-        processes_hidden=hidden,
+        tool=found.tool,
+        cards=found.cards,
+        processes=found.processes,
+        processes_hidden=found.hidden,
     )
 
 
-Table = tuple[tuple[Card, ...], tuple[CardProcess, ...], bool | None, int]
+def _printed(page: Page, index: int) -> str | None:
+    """The table's time stands alone above its border."""
+    above = (line.raw[:ROW_CHARACTERS].strip() for line in reversed(page.lines[max(0, index - 2) : index]))
+    return next((text for text in above if _CLOCK.fullmatch(text)), None)
 
 
-def _table(lines: Sequence[Line]) -> Table | None:
+def _listed_or_table(page: Page, index: int) -> Found | None:
+    lines = page.after(index, TABLE_LINES)
+    first = lines[0]
+    if "nvidia-smi" in first.text and (command := _COMMAND.search(first.text)):
+        return _listed(lines, tuple(command["names"].split(",")))
+    if _LIST_HEAD.match(first.text):
+        return _listed(lines, _names(first.text))
+    if _GPUSTAT.match(first.text):
+        return _gpustat(lines)
+    # A paste that starts at the memory cell has the card's number in the row above.
+    found = _table([*page.before(index, 1), *lines] if _CARD_ROW.match(first.text.strip()) else lines)
+    return replace(found, tool=_maker(page, index)) if found is not None else None
+
+
+def _maker(page: Page, index: int) -> str | None:
+    """The tool of another maker that prints such a table, by its title."""
+    titles = [line.text[:ROW_CHARACTERS] for line in page.lines[max(0, index - TITLE_ABOVE) : index + 1]]
+    return next((tool for words, tool in _MAKERS.items() if any(words in title for title in titles)), None)
+
+
+def _named_cards(lines: Sequence[Line]) -> Found | None:
+    """`nvidia-smi -L`: which cards there are, and nothing of their memory."""
+    cards = []
+    end = lines[0].end
+    for line in lines:
+        match = _NAMED.match(line.text[:ROW_CHARACTERS])
+        if match is None:
+            break
+        if match["gpu"]:
+            cards.append(Card(gpu=int(match["gpu"]), used_bytes=None, total_bytes=None))
+        end = line.end
+    return Found(end=end, cards=tuple(cards)) if cards else None
+
+
+# Words that have the number of their GPU above them, within so many lines.
+_ABOVE: Final = {"PROCESS_INFO:": 1, "| GPU Memory Used (MiB)": 8}
+_READERS: Final[tuple[tuple[str, Callable[[Sequence[Line]], Found | None]], ...]] = (
+    ("NVSMI LOG", nvidia_smi_query.query),
+    ("FB Memory Usage", nvidia_smi_query.query),
+    ("# gpu ", nvidia_smi_query.monitor),
+    ("(UUID: GPU-", _named_cards),
+    ("device,VRAM Total Memory (B)", amd_smi.table),
+    ('"VRAM Total Memory (B)"', amd_smi.document),
+    (": VRAM Total ", amd_smi.plain),
+    ("PROCESS NAME", amd_smi.processes),
+    ("VRAM_USAGE", amd_smi.monitor),
+    ("VRAM_USED", amd_smi.monitor),
+    ("PROCESS_INFO:", amd_smi.listing),
+    ("| npu-smi ", npu_smi.npus),
+    ("| NPU  ", npu_smi.npus),
+    ("| GPU Memory Used (MiB)", npu_smi.xpus),
+    ("GPU Memory Used (MiB)", npu_smi.xpus),
+    ("DeviceID       SHR", npu_smi.xpus),
+    (" /dev/accel", lsof.holders),
+    (" /dev/vfio/", lsof.holders),
+)
+
+
+def _table(lines: Sequence[Line]) -> Found | None:
     cards: list[Card] = []
     processes: list[CardProcess] = []
     gpu = None
@@ -124,7 +154,8 @@ def _table(lines: Sequence[Line]) -> Table | None:
         end = line.end if text else end
     if not cards and not processes:
         return None
-    return tuple(cards), tuple(processes), (not processes and not none_running) if listing else None, end
+    hidden = (not processes and not none_running) if listing else None
+    return Found(end=end, cards=tuple(cards), processes=tuple(processes), hidden=hidden)
 
 
 @remembered
@@ -164,7 +195,7 @@ def _process(match: re.Match[str]) -> CardProcess:
     )
 
 
-def _listed(lines: Sequence[Line], names: tuple[str, ...]) -> Table | None:
+def _listed(lines: Sequence[Line], names: tuple[str, ...]) -> Found | None:
     """A --query-gpu or --query-compute-apps list, with whatever columns it was asked for."""
     cards: list[Card] = []
     processes: list[CardProcess] = []
@@ -187,7 +218,7 @@ def _listed(lines: Sequence[Line], names: tuple[str, ...]) -> Table | None:
             gpu = int(number) if number.isdecimal() else None
             cards.append(Card(gpu=gpu, used_bytes=used, total_bytes=total))
         end = line.end
-    return (tuple(cards), tuple(processes), None, end) if cards or processes else None
+    return Found(end=end, cards=tuple(cards), processes=tuple(processes)) if cards or processes else None
 
 
 def _names(head: str) -> tuple[str, ...]:
@@ -199,7 +230,7 @@ def _size_in(row: dict[str, str], name: str) -> int | None:
     return _mib(match[1]) if match else None
 
 
-def _gpustat(lines: Sequence[Line]) -> Table:
+def _gpustat(lines: Sequence[Line]) -> Found:
     """Its "MB" and "M" are MiB."""
     cards: list[Card] = []
     processes: list[CardProcess] = []
@@ -215,21 +246,7 @@ def _gpustat(lines: Sequence[Line]) -> Table:
             for one in _GPUSTAT_PROCESS.finditer(line.text[: 4 * ROW_CHARACTERS])
         ]
         end = line.end
-    return tuple(cards), tuple(processes), None, end
-
-
-def _rocm(lines: Sequence[Line]) -> Table:
-    totals: dict[int, int] = {}
-    used: dict[int, int] = {}
-    end = lines[0].end
-    for line in lines:
-        match = _ROCM.match(line.text)
-        if match is None:
-            break
-        (used if match["used"] else totals)[int(match["gpu"])] = int(match["bytes"])
-        end = line.end
-    cards = (Card(gpu=gpu, used_bytes=used.get(gpu), total_bytes=totals.get(gpu)) for gpu in {**totals, **used})
-    return tuple(cards), (), None, end
+    return Found(end=end, cards=tuple(cards), processes=tuple(processes))
 
 
 def _mib(number: str) -> int | None:
@@ -253,6 +270,22 @@ FAMILY = Family(
         "'C, ",
         "°C, ",
         ": VRAM Total ",
+        "VRAM Total Memory (B)",
+        "PROCESS NAME",
+        "VRAM_USAGE",
+        "VRAM_USED",
+        "PROCESS_INFO:",
+        "NVSMI LOG",
+        "FB Memory Usage",
+        "# gpu ",
+        "(UUID: GPU-",
+        "| npu-smi ",
+        "| NPU  ",
+        "GPU Memory Used (MiB)",
+        "DeviceID       SHR",
+        " /dev/accel",
+        " /dev/vfio/",
+        "MiB/ ",
     ),
     read=read,
 )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
@@ -82,6 +83,7 @@ class StoreUsage(Event, frozen=True, kw_only=True):
     in_use_bytes: Usage[int | None] = None
     pending_bytes: Usage[int | None] = None
     fallback_bytes: Usage[int | None] = None  # already in files on disk, because the store is full
+    used_fraction: Usage[float | None] = None  # `ray memory` prints no capacity
     pending_objects: int | None = None
     spillable_objects: int | None = None
     in_use_objects: int | None = None
@@ -127,6 +129,9 @@ _PART = late(
     r"|The local object store|$)"
 )
 
+_FULL = late(r"Plasma memory usage \d{1,12} MiB, \d{1,12} objects, (\d{1,3}(?:\.\d{1,4})?)% full")
+_ON_DISK = late(r"^\s{0,4}Plasma filesystem mmap usage: (\d{1,12}) MiB")
+
 LINES_OF_START: Final = 20
 _OF_START = late(r"Starting the Plasma object store with|IPC socket failed for pathname \S{1,300}plasma_store")
 _SPILLING = late(r"\b(?:Spilled|Restored) \d")
@@ -165,7 +170,21 @@ def read(page: Page, index: int) -> Iterator[Read]:
         or _spilling(found, about)
     )
     if event is not None:
-        yield event
+        yield _with_share(event, page, index)
+
+
+def _with_share(event: Event, page: Page, index: int) -> Event:
+    """With the last two figures of `ray memory`, which stand behind its sum and on the line below."""
+    full = _FULL.search(page.lines[index].text[:400])
+    if full is None or not isinstance(event, StoreUsage):
+        return event
+    below = (_ON_DISK.match(line.text[:400]) for line in page.after(index, 2)[1:])
+    mib = next((match[1] for match in below if match is not None), None)
+    return replace(
+        event,
+        used_fraction=round(float(full[1]) / 100, 4),
+        fallback_bytes=units.size(mib, "MiB") if mib else event.fallback_bytes,
+    )
 
 
 def _no_space(page: Page, index: int) -> Iterator[Read]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families.event import PROOF, SIDES, Event, Lookalike, Process, Read, Role
 from oomdoctor.families.kill import RankFailure
+from oomdoctor.families.pip_show import InstalledPackage
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.joins import explains, long_apart, seconds_apart
@@ -43,7 +44,7 @@ OF_THE_WRITER: Final = frozenset(
 
 
 # Families of what somebody looks up afterwards
-OF_RECORDS: Final = frozenset({"kernel", "container", "cgroup", "proc_vmstat", "systemd_unit"})
+OF_RECORDS: Final = frozenset({"kernel", "container", "cgroup", "proc_vmstat", "systemd_unit", "flight_record"})
 
 
 class Gathered(Struct):
@@ -137,9 +138,11 @@ def _set_apart(gathered: Gathered) -> None:
     """Take out what records say of other failures, and what they explain."""
     if not OF_RECORDS & {event.family for event in gathered.events.values()}:
         return
-    from oomdoctor.incident.records import set_apart  # noqa: PLC0415  (few logs come with a record)
+    from oomdoctor.incident.flight import with_memory_left  # noqa: PLC0415  (few logs come with a record)
+    from oomdoctor.incident.records import set_apart  # noqa: PLC0415
 
-    for foreign, why in set_apart(gathered.events.values()):
+    told = tuple(gathered.events.values())
+    for foreign, why in (*set_apart(told), *with_memory_left(told)):
         gathered.events.pop(foreign.identity(), None)
         if why is not None:
             gathered.add(why)
@@ -269,7 +272,7 @@ def _crash(
     stage = next((e.stage for e in (root, *group) if e.stage != "unknown"), "unknown")
     root = next(event for event in told if event.role == "root" and event.identity() == root.identity())
     side = SIDES[root.pool]
-    context = context_of(root.at.file)
+    context = _with_packages(context_of(root.at.file), told)
     figures = [t for t in trajectories if _of_one_job(root.at.file, t.file, context_of)]
     return Crash(
         events=told,
@@ -282,6 +285,15 @@ def _crash(
         trajectory=_telling([t for t in figures if _of_pool(t.pool, root.pool)]),
         lookalikes=lookalikes,
     )
+
+
+def _with_packages(context: Context, told: Sequence[Event]) -> Context:
+    """The releases that `pip show` prints, where the log itself prints none."""
+    installed = {event.name: event.version for event in told if isinstance(event, InstalledPackage)}
+    if not installed:
+        return context
+    printed = {name: version for name, version in context.frameworks.items() if version is not None}
+    return replace(context, frameworks={**context.frameworks, **installed, **printed})
 
 
 def _of_pool(figure: str, pool: str) -> bool:

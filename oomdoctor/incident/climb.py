@@ -103,6 +103,12 @@ def _sentence(figure: Trajectory, limit: int | None) -> str:
             "{rate} per step",
             **values,
         )
+    elif figure.per == "second":
+        climbed = say(
+            "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
+            "{rate} per second",
+            **values,
+        )
     else:
         climbed = say(
             "memory climbs: {figure} grew from {first} (line {first_line}) to {last} (line {last_line}), about "
@@ -119,6 +125,8 @@ def _ahead(figure: Trajectory, limit: int) -> str:
         if left == 1:
             return say("the limit of {limit} will be reached in about one step", limit=whole)
         return say("the limit of {limit} will be reached in about {left} steps", limit=whole, left=f"{left:,}")
+    if figure.per == "second":
+        return say("the limit of {limit} will be reached in about {left} s", limit=whole, left=f"{left:,}")
     if left == 1:
         return say("the limit of {limit} will be reached at about the next print", limit=whole)
     return say("the limit of {limit} will be reached in about {left} prints", limit=whole, left=f"{left:,}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oomdoctor.families.event import Event
-from oomdoctor.families.nvidia_smi import Card, CardProcess, GpuTable
+from oomdoctor.families.gpu_table import Card, CardProcess, GpuTable
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.language import say
 from oomdoctor.units import show

@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.event import Event
+from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.machine_memory import MachineMemory
+from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
@@ -46,6 +47,7 @@ NEARLY_FULL: Final = 0.9
 # What a tool printed longer before the failure, in time or in lines, tells nothing of it.
 STALE_SECONDS: Final = 3600
 STALE_LINES: Final = 2000
+A_DAY: Final = 86_400
 
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
@@ -133,7 +135,8 @@ def node_memory(crash: Crash) -> NodeMemory | None:
     if dumps:
         dump = max(dumps, key=lambda event: len(event.tasks))
         named = [(task.name, task.pid, task.rss_bytes) for task in dump.tasks]
-        used = dump.used_bytes  # of the cgroup; the machine's is not printed
+        # of the cgroup; the kernel does not print the machine's
+        used = dump.listed_bytes if isinstance(dump, RecordedKill) else dump.used_bytes
         return NodeMemory(dump, _holders(named), used, dump.limit_bytes or dump.total_bytes, None, cut=False)
     return _of_tools(crash)
 
@@ -148,12 +151,56 @@ def _is_shortly_before(event: MachineMemory, root: Event) -> bool:
     if _of_another_machine(event.process.node, root):
         return False
     one_log = event.at.file == root.at.file
-    if one_log and event.at.line >= root.at.line:
+    if one_log and event.at.line >= root.at.line and not event.is_of_a_record:
         return False
     then, now = moment(event.time), moment(root.time)
     if then is not None and now is not None:
         return 0 <= seconds_since(then, now) <= STALE_SECONDS
     return one_log and root.at.line - event.at.line <= STALE_LINES
+
+
+def machine_after(crash: Crash) -> MachineMemory | None:
+    """What a tool printed of the machine's memory after the failure: without the process that died."""
+    prints = (event for event in crash.every(MachineMemory) if event.available_bytes is not None)
+    return next((event for event in prints if is_after(event, crash.root)), None)
+
+
+class Remains(Struct, frozen=True):
+    """A process that still holds much of the machine's memory when the one that died is gone."""
+
+    process: MachineProcess
+    listed: MachineMemory
+    beside: MachineMemory  # what else a tool printed then, with the machine's memory
+    total_bytes: int
+
+
+def largest_after(crash: Crash) -> Remains | None:
+    """The largest process that ps or top lists after the failure, where it has a good part of the machine."""
+    lists = (event for event in crash.every(MachineMemory) if event.processes)
+    listed = next((event for event in lists if is_after(event, crash.root)), None)
+    beside = machine_after(crash)
+    if listed is None or beside is None or not beside.total_bytes:
+        return None
+    largest = listed.processes[0]
+    if largest.bytes < HOG * beside.total_bytes:
+        return None
+    return Remains(largest, listed, beside, beside.total_bytes)
+
+
+def is_after(event: Event, root: Event) -> bool:
+    """Whether it is of the day after the failure, where times tell; else whether it stands below it, or elsewhere."""
+    if _of_another_machine(event.process.node, root):
+        return False
+    then, now = moment(root.time), moment(event.time)
+    if then is not None and now is not None:
+        return 0 <= seconds_since(then, now) <= A_DAY
+    return event.at.file != root.at.file or event.at.line > root.at.line
+
+
+def is_of_another_day(event: Event, root: Event) -> bool:
+    """Whether both print their times and lie a day or more apart."""
+    one, other = moment(event.time), moment(root.time)
+    return one is not None and other is not None and abs(seconds_since(one, other)) > A_DAY
 
 
 def _of_another_machine(node: str | None, root: Event) -> bool:

@@ -18,12 +18,14 @@ from msgspec import Struct, field
 
 from oomdoctor.families import machine_memory
 from oomdoctor.job.model import Point, Trajectory, counted
-from oomdoctor.job.names import AT_KILLS, ON_THE_CARD, ON_THE_NODE
+from oomdoctor.job.names import AT_KILLS, IN_THE_CGROUP, ON_THE_CARD, ON_THE_NODE
 from oomdoctor.job.trend import LEAST_POINTS, Trend, trend
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, size
+
+SAMPLE: Final = '{"flight":"sample"'  # of what `oomdoctor run` records
 
 # Printed once per step, so many in a healthy log: look around these lines, not further.
 ANCHORS: tuple[str, ...] = (
@@ -32,6 +34,7 @@ ANCHORS: tuple[str, ...] = (
     "memory (MB) | allocated",
     "memory allocated (GB)",
     "Sleep mode freed",
+    SAMPLE,
 )
 
 MOST_POINTS: Final = 256
@@ -168,7 +171,8 @@ class TrajectoryBuilder:
         series = self._series.setdefault(key, fresh)
         series.turn = self._turn
         sized = figure.bytes if figure.plain is None else size(figure.plain, series.unit or "")
-        series.add(Point(figure.step, sized or 0, figure.line or line.number, figure.said), figure.total)
+        point = Point(figure.step, sized or 0, figure.line or line.number, figure.said, figure.second)
+        series.add(point, figure.total)
 
     def _has_room(self) -> bool:
         """Whether one more series can be kept, if need be instead of one that ended long ago."""
@@ -235,6 +239,7 @@ class _Figure(NamedTuple):
     line: int | None = None  # where it stands, if not here
     of_rest: bool = False  # it is what is left
     plain: float | None = None  # the number, where no unit is printed
+    second: int | None = None  # since the job's start
 
 
 class _Here(NamedTuple):
@@ -387,6 +392,25 @@ def _gpustat(here: _Here) -> Iterator[_Figure]:
         yield _Figure(f"{ON_THE_CARD} {match[1]}", "gpu", size(match[2], "mb"), total=size(match[3], "mb"))
 
 
+def _flight_record(here: _Here) -> Iterator[_Figure]:
+    """A sample of each second at most, whose figures are the last before the job's end, too."""
+    from oomdoctor.families import flight  # noqa: PLC0415  (few logs come with one)
+
+    sample, before = flight.samples(here.page, here.at)
+    if sample is None or (before is not None and int(before.s) == int(sample.s)):
+        return
+    second, names = int(sample.s), here.page.once(flight.names)
+    if sample.used is not None and sample.limit is not None:
+        yield _Figure(IN_THE_CGROUP, "cgroup", sample.used, total=sample.limit, second=second)
+    elif sample.available is not None:
+        yield _Figure(AVAILABLE, "host_ram", sample.available, of_rest=True, second=second)
+    for one in sample.processes:
+        who = f"{names[one.pid]} (PID {one.pid})" if one.pid in names else f"process {one.pid}"
+        yield _Figure(who, "host_ram", one.resident, second=second)
+    for card in sample.cards:
+        yield _Figure(f"{ON_THE_CARD} {card.index}", "gpu", card.used, total=card.total, second=second)
+
+
 def _ray_status(here: _Here) -> Iterator[_Figure]:
     if match := _STATUS.match(here.text):
         total = size(match["total"], match["of"])
@@ -431,6 +455,8 @@ def _slime(here: _Here) -> Iterator[_Figure]:
 def _machine(here: _Here) -> Iterator[_Figure]:
     """free, top and others. Where what is used counts the cache, too, only what is available tells how full it is."""
     for event in machine_memory.every(here.page, here.at):
+        if event.is_of_a_record:
+            continue  # of the machine's whole day, whatever ran on it
         said, line = event.tool, event.at.line
         used = event.used_without_cache_bytes if event.counts_cache else event.used_bytes
         if event.tool in ("sar", "meminfo"):
@@ -520,6 +546,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
     (("MiB / ",), _nvidia_smi),
     ((" MB |",), _gpustat),
     (("object_store_memory",), _ray_status),
+    ((SAMPLE,), _flight_record),
     (("Allocated memory ",), _summary),
     (("GiB(",), _titan),
     ((", memory: ",), _mmengine),

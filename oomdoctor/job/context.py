@@ -71,6 +71,9 @@ _SECRET_VALUE: Final = late(r"(?:[0-9a-f]{32,}|(?:hf|sk|ghp|glpat|xox\w)[_\-]\w{
 _TOKENS_OF_TEXT: Final = frozenset({"eos_token", "pad_token", "bos_token", "unk_token", "image_token"})
 
 
+RECORD: Final = '{"flight":"'  # begins each line of what `oomdoctor run` records
+
+
 class ContextBuilder:
     """Takes pages as they come; what it keeps is bounded."""
 
@@ -163,6 +166,7 @@ class _Told:
         }
         self._progress: dict[str, int] = {}
         self._particulars = Particulars()
+        self._installed: dict[str, str] = {}  # in the job's environment, whether or not the job uses it
 
     def add(self, page: Page) -> None:
         """Take what this page says of the job."""
@@ -171,7 +175,10 @@ class _Told:
         allowance = Allowance()
         continued, read_to = False, 0
         for index, line in enumerate(page.lines):
-            here = Here(page, index, line.text[:LINE_CHARACTERS], self._dumps, allowance)
+            text = line.text[:LINE_CHARACTERS]
+            if text.startswith(RECORD):
+                text = self._take_record(text)
+            here = Here(page, index, text, self._dumps, allowance)
             if line.mark.name:
                 self._writer(line.mark)
             if line.mark.source:
@@ -207,6 +214,7 @@ class _Told:
         """Take what another file of the job tells, which comes later."""
         self._frameworks |= other._frameworks
         self._versions = other._versions | self._versions
+        self._installed = other._installed | self._installed
         for setting in other._settings.values():
             self._take_setting(setting)
         for name in ("_models", "_model_words", "_exit_codes"):
@@ -228,11 +236,12 @@ class _Told:
     def context(self) -> Context:
         """What it tells so far."""
         seen = layers(self._frameworks | (self._versions.keys() & hallmarks().keys()))
+        versions = self._installed | self._versions
         hardware = dict(self._hardware)
         if self._cards:
             hardware.setdefault("gpu_count", max(self._cards) + 1)
         return Context(
-            frameworks={name: self._versions.get(name) for name in [*seen, *self._versions]},
+            frameworks={name: versions.get(name) for name in [*seen, *self._versions]},
             settings=dict(self._settings),
             models=tuple(islice(self._models or self._model_words, MOST_MODELS)),
             hardware=hardware,
@@ -241,6 +250,15 @@ class _Told:
             progress=dict(self._progress),
             particulars=self._particulars.latest(),
         )
+
+    def _take_record(self, text: str) -> str:
+        """What a line of a flight record tells of the job: its command, as a log would print it."""
+        from oomdoctor.families import flight  # noqa: PLC0415  (few logs come with one)
+
+        for package in flight.packages(text):
+            for name, version in recognition.versions(package):
+                self._installed.setdefault(name, version)
+        return flight.command(text)
 
     def _take_words(self, what: str, text: str) -> None:
         """A framework's fingerprint, or a word that leads to versions, models or hardware."""

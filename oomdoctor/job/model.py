@@ -91,11 +91,12 @@ class Point(Struct, frozen=True):
     bytes: int
     line: int
     text: str | None = None  # the place in the program that the print names: only prints of one place are alike
+    second: int | None = None  # since the job's start, where a recorder says it
 
 
 def counted(points: Sequence[Point]) -> list[int] | None:
-    """Their steps; None where not all name one, or where the job counts anew."""
-    steps = [point.step for point in points if point.step is not None]
+    """Their steps or their seconds; None where not all name one, or where the job counts anew."""
+    steps = [step for point in points if (step := point.second if point.step is None else point.step) is not None]
     return steps if len(steps) == len(points) and all(b > a for a, b in pairwise(steps)) else None
 
 
@@ -135,5 +136,7 @@ class Trajectory(Struct, frozen=True):
 
     @property
     def per(self) -> str:
-        """What the growth is for: "step", or "print" where the log does not count steps."""
-        return "step" if counted(self.points) else "print"
+        """What the growth is for: "step" or "second", or "print" where the log counts neither."""
+        if counted(self.points) is None:
+            return "print"
+        return "step" if self.points[0].step is not None else "second"

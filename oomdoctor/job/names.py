@@ -14,6 +14,7 @@ from oomdoctor.patterns import late
 SMALLER: Final = "smaller processes of the table"  # the id of that row, behind their number
 ON_THE_NODE: Final = "memory used on the node"
 ON_THE_CARD: Final = "memory used on the card"  # the id of that figure, behind it the card's number
+IN_THE_CGROUP: Final = "memory used in the cgroup"
 AT_KILLS: Final = " at each kill"  # behind the node's name
 
 _ROWS: Final[Mapping[str, str]] = {
@@ -71,6 +72,7 @@ _ROWS: Final[Mapping[str, str]] = {
 _FIGURES: Final[Mapping[str, str]] = {
     ON_THE_NODE: mark("node memory in use"),
     ON_THE_CARD: mark("GPU memory in use"),
+    IN_THE_CGROUP: mark("cgroup memory in use"),
     "memory available on the node": mark("available node memory"),
     "memory": mark("GPU memory"),
     "memory allocated": mark("allocated GPU memory"),

@@ -101,6 +101,11 @@ def an_engine_runs(case: Case) -> bool:
     return named or an_engine_computes_on_the_host(crash) is not None
 
 
+def past_its_own_cache(case: Case) -> bool:
+    """The KV cache that an engine sets up is as large as its share, whatever it computes at once."""
+    return case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
+
+
 def reserves(case: Case) -> bool:
     return case.crash.job.reserves or case.cause.startswith(vllm.NAME)
 
@@ -196,11 +201,12 @@ def batch_of_its_own(case: Case) -> bool:
 
 
 def _batches_lie_elsewhere(case: Case) -> bool:
-    """Not in the memory that ran out: a killed job's are mostly on the GPU, and others hold a GPU of which this job
-    has little."""
+    """Not in the memory that ran out: of a killed job that states none they are mostly on the GPU; and a GPU of which
+    this job has little is another's."""
     root = case.crash.root
     if _on_the_host(case.crash.pool):
-        return not isinstance(root, HostAllocation) and case.cause not in _BATCHES_ON_THE_HOST
+        stated = case.now is not None and case.crash.job.task != "rl"
+        return not (stated or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
     own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
     total = root.total_bytes if isinstance(root, DeviceOutOfMemory) else None
     return case.cause in _NEIGHBOURS and own is not None and total is not None and own < MUCH * total
@@ -335,6 +341,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     AT_ANY_TIME: lambda _: True,
     "an engine runs": an_engine_runs,
     "an engine reserves": reserves,
+    "past its own cache": past_its_own_cache,
     "an engine beside a trainer": beside_a_trainer,
     ON_THAT_SIDE: on_that_side,
     "several engines start": several_starts,

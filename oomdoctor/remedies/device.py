@@ -511,7 +511,7 @@ def collect(case: Case) -> Answer:
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds GPU memory just before the failure"),
-            snippet=_in_its_world(case) or commands.on_the_devices(crash),
+            snippet=_in_its_world(case),
         )
     if "ray" in crash.context.frameworks:
         node = address_of(crash)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from oomdoctor.arithmetic import kv_cache, shares, vllm
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.llama_cpp import BufferRefused
-from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.vllm_error import (
     ContextDoesNotFit,
     NoCacheBlocks,

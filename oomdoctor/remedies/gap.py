@@ -79,7 +79,12 @@ def _with_reason(remedy: Remedy, lacking: Gap) -> Remedy:
 def _growth(crash: Crash, need: Need) -> tuple[int, str]:
     """What a memory that climbs takes until it is printed again: to get past this moment is no cure for it."""
     grows = crash.trajectory
-    if grows is None or not grows.growth_bytes or SIDES.get(grows.pool) != SIDES.get(need.pool):
+    if (
+        grows is None
+        or not grows.growth_bytes
+        or grows.per == "second"
+        or SIDES.get(grows.pool) != SIDES.get(need.pool)
+    ):
         return 0, need.derivation
     figures = {"formula": need.derivation, "growth": show(grows.growth_bytes), "what": figure(grows.what)}
     if grows.per == "step":

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit
-from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.data_loader import SharedMemoryFull
+from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
@@ -744,7 +745,7 @@ def restart(case: Case) -> Answer:
     """How many steps fit between two restarts; where none are counted, how many prints of the figure."""
     crash = case.crash
     grows = crash.trajectory
-    if grows is None or not grows.growth_bytes:
+    if grows is None or not grows.growth_bytes or grows.per == "second":
         return None
     first, by_step = grows.points[0].bytes, grows.per == "step"
     limit, at = threshold_of(crash) or _whole_node(crash)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
-from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
@@ -68,6 +68,8 @@ def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
 
 def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
+    if case.cause == "device-misplacement" and own(case.crash):
+        return Skip()
     if not pids:
         return _none_but_own(case.crash)
     return Proposal(

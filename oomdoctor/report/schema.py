@@ -106,7 +106,7 @@ def _shapes() -> Mapping[str, Schema]:
                         "what": {"type": "string"},
                         "pool": {"enum": list(POOLS)},
                         "growth_bytes": number,
-                        "per": {"enum": ["step", "print"]},
+                        "per": {"enum": ["step", "second", "print"]},
                         "points": {
                             "type": "array",
                             "items": _plain_object(

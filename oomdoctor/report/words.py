@@ -45,7 +45,8 @@ def root_of(report: Report, incident: Incident) -> EventRecord | None:
 def headline(incident: Incident) -> Told:
     """What happened: the verdict, then who, which memory, how much, doing what."""
     best = incident.diagnoses[0] if incident.diagnoses else None
-    doubted = best is not None and incident.verdict == "oom" and incident.cause_open and bool(best.against)
+    named = best is not None and best.cause not in _fallbacks()
+    doubted = named and incident.verdict == "oom" and incident.cause_open and bool(best and best.against)
     words = say("{headline} (likely)", headline=incident.headline) if doubted else incident.headline
     return Told(_verdict(incident), words)
 
@@ -83,10 +84,14 @@ def open_question(incident: Incident) -> str | None:
 
 def _others(incident: Incident) -> list[str]:
     """The other causes that would change what to do."""
-    fallbacks = {cause.id for cause in causes() if cause.fallback}
+    fallbacks = _fallbacks()
     advised = {remedy.knob for one in incident.diagnoses[:1] for remedy in one.remedies}
     others = (one for one in incident.diagnoses[1:] if one.cause not in fallbacks)
     return [one.cause for one in others if {remedy.knob for remedy in one.remedies[:1]} - advised][:OTHERS]
+
+
+def _fallbacks() -> set[str]:
+    return {cause.id for cause in causes() if cause.fallback}
 
 
 def nothing_found(report: Report) -> Told:
@@ -151,6 +156,8 @@ def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
         count, formula = full["count"], full["derivation"]
         if count == 1 and trajectory["per"] == "step":
             yield say("about one more step at that rate would fill it: {formula}", formula=formula)
+        elif trajectory["per"] == "second":
+            yield say("about {count} s more at that rate would fill it: {formula}", count=count, formula=formula)
         elif count == 1:
             yield say("about one more print at that rate would fill it: {formula}", formula=formula)
         elif trajectory["per"] == "step":
@@ -211,8 +218,9 @@ def particular(remedies: Sequence[Remedy], gap: Gap | None) -> tuple[Remedy, ...
     What any job would be told is left out where others stand."""
     counted_on = {*gap.alone, *gap.together} if gap is not None else set()
     kept = [one for one in remedies if not one.general or one.knob in counted_on] or list(remedies)
-    later = (one for one in kept[1:] if one.has_object or one.knob in BOUGHT)
-    return (*kept[:1], *later)
+    later = [one for one in kept[1:] if one.has_object or one.knob in BOUGHT]
+    split = any(one.knob == "tensor-parallel" for one in later)  # over more GPUs, and says how
+    return (*kept[:1], *(one for one in later if one.knob != "more-gpus" or not split))
 
 
 def _got_past(gap: Gap, amount: str) -> str:

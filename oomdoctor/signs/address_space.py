@@ -12,7 +12,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.signs import Seen, sign
+from oomdoctor.signs import Seen, set_limits, sign
 from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT
 from oomdoctor.units import GIB, TIB, show
 
@@ -219,6 +219,8 @@ def shows_a_limit(crash: Crash) -> Seen | None:
     """Something besides the refusal speaks for a limit: the system's own answer, Windows, free memory beside it, or a
     size that a machine has."""
     signs = (
+        set_limits.request_beyond_the_address_limit, set_limits.commit_limit_and_free_memory,
+        set_limits.address_space_is_limited, set_limits.overcommit_is_off,
         maps_of_memory_are_spent, windows_has_no_resources, windows_commit_is_used_up, refused_with_more_free,
         windows_refused_an_array, small_piece_refused, array_refused, refused_with_an_errno,
         a_call_of_the_system_was_refused, heap_of_a_runtime_is_full,

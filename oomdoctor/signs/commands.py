@@ -5,15 +5,22 @@ An id or a name from the log stands in a command only where it matches a strict 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oomdoctor.families.container import EndRecord, LimitKill
+from oomdoctor.families.df import ShmUsage
+from oomdoctor.families.event import Event
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.process_limits import ProcessLimits
+from oomdoctor.families.ray_schedule import ClusterStatus
+from oomdoctor.families.ray_store import StoreUsage
+from oomdoctor.families.sysctl import KernelSettings
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of, stated_limit
+from oomdoctor.incident.node import address_of, is_after, stated_limit
 from oomdoctor.patterns import late
 from oomdoctor.sources.recognised import is_raylets
 
@@ -24,12 +31,11 @@ JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot -o short-iso; done
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
-WORKERS: Final = "grep -l -i 'out of memory' /tmp/ray/session_latest/logs/*"
+WORKERS: Final = "grep -n -i -B 40 'out of memory' /tmp/ray/session_latest/logs/*.{out,err}"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
 FREE: Final = "free -h"
-FREE_IN_GIB: Final = "free -g"
 # RAM that belongs to no process
 OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
 SHM: Final = "df -h /dev/shm"
@@ -39,7 +45,7 @@ CARDS: Final = "nvidia-smi -L"
 CARDS_NOW: Final = "nvidia-smi"
 ON_THE_CARDS: Final = "nvidia-smi --query-compute-apps=pid,process_name,used_gpu_memory --format=csv"
 # Each maker has a tool of its own; a Mac's GPU has the RAM, and a TPU's device file one holder at most.
-_ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
+ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
     "AMD": "rocm-smi --showpids --showmeminfo vram",
     "Apple": "ps aux -m | head -20",
     "HPU": "hl-smi",
@@ -48,12 +54,13 @@ _ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
     "NPU": "npu-smi info",
     "TPU": "sudo lsof -w /dev/accel* /dev/vfio/*",
 }
-LOCKED_LIMIT: Final = "ulimit -l"
-ADDRESS_LIMIT: Final = "ulimit -v"
+# In the shell that starts the job; each figure beside its name
+LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
+ADDRESS_LIMIT: Final = "ulimit -a"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
 # After a refused request: the process that asked is gone, its limits may still stand
 OF_A_REFUSAL: Final = (ADDRESS_LIMIT, FREE, WHO_HOLDS_IT_NOW)
-OVERCOMMIT: Final = "cat /proc/sys/vm/overcommit_memory"
+OVERCOMMIT: Final = "sysctl vm.overcommit_memory; grep -i commit /proc/meminfo"
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
@@ -66,6 +73,21 @@ _OF_A_CONTAINER: Final = (
 )
 SIGKILL_SEEN_OUTSIDE: Final = 137
 
+# What the output of a command is read as
+_PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
+    "df -h /dev/shm": (ShmUsage,),
+    "ulimit -a": (ProcessLimits,),
+    "sysctl": (KernelSettings,),
+    "ray memory": (StoreUsage,),
+    "ray status": (ClusterStatus,),
+    "nvidia-smi": (GpuTable,),
+    "rocm-smi": (GpuTable,),
+    "npu-smi": (GpuTable,),
+    "xpu-smi": (GpuTable,),
+    "hl-smi": (GpuTable,),
+    "cnmon": (GpuTable,),
+    "sudo lsof": (GpuTable,),
+}
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
@@ -78,7 +100,7 @@ _CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 def on_the_devices(crash: Crash) -> str:
     """Who holds the memory of the job's devices, by the tool of their maker."""
-    return _ON_OTHER_DEVICES.get(maker(crash), ON_THE_CARDS)
+    return ON_OTHER_DEVICES.get(maker(crash), ON_THE_CARDS)
 
 
 def settling(crash: Crash) -> tuple[str, ...]:
@@ -110,6 +132,16 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     node = address_of(crash)
     address = f" -ip {node}" if node else ""
     return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def unanswered(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
+    """Without the commands whose output of after the failure stands beside the log already."""
+    return tuple(command for command in asked if not _is_given(command, crash))
+
+
+def _is_given(command: str, crash: Crash) -> bool:
+    read = next((kinds for words, kinds in _PRINTS.items() if command.startswith(words)), ())
+    return any(is_after(event, crash.root) for kind in read for event in crash.every(kind))
 
 
 def release_of(package: str) -> str:

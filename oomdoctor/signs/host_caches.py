@@ -18,7 +18,7 @@ from oomdoctor.incident.node import total_bytes, used_bytes
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import FREE_IN_GIB, settling
+from oomdoctor.signs.commands import FREE, settling
 from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
@@ -89,7 +89,7 @@ def every_rank_keeps_a_cache(crash: Crash) -> Seen | None:
         words=words,
         evidence=(crash.root,),
         against=(say("the log prints neither the node's RAM nor why the process died"),),
-        next_evidence=(*settling(crash), FREE_IN_GIB),
+        next_evidence=(*settling(crash), FREE),
     )
 
 

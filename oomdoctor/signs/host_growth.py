@@ -20,6 +20,7 @@ from oomdoctor.units import MIB, percent, show
 MUCH: Final = 0.2
 LEAST_POINTS: Final = 3
 ENOUGH_POINTS: Final = 5
+LONG_S: Final = 300  # of what a recorder samples: a job loads its data and weights for minutes
 LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
 _FILLS_ONCE: Final = ("data_load", "model_load", "checkpoint_load", "engine_init")
 HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
@@ -84,7 +85,7 @@ def machine_was_full_the_next_time(crash: Crash) -> Seen | None:
 
 def prints_that_fill(crash: Crash) -> list[MachineMemory] | None:
     """The prints of one tool that show it, while the job does what it does all the time."""
-    prints = [event for event in machine_before(crash) if event.share is not None]
+    prints = [event for event in machine_before(crash) if event.share is not None and not event.is_of_a_record]
     of_one_tool = [event for event in prints if event.tool == prints[-1].tool]
     shares = [event.share or 0 for event in of_one_tool]
     if crash.stage in _FILLS_ONCE or len(shares) < 2 or shares[-1] < NEARLY_FULL or shares[-1] - shares[0] < MUCH:
@@ -165,7 +166,13 @@ def _figure(crash: Crash) -> Trajectory | None:
     figure = crash.trajectory
     if figure is None or figure.pool not in HOST_POOLS or len(figure.points) < LEAST_POINTS:
         return None
-    return figure
+    return figure if _seconds(figure) is None or (_seconds(figure) or 0) >= LONG_S else None
+
+
+def _seconds(figure: Trajectory) -> int | None:
+    """How long it was sampled; None where a program prints it."""
+    first, last = figure.points[0].second, figure.points[-1].second
+    return last - first if first is not None and last is not None else None
 
 
 def _growth(crash: Crash) -> Growth | None:

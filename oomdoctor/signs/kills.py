@@ -25,12 +25,15 @@ from oomdoctor.incident.node import (
     NEARLY_FULL,
     held_by,
     held_in_words,
+    largest_after,
     largest_kill,
+    machine_after,
     machine_before,
     stated_limit,
     total_bytes,
 )
-from oomdoctor.language import joined, say
+from oomdoctor.job.roles import short_name
+from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
@@ -125,10 +128,10 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
 def _last_print(crash: Crash) -> MemoryReport | MachineMemory | None:
     reports = [report for report in crash.every(MemoryReport) if report.host_used_fraction is not None]
     prints = [each for each in machine_before(crash) if each.share is not None]
-    both: list[MemoryReport | MachineMemory] = [*reports, *prints]
     root = crash.root.at
-    before = (each for each in both if each.at.file != root.file or each.at.line < root.line)
-    return max(before, key=lambda each: each.at.line, default=None)
+    before = (each for each in reports if each.at.file != root.file or each.at.line < root.line)
+    both: list[MemoryReport | MachineMemory] = [*before, *prints]
+    return max(both, key=lambda each: each.at.line, default=None)
 
 
 def _in_use(last: MemoryReport | MachineMemory) -> tuple[int | None, float]:
@@ -283,7 +286,21 @@ def only_small_processes_were_killed(crash: Crash) -> Seen | None:
         who=_who(kill),
         held=held_in_words(kill),
     )
-    return Seen(words=words, evidence=tuple(kills[:3]), next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))
+    table_of_ram = next((one for one in crash.every(MachineMemory) if _outside(one)), None)
+    if table_of_ram is None:
+        return Seen(words=words, evidence=tuple(kills[:3]), next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))
+    shown = say("/proc/meminfo shows {parts}.", parts=listed(_outside(table_of_ram)))
+    return Seen(words=joined((words, shown)), evidence=(*kills[:3], table_of_ram), next_evidence=OF_THE_MACHINE)
+
+
+def _outside(printed: MachineMemory) -> list[str]:
+    """The RAM of no process that /proc/meminfo shows, where it is much."""
+    parts = (
+        (printed.shared_bytes, mark("{size} of shared memory and tmpfs")),
+        (printed.huge_pages_bytes, mark("{size} of huge pages")),
+        (printed.unreclaimable_bytes, mark("{size} of kernel slab")),
+    )
+    return [translated(words).format(size=show(size)) for size, words in parts if size and size >= LARGE]
 
 
 class Victim(Struct, frozen=True):
@@ -334,6 +351,23 @@ def _who(kill: KernelKill | UserspaceKill) -> str:
 
 
 @sign
+def a_process_holds_it_afterwards(crash: Crash) -> Seen | None:
+    """A process was killed for no printed reason, and afterwards ps lists another one with 40% of the machine."""
+    remains = largest_after(crash)
+    if remains is None or crash.proven or crash.root.pool not in _MAY_BE_MEMORY:
+        return None
+    words = say(
+        "After the crash, {process} (PID {pid}) holds {held} of the machine's {total}.",
+        process=short_name(remains.process.command),
+        pid=remains.process.pid,
+        held=show(remains.process.bytes),
+        total=show(remains.total_bytes),
+    )
+    doubt = say("the table was printed after the crash; it does not show why the process died")
+    return Seen(words=words, evidence=(remains.listed, remains.beside, crash.root), against=(doubt,))
+
+
+@sign
 def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     """A process died as an OOM-killed process does, and nothing shows that memory ran out."""
     root = crash.root
@@ -345,11 +379,24 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     denied = no_kernel_kill(crash)
     evidence = (root, *(denied.evidence if denied is not None else ()))
     return Seen(
-        words=joined((_died(root), denied.words if denied is not None else usual, near)),
+        words=joined((_died(root), denied.words if denied is not None else usual, near, _afterwards(crash))),
         evidence=evidence if limit is None or limit in evidence else (*evidence, limit),
         against=(_other_reasons(crash), *remarks(crash)),
         pool="cgroup" if limit is not None else None,
         next_evidence=settling(crash),
+    )
+
+
+def _afterwards(crash: Crash) -> str:
+    """What is available when the process is gone, which neither shows nor denies that it was short before."""
+    after = machine_after(crash)
+    if after is None or not after.total_bytes:
+        return ""
+    return say(
+        "After the crash, {tool} shows {available} of {total} available. This does not include what the process held.",
+        tool=after.tool,
+        available=show(after.available_bytes or 0),
+        total=show(after.total_bytes),
     )
 
 

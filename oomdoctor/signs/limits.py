@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.event import Event
+from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
@@ -14,6 +15,7 @@ from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
+from oomdoctor.signs.flight_record import grown_in_words
 from oomdoctor.signs.records import doubts, is_untied
 from oomdoctor.units import show
 
@@ -176,11 +178,27 @@ def _victim(kill: KernelKill) -> str:
     name, pid, held = kill.process.name, kill.process.pid, held_by(kill)
     if not name:
         return ""
+    if isinstance(kill, RecordedKill):
+        return _recorded_victim(kill)
     if not held:
         return say("The kernel killed {name} (host PID {pid}).", name=name, pid=pid)
     return say(
         "The kernel killed {name} (host PID {pid}), which held {held}.", name=name, pid=pid, held=held_in_words(kill)
     )
+
+
+def _recorded_victim(kill: RecordedKill) -> str:
+    """A process that was gone after the kill; the kernel's own record says what it held to the last."""
+    who, held = {"name": kill.process.name, "pid": kill.process.pid}, held_by(kill)
+    if not held:
+        killed = say("The kernel killed {name} (PID {pid}).", **who)
+    elif kill.by_kernel_log:
+        killed = say("The kernel killed {name} (PID {pid}), which held {held}.", held=held_in_words(kill), **who)
+    else:
+        killed = say(
+            "The kernel killed {name} (PID {pid}); its last sample shows {held}.", held=held_in_words(kill), **who
+        )
+    return joined((killed, grown_in_words(kill)))
 
 
 def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:

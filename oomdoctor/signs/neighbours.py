@@ -9,13 +9,15 @@ from msgspec import Struct
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Event
+from oomdoctor.families.gpu_table import CardProcess, GpuTable
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
-from oomdoctor.families.nvidia_smi import CardProcess, GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.incident.node import is_after, is_of_another_day
+from oomdoctor.language import listed, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
@@ -25,6 +27,8 @@ MUCH: Final = 0.25  # of the card, held by processes that the message lists
 HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
 LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
 FULL: Final = 0.5  # of the card, in use behind the refusal
+NAMED: Final = 4
+LARGE_CARD: Final = 80 * GIB  # a quarter of it is much of any card
 NO_CARD: Final = GIB  # no card that trains has less
 
 _FIRST_TOUCH: Final = (
@@ -83,8 +87,9 @@ def a_table_lists_another(crash: Crash) -> Seen | None:
         held = process.used_bytes or 0
         if MUCH * it.total_bytes <= held <= room:
             words = say(
-                "nvidia-smi lists a process (PID {pid}) that holds {held} of GPU memory, but the error "
+                "{tool} lists a process (PID {pid}) that holds {held} of GPU memory, but the error "
                 "message does not; {asked}.",
+                tool=told_by(table),
                 pid=process.pid,
                 held=show(held),
                 asked=asked(it),
@@ -215,16 +220,65 @@ def what_tensorflow_counted_as_free_was_not(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_table_lists_another_that_holds_much(crash: Crash) -> Seen | None:
+    """The message does not say how full the GPU was, and afterwards a table lists a process of others with a quarter of
+    it."""
+    refused, found = _without_total(crash), _listed(crash)
+    if refused is None or found is None:
+        return None
+    table, processes = found
+    words = say(
+        "An allocation on the GPU failed, and {tool} lists what other processes hold: {processes}.",
+        tool=told_by(table),
+        processes=listed(
+            say("PID {pid} {held}", pid=one.pid, held=show(one.used_bytes or 0)) for one in processes[:NAMED]
+        ),
+    )
+    doubt = say("the process may belong to the same job")
+    return Seen(words=words, evidence=(refused, table), against=(doubt,))
+
+
+def listed_neighbour(crash: Crash) -> CardProcess | None:
+    """The process that the last table lists, where a failure without figures leaves it to the table."""
+    found = _listed(crash) if _without_total(crash) is not None else None
+    return found[1][0] if found is not None else None
+
+
+def _listed(crash: Crash) -> tuple[GpuTable, list[CardProcess]] | None:
+    """The last table of after the failure that lists others of which one holds much, with all of them, the largest
+    first. Before it, the one that failed is among them."""
+    for table in (each for each in reversed(crash.every(GpuTable)) if is_after(each, crash.root)):
+        strange = set(_others(crash, table))
+        others = sorted((one for one in table.processes if one.pid in strange), key=lambda one: -(one.used_bytes or 0))
+        if others and _is_much(others[0], table):
+            return table, [one for one in others if one.used_bytes]
+    return None
+
+
+def _is_much(process: CardProcess, table: GpuTable) -> bool:
+    """Of its card, or where the table does not say which one that is, of any card that trains."""
+    sizes = [card.total_bytes for card in table.cards if card.total_bytes and process.gpu in (None, card.gpu)]
+    return (process.used_bytes or 0) >= MUCH * max(sizes, default=LARGE_CARD)
+
+
+def _without_total(crash: Crash) -> Event | None:
+    """A refusal that prints neither what the card has nor what is free."""
+    known = isinstance(crash.root, DeviceRefusal | DeviceOutOfMemory) and not card(crash).total_bytes
+    return crash.root if known else None
+
+
+@sign
 def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
     """The message has no figures, and nvidia-smi lists processes that the log does not show to be the job's."""
     refused = _without_figures(crash)
     if refused is None:
         return None
-    for table in crash.every(GpuTable):
+    for table in _tables(crash):
         if others := _others(crash, table):
             words = say(
-                "An allocation on the GPU failed, and the message has no figures. nvidia-smi lists processes "
+                "An allocation on the GPU failed, and the message has no figures. {tool} lists processes "
                 "on the GPU (PID {pids}).",
+                tool=told_by(table),
                 pids=", ".join(str(pid) for pid in others[:4]),
             )
             return Seen(words=words, evidence=(refused, table))
@@ -238,14 +292,15 @@ def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
     refused = _without_figures(crash)
     if refused is None:
         return None
-    behind = (t for t in crash.every(GpuTable) if t.at.file == refused.at.file and t.at.line > refused.at.line)
+    behind = (table for table in crash.every(GpuTable) if is_after(table, refused))
     for table in behind:
         full = [c for c in table.cards if c.used_bytes and c.total_bytes and c.used_bytes >= FULL * c.total_bytes]
         if table.processes_hidden and full:
             words = say(
-                "An allocation on the GPU failed, and the message has no figures. Later in the log, nvidia-"
-                "smi shows {used} of {total} in use by processes that it cannot list: another container's, or"
+                "An allocation on the GPU failed, and the message has no figures. Afterwards, {tool} "
+                "shows {used} of {total} in use by processes that it cannot list: another container's, or"
                 " a dead one's leftovers.",
+                tool=told_by(table),
                 used=show(full[0].used_bytes or 0),
                 total=show(full[0].total_bytes or 0),
             )
@@ -363,12 +418,18 @@ def _seen(crash: Crash, others: _Neighbours) -> Seen:
     return Seen(words=words, evidence=(*refused, *crash.every(GpuTable)[:1]))
 
 
+def told_by(table: GpuTable) -> str:
+    """The tool that printed the table."""
+    return table.tool or "nvidia-smi"
+
+
 def _processes_beside(refused: DeviceOutOfMemory, crash: Crash) -> Iterator[tuple[GpuTable, CardProcess]]:
     """The processes of its card that tables list and the message does not, the last table's first."""
-    named = {refused.process.pid, *(process.pid for process in refused.others)}
-    for table in reversed(crash.every(GpuTable)):
+    named = {refused.process.pid, *(process.pid for process in refused.others), *_own_pids(crash)}
+    for table in reversed(_tables(crash)):
         for process in table.processes:
-            if process.gpu == refused.process.gpu and process.pid not in named:
+            on_it = process.gpu in (None, refused.process.gpu)  # a list names no GPU
+            if on_it and process.pid not in named:
                 yield table, process
 
 
@@ -407,8 +468,17 @@ def _without_figures(crash: Crash) -> DeviceRefusal | None:
 
 def _others(crash: Crash, table: GpuTable) -> list[int]:
     """The listed processes that the log does not show to be the job's own."""
-    own = {pid for pids in crash.context.processes.values() for pid in pids} | {crash.root.process.pid}
+    own = {crash.root.process.pid, *_own_pids(crash)}
     return [process.pid for process in table.processes if process.pid not in own]
+
+
+def _tables(crash: Crash) -> list[GpuTable]:
+    """All but those of another day."""
+    return [table for table in crash.every(GpuTable) if not is_of_another_day(table, crash.root)]
+
+
+def _own_pids(crash: Crash) -> set[int]:
+    return {pid for pids in crash.context.processes.values() for pid in pids}
 
 
 def held_by_others(it: Card) -> int | None:

@@ -9,6 +9,7 @@ from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.forge import MovePlan
 from oomdoctor.families.host_alloc import PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
@@ -32,7 +33,11 @@ def locking_was_refused(crash: Crash) -> Seen | None:
         "Registering memory for RDMA or locking memory failed with errno 12: the limit on locked memory "
         "(ulimit -l) was hit, not the amount of RAM."
     )
-    return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=(LOCKED_LIMIT,))
+    limits = next((one for one in reversed(crash.every(ProcessLimits)) if one.locked_bytes is not None), None)
+    if limits is None:
+        return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=(LOCKED_LIMIT,))
+    limit = say("The limit is {limit}.", limit=show(limits.locked_bytes or 0))
+    return Seen(words=joined((words, limit)), evidence=(refusal, limits), pool="pinned")
 
 
 @sign

@@ -8,7 +8,7 @@ from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.event import Event
-from oomdoctor.families.nvidia_smi import GpuTable
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late

@@ -56,7 +56,7 @@ def change(figure: Trajectory) -> str:
     return joined((went, say("The log prints no unit; {unit} is assumed.", unit=figure.assumed_unit)))
 
 
-_PER = {"step": mark("step"), "print": mark("print")}
+_PER = {"step": mark("step"), "second": mark("second"), "print": mark("print")}
 
 
 def per(figure: Trajectory) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.container import LimitKill
-from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.data_loader import SharedMemoryFull
+from oomdoctor.families.df import ShmUsage
+from oomdoctor.families.event import Place
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.families.ray_store import StoreTooLarge
@@ -73,7 +77,18 @@ def store_larger_than_shm(crash: Crash) -> Seen | None:
 def bus_error_and_full(crash: Crash) -> Seen | None:
     """A process died of SIGBUS, and /dev/shm was at least 90% full."""
     crashed = _bus_error(crash)
-    return _died(crash, crashed) if crashed is not None and _fullest(crash) >= FULL else None
+    if crashed is None or _fullest(crash) < FULL:
+        return None
+    return replace(_died(crash, crashed), shows_memory=True)
+
+
+@sign
+def bus_error_in_dockers_default(crash: Crash) -> Seen | None:
+    """A process died of SIGBUS, and /dev/shm has docker's default size: every data loader fills it."""
+    crashed, size = _bus_error(crash), _size(crash)
+    if crashed is None or size is None or size > DOCKERS_DEFAULT:
+        return None
+    return replace(_died(crash, crashed), shows_memory=True)
 
 
 @sign
@@ -94,7 +109,7 @@ def bus_error(crash: Crash) -> Seen | None:
 @sign
 def bus_error_with_room(crash: Crash) -> Seen | None:
     """A process died of SIGBUS, and /dev/shm was never more than half full."""
-    share = _fullest(crash)
+    share = _fullest(crash, before=crash.root.at)
     if crash.first(SharedMemoryFull) is not None or _store(crash) is not None or _bus_error(crash) is None:
         return None
     if _size(crash) is None or not 0 < share < ROOM:
@@ -152,7 +167,7 @@ def _died(crash: Crash, crashed: Kill | FatalSignal, against: tuple[str, ...] = 
         evidence=(crashed, *crash.every(ShmUsage)[-2:]),
         against=against,
         pool="shm",
-        next_evidence=(SHM,),
+        next_evidence=() if _size(crash) is not None else (SHM,),
     )
 
 
@@ -162,9 +177,14 @@ def _size(crash: Crash) -> int | None:
     return sizes[-1] if sizes else hardware if isinstance(hardware, int) else None
 
 
-def _fullest(crash: Crash) -> float:
-    shares = [u.used_bytes / u.total_bytes for u in crash.every(ShmUsage) if u.used_bytes and u.total_bytes]
-    return max(shares, default=0.0)
+def _fullest(crash: Crash, before: Place | None = None) -> float:
+    """The greatest share in use: a process that has ended freed what it held."""
+    usages = [usage for usage in crash.every(ShmUsage) if before is None or _is_above(usage.at, before)]
+    return max((u.used_bytes / u.total_bytes for u in usages if u.used_bytes and u.total_bytes), default=0.0)
+
+
+def _is_above(place: Place, other: Place) -> bool:
+    return place.file == other.file and place.line < other.line
 
 
 def _holds(crash: Crash) -> str:

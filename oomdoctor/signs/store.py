@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.budget import SpillRefused
+from oomdoctor.families.df import DiskUsage
+from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
 from oomdoctor.incident.model import Crash
@@ -17,6 +21,8 @@ from oomdoctor.units import percent, show
 MOST: Final = 0.4
 MUCH: Final = 0.25
 LITTLE: Final = 0.05
+FULL: Final = 0.95  # from here on Ray spills whatever it can
+SESSIONS: Final = "/tmp/ray"  # noqa: S108  (Ray's own folder)
 NO_QUOTA: Final = 122  # EDQUOT
 
 
@@ -58,6 +64,44 @@ def objects_wait_for_room(crash: Crash) -> Seen | None:
         pending=show(event.pending_bytes or 0),
     )
     return Seen(words=words, evidence=(event,), pool="object_store")
+
+
+@sign
+def store_was_full_and_spilled(crash: Crash) -> Seen | None:
+    """`ray memory` shows the object store 95% full, with objects on disk, and the failure is one of the store."""
+    usage = _full_usage(crash)
+    if usage is None or crash.pool != "object_store":
+        return None
+    return _full(crash, usage)
+
+
+@sign
+def store_was_full_beside_a_death(crash: Crash) -> Seen | None:
+    """`ray memory` shows the object store 95% full, with objects on disk, and a worker of Ray died for no printed
+    reason."""
+    usage = _full_usage(crash)
+    if usage is None or not isinstance(crash.root, WorkerDeath) or crash.proven:
+        return None
+    seen = _full(crash, usage)
+    return replace(seen, against=(say("a full store spills and goes on; the log does not explain the death"),))
+
+
+def _full_usage(crash: Crash) -> StoreUsage | None:
+    full = (usage for usage in crash.every(StoreUsage) if (usage.used_fraction or 0) >= FULL)
+    overflows = any(one.spilled_bytes for one in crash.every(Spilled))
+    return next((usage for usage in full if overflows or usage.fallback_bytes), None)
+
+
+def _full(crash: Crash, usage: StoreUsage) -> Seen:
+    spilled = [one for one in crash.every(Spilled) if one.spilled_bytes]
+    on_disk = show(spilled[-1].spilled_bytes or 0) if spilled else show(usage.fallback_bytes or 0)
+    words = say(
+        "Ray's object store is {share} full ({used}), and {on_disk} of objects went to disk.",
+        share=percent(usage.used_fraction),
+        used=show(usage.used_bytes or 0),
+        on_disk=on_disk,
+    )
+    return Seen(words=words, evidence=(usage, *spilled[-1:]), pool="object_store")
 
 
 @sign
@@ -120,6 +164,30 @@ def program_found_no_space_to_spill(crash: Crash) -> Seen | None:
         return None
     words = say("Data that did not fit in memory had to go to disk, and the disk had no room.")
     return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def df_shows_the_disk_full(crash: Crash) -> Seen | None:
+    """Objects went to disk, a worker of Ray died for no printed reason, and df shows the disk of /tmp/ray 95% full."""
+    disk = spill_disk(crash)
+    if disk is None or not isinstance(crash.root, WorkerDeath) or crash.proven:
+        return None
+    words = say(
+        "Ray spilled objects to disk, and df shows {mount} {share} full. Ray stops spilling at 95%.",
+        mount=disk.mount,
+        share=percent(disk.used_fraction),
+    )
+    doubt = say("the log does not show that Ray could not spill")
+    return Seen(words=words, evidence=(disk, crash.root), against=(doubt,), pool="object_store")
+
+
+def spill_disk(crash: Crash) -> DiskUsage | None:
+    """The mount that holds Ray's temporary folder, where it is full and objects were spilled."""
+    holding = [one for one in crash.every(DiskUsage) if f"{SESSIONS}/".startswith(one.mount.rstrip("/") + "/")]
+    disk = max(holding, key=lambda one: len(one.mount), default=None)
+    if disk is None or (disk.used_fraction or 0) < FULL or not crash.every(Spilled):
+        return None
+    return disk
 
 
 @sign

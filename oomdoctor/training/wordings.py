@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from oomdoctor import families
 from oomdoctor.families.event import Event
 from oomdoctor.families.likeness import LONGEST, NO_FAILURE, WORDINGS, comparable, wording
+from oomdoctor.job.context import RECORD
 from oomdoctor.reading import pages
 from oomdoctor.sources import Source
 from oomdoctor.streams import Page
@@ -51,7 +52,7 @@ def _lines(page: Page, *, near: bool) -> Iterator[tuple[str, str]]:
         family = read.get(index, NO_FAILURE if near else None)
         if family not in (None, "unfamiliar"):
             text = re.sub(r"\d", "0", line.text[:LONGEST]).strip()
-            if comparable(wording("", text)) and text.isprintable():
+            if comparable(wording("", text)) and text.isprintable() and not text.startswith(RECORD):
                 yield family, text
 
 

@@ -448,7 +448,7 @@ def test_every_help_that_tells_the_codes_tells_of_requests_that_ray_cannot_place
     assert "a memory failure, or a request that Ray cannot place" in told
 
 
-HEADINGS = ("Diagnose a crash:\n  diagnose ", "While the job runs:\n  watch ", "Report it:\n  issue ")
+HEADINGS = ("Diagnose a crash:\n  diagnose ", "While the job runs:\n  run ", "Report it:\n  issue ")
 
 
 def test_the_commands_stand_under_headings_with_the_one_that_matters_first() -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from engine_logs import crash_of
 
 from oomdoctor import diagnose
+from oomdoctor.language import GPU, call_devices
 from oomdoctor.signs.commands import on_the_devices
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    call_devices(GPU)
+
 
 REFUSED = "out of memory. Tried to allocate 512.00 MiB ({0} 0; 31.00 GiB total capacity; 30.00 GiB already allocated; "
 REFUSED += "30.10 GiB current active; 210.00 MiB free; 30.50 GiB reserved in total by PyTorch)"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.event import Place, Process
+from oomdoctor.families.gpu_table import Card, CardProcess, GpuTable
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.memory_summary import MemorySummary
-from oomdoctor.families.nvidia_smi import Card, CardProcess, GpuTable
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.ledger import ledgers

@@ -21,8 +21,8 @@ def test_the_process_that_held_most_is_named_where_no_option_is() -> None:
     (crash,) = crashes_of(TABLE)
     (remedy,) = (
         one
-        for one in enough_remedies("process-ram-hog", ["smaller-buffers"], crash)[0]
-        if one.knob == "smaller-buffers"
+        for one in enough_remedies("process-ram-hog", ["clear-references"], crash)[0]
+        if one.knob == "clear-references"
     )
     assert remedy.subject is not None
     assert remedy.action.endswith("; Keep (PID 4711) held 21.00 GiB")

@@ -32,11 +32,12 @@ What to change
      --remote_rm_url http://<other-node>:5000/get_reward
      121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB
      Cost: another node's memory, and a network hop per batch of rewards
-  2. Restart the reward server between epochs while its growth is looked for
-  3. Lower the number of reward workers from 8 to 5
+  2. Lower the number of reward workers from 8 to 5
      --workers 5
+  3. Give the node more memory
 Ignore this hint in the log: driver.log:424 a higher threshold only delays the kill
-More: oomdoctor explain reward-model-ram-hog; all of it: -v  (v1:0123456789abcdef)
+More: oomdoctor explain reward-model-ram-hog; 1 more remedy and all the rest: -v
+(v1:0123456789abcdef)
 """
 
 OOM_VERBOSE = """\
@@ -119,17 +120,16 @@ What to change
      121.60 GiB in use - 88.00 GiB
      of PID 230 = 33.60 GiB, unde...
      Cost: another node's memory,...
-  2. Restart the reward server
-     between epochs while its growth
-     is looked for
-  3. Lower the number of reward
+  2. Lower the number of reward
      workers from 8 to 5
      --workers 5
+  3. Give the node more memory
 Ignore this hint in the log:
 driver.log:424 a higher threshold
 only delays the kill
 More: oomdoctor explain
-reward-model-ram-hog; all of it: -v
+reward-model-ram-hog; 1 more remedy
+and all the rest: -v
 (v1:0123456789abcdef)
 """
 
@@ -334,7 +334,7 @@ def test_names_that_are_cut_show_it() -> None:
 
 def test_no_command_stands_there_twice() -> None:
     (crash,) = INCONCLUSIVE.incidents
-    asked = replace(MORE, snippet="dmesg -T | grep -i -E 'killed process|oom'; free -h")
+    asked = replace(MORE, current=8, snippet="dmesg -T | grep -i -E 'killed process|oom'; free -h")
     report = replace(
         INCONCLUSIVE, incidents=(replace(crash, diagnoses=(replace(crash.diagnoses[0], remedies=(asked,)),)),)
     )

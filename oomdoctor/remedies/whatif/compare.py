@@ -292,6 +292,13 @@ def _used_up(grows: Trajectory, growth: str, least: int, most: int) -> str:
             amount=growth,
             steps=steps,
         )
+    if grows.per == "second":
+        return say(
+            "{what} grew by {amount} per second; seconds until full at this rate: {steps}",
+            what=figure(grows.what),
+            amount=growth,
+            steps=steps,
+        )
     return say(
         "{what} grew by {amount} per print; prints until full at this rate: {steps}",
         what=figure(grows.what),

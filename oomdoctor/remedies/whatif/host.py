@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from oomdoctor.families.data_loader import ShmUsage
+from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.incident.model import Crash

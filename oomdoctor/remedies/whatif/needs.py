@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
-from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.data_loader import SharedMemoryFull
+from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.families.ray_store import StoreFull, StoreTooLarge

@@ -10,9 +10,9 @@ from oomdoctor.families.cuda import OtherProcess
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
+from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
-from oomdoctor.families.nvidia_smi import GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import Card
@@ -252,6 +252,24 @@ def table_pids(crash: Crash) -> str | None:
     own = {pid for pids in crash.context.processes.values() for pid in pids} | {crash.root.process.pid}
     pids = (p.pid for table in crash.every(GpuTable) for p in table.processes if p.pid not in own)
     return listed(str(pid) for pid in list(dict.fromkeys(pids))[:3]) or None
+
+
+def listed_neighbour(crash: Crash) -> str | None:
+    """The process of others that a table lists, where the message has no figures."""
+    one = neighbours.listed_neighbour(crash)
+    return say("Process {pid}", pid=one.pid) if one is not None else None
+
+
+def listed_held(crash: Crash) -> str | None:
+    """What it holds."""
+    one = neighbours.listed_neighbour(crash)
+    return show(one.used_bytes or 0) if one is not None else None
+
+
+def table_tool(crash: Crash) -> str | None:
+    """The tool whose table is told of."""
+    table = crash.first(GpuTable)
+    return neighbours.told_by(table) if table is not None else None
 
 
 @where(neighbours.the_card_is_full_afterwards)

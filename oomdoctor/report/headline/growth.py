@@ -29,7 +29,7 @@ def _figure(crash: Crash) -> Trajectory | None:
 def leaking(crash: Crash) -> str | None:
     """The process that grows steadily from step to step, by its name and PID."""
     figure = _figure(crash)
-    if figure is None or figure.per != "step" or host_growth.few_prints_show_growth(crash) is not None:
+    if figure is None or figure.per == "print" or host_growth.few_prints_show_growth(crash) is not None:
         return None
     return _process(figure)
 
@@ -53,6 +53,8 @@ def growth(figure: Trajectory) -> str | None:
     if not figure.growth_bytes:
         return None
     rate = brief(figure.growth_bytes)
+    if figure.per == "second":
+        return say("{rate} per second", rate=rate)
     return say("{rate} per step", rate=rate) if figure.per == "step" else say("{rate} per print", rate=rate)
 
 

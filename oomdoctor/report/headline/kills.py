@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from oomdoctor.families.container import NodePressure
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
+from oomdoctor.incident import node
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import ray_kill
 from oomdoctor.job.roles import short_name
@@ -16,7 +17,7 @@ from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly
 from oomdoctor.report.headline.slot import Slot, about, where
 from oomdoctor.report.headline.victims import heaviest, held_by, name_of
-from oomdoctor.signs.kills import only_small_processes_were_killed
+from oomdoctor.signs.kills import a_process_holds_it_afterwards, only_small_processes_were_killed
 from oomdoctor.signs.ray_kills import OF_A_RANK, a_rank_was_killed
 
 SHOWN: Final = 48  # characters of a name that is no class or script
@@ -128,3 +129,27 @@ def killed_rank(crash: Crash) -> str | None:
 
 def _short(name: str) -> str:
     return short_name(name) if _PLAIN.fullmatch(name) else name[:SHOWN]
+
+
+def remaining(crash: Crash) -> str | None:
+    """A process that still holds much of the machine when the one that died is gone."""
+    found = _remains(crash)
+    if found is None:
+        return None
+    return say("{name} (PID {pid})", name=short_name(found.process.command), pid=found.process.pid)
+
+
+def remaining_held(crash: Crash) -> str | None:
+    """What it holds."""
+    found = _remains(crash)
+    return brief(found.process.bytes) if found is not None else None
+
+
+def remaining_of(crash: Crash) -> str | None:
+    """The machine's memory."""
+    found = _remains(crash)
+    return brief(found.total_bytes) if found is not None else None
+
+
+def _remains(crash: Crash) -> node.Remains | None:
+    return node.largest_after(crash) if a_process_holds_it_afterwards(crash) is not None else None

@@ -14,7 +14,7 @@ from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly
 from oomdoctor.report.headline.slot import about, first
 from oomdoctor.signs.node import table
-from oomdoctor.signs.store import MOST, refused_write
+from oomdoctor.signs.store import MOST, df_shows_the_disk_full, refused_write, spill_disk
 from oomdoctor.units import percent
 
 # Behind the name of a task of Dask
@@ -131,6 +131,18 @@ def disk_errno(refusal: DiskFull) -> str | None:
 def disk_quota(crash: Crash) -> str | None:
     """EDQUOT, where a quota was used up and not the disk."""
     return "errno 122" if disk_errno(crash) == "122" else None
+
+
+def df_mount(crash: Crash) -> str | None:
+    """The full mount that holds Ray's temporary folder, by df."""
+    disk = spill_disk(crash) if df_shows_the_disk_full(crash) is not None else None
+    return disk.mount if disk is not None else None
+
+
+def df_share(crash: Crash) -> str | None:
+    """How full it is."""
+    disk = spill_disk(crash) if df_shows_the_disk_full(crash) is not None else None
+    return percent(disk.used_fraction) if disk is not None else None
 
 
 @about(first(SpillRefused))

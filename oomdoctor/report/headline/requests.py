@@ -11,6 +11,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation, PinnedAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
@@ -19,7 +20,9 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root
+from oomdoctor.signs import set_limits
 from oomdoctor.signs.address_space import WINDOWS_COMMIT, WINDOWS_RESOURCES
+from oomdoctor.units import show
 
 _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shortage)
 _OF_THE_HOST: Final = ("host_ram", "cgroup", "none")
@@ -96,6 +99,20 @@ def windows_error(refusal: HostAllocation) -> str | None:
 def windows_words(refusal: HostAllocation) -> str | None:
     """Windows, where PyTorch's allocator has the words that it has there."""
     return "Windows" if "not enough memory: you tried to allocate" in refusal.at.text else None
+
+
+def address_limit(crash: Crash) -> str | None:
+    """The limit on address space that stopped an allocation."""
+    limited = set_limits.request_beyond_the_address_limit(crash) or set_limits.address_space_is_limited(crash)
+    return show(set_limits.address_limit(crash) or 0) if limited is not None else None
+
+
+def commit_limit(crash: Crash) -> str | None:
+    """The kernel's limit on what it commits, where it is what stopped an allocation."""
+    if set_limits.commit_limit_and_free_memory(crash) is None and set_limits.overcommit_is_off(crash) is None:
+        return None
+    limit = next((one.commit_limit_bytes for one in crash.every(MachineMemory) if one.commit_limit_bytes), None)
+    return show(limit) if limit is not None else None
 
 
 def _on_windows(refusal: HostAllocation) -> bool:

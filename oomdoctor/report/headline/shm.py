@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.container import LimitKill
-from oomdoctor.families.data_loader import SharedMemoryFull, ShmUsage
+from oomdoctor.families.data_loader import SharedMemoryFull
+from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash

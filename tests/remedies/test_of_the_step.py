@@ -1,0 +1,76 @@
+"""Remedies of the step that failed, and none of another."""
+
+from __future__ import annotations
+
+import pytest
+from remedy_logs import advise, crashes_of, cuda, kill
+
+from oomdoctor.remedies.device import with_allocator
+from oomdoctor.signs.commands import OF_A_REFUSAL
+
+LOADED = 'File "/x/transformers/modeling_utils.py", line 900, in from_pretrained\n    model.load_state_dict(state)\n'
+STEP = 'File "/x/fit.py", line 3, in forward\n    y = self.mlp(x)\n'
+OF_A_STEP = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "memory-efficient-attention")
+BATCH = "smaller-microbatch"
+NODE = kill(30.0, 31.0, "4711\t21.00\tpython fit.py\n")
+REFUSED = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 4000000000 bytes. Error code 12 (Cannot allocate memory)\n"
+)
+MISSING = {"tried": "300.00 MiB", "free": "100.00 MiB"}
+
+
+@pytest.mark.parametrize(("trace", "given"), [(LOADED, False), (STEP, True)])
+def test_weights_that_are_loaded_have_no_batch(trace: str, given: bool) -> None:
+    chosen, _ = advise(f"python train.py\n  {trace}torch.OutOfMemoryError: {cuda()}", *OF_A_STEP)
+    assert bool(chosen) == given
+
+
+@pytest.mark.parametrize(
+    ("log", "given"),
+    [
+        (NODE, False),
+        ("+ python -u fit.py --batch-size 64\nKilled\n", True),
+        ("+ python -u fit.py\nKilled\n", False),
+        (REFUSED, True),
+    ],
+)
+def test_a_killed_job_has_its_batches_elsewhere(log: str, given: bool) -> None:
+    assert (BATCH in advise(log, BATCH, cause="too-many-workers")[0]) == given
+
+
+@pytest.mark.parametrize(("own", "given"), [("0.20 GiB", False), ("40.00 GiB", True)])
+def test_a_job_with_little_of_the_gpu_is_not_asked_for_a_smaller_batch(own: str, given: bool) -> None:
+    log = "torch.OutOfMemoryError: " + cuda(own=own)
+    assert (BATCH in advise(log, BATCH, cause="gpu-shared")[0]) == given
+
+
+@pytest.mark.parametrize(
+    ("cause", "figures", "second"),
+    [
+        ("activations", {**MISSING, "unused": "500.00 MiB"}, True),
+        ("activations", {**MISSING, "unused": "300.00 MiB"}, False),  # hardly more than was missing
+        ("activations", {**MISSING, "unused": "100.00 MiB"}, False),  # less
+        ("activations", {"tried": "20.00 MiB", "free": "10.00 MiB", "unused": "60.00 MiB"}, False),  # crumbs
+        ("activations", {"tried": "100.00 MiB", "free": "300.00 MiB", "unused": "500.00 MiB"}, False),  # had room
+        ("model-does-not-fit", {**MISSING, "unused": "500.00 MiB"}, False),  # the next weight would not fit
+    ],
+)
+def test_the_allocator_is_tried_where_it_may_do(cause: str, figures: dict[str, str], second: bool) -> None:
+    (crash,) = crashes_of("torch.OutOfMemoryError: " + cuda(**figures))
+    knobs = with_allocator(cause, ("a", "b"), crash)
+    assert knobs == (("a", "allocator-config", "b") if second else ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "given"),
+    [("in initialize_kv_cache\n    self._allocate_kv_cache()", False), ("in execute_model\n    y = m(x)", True)],
+)
+def test_a_cache_is_as_large_as_its_share(stage: str, given: bool) -> None:
+    frame = f'File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, {stage}'
+    log = f"vllm serve org/m\n  {frame}\ntorch.OutOfMemoryError: {cuda()}"
+    assert bool(advise(log, "fewer-sequences", "smaller-prefill", "shorter-context")[0]) == given
+
+
+def test_after_a_refusal_the_limits_are_asked_first() -> None:
+    assert OF_A_REFUSAL[0].startswith("ulimit")

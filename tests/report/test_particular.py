@@ -1,0 +1,39 @@
+"""Which remedies one screen has: those about this job."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.gap import Gap
+from oomdoctor.report.words import particular
+
+FIRST = Remedy(knob="stream-data", action="Stream the data")
+SET = Remedy(knob="fewer-workers", action="Halve num_workers", setting="num_workers")
+VAGUE = Remedy(knob="clear-references", action="Drop references")
+BOUGHT = Remedy(knob="more-host-memory", action="Use a node with more memory")
+GENERAL = Remedy(knob="smaller-microbatch", action="Halve batch_size", setting="batch_size", general=True)
+SPLIT = Remedy(knob="tensor-parallel", action="Split the model", setting="--tensor-parallel-size")
+SPREAD = Remedy(knob="more-gpus", action="Spread the job over more GPUs")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ((FIRST, SET, BOUGHT), (FIRST, SET, BOUGHT)),
+        ((FIRST, VAGUE, SET), (FIRST, SET)),
+        ((SET, GENERAL), (SET,)),
+        ((GENERAL,), (GENERAL,)),
+        ((GENERAL, VAGUE), (VAGUE,)),
+        ((SET, SPREAD), (SET, SPREAD)),
+        ((SET, SPREAD, SPLIT), (SET, SPLIT)),
+        ((), ()),
+    ],
+)
+def test_what_any_job_would_be_told_is_left_out(given: tuple[Remedy, ...], kept: tuple[Remedy, ...]) -> None:
+    assert particular(given, None) == kept
+
+
+def test_what_the_arithmetic_counts_on_stays() -> None:
+    gap = Gap(pool="gpu", missing_low_bytes=1, missing_high_bytes=1, derivation="", alone=("smaller-microbatch",))
+    assert particular((SET, GENERAL), gap) == (SET, GENERAL)
