@@ -58,7 +58,6 @@ CAUSE = Cause(
         Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
         Row(limits.container_was_nearly_full, Grade.NAMES),
         Row(records.peak_reached_the_limit, Grade.POINTS),
-        Row(records.peak_reached_the_request, Grade.POINTS),
         Row(recorded_use_was_near_the_limit, Grade.NAMES),
     ),
     # The limit is where it ended; what filled it is the answer where the log shows it.

@@ -62,7 +62,12 @@ def _figures(kill: KillOutsideLimit) -> str:
 
 @sign
 def peak_reached_the_limit(crash: Crash) -> Seen | None:
-    """The cgroup's peak is 98% of its limit or more, an unexplained kill follows, and no counter denies an OOM kill."""
+    """A kill is unexplained, no counter denies an OOM kill, and the cgroup's peak is 98% of its limit or more; or Slurm
+    recorded SIGKILL and a peak of 95% of the request or more."""
+    return _of_the_cgroup(crash) or _of_the_request(crash)
+
+
+def _of_the_cgroup(crash: Crash) -> Seen | None:
     full = next((each for each in crash.every(GroupCounters) if _is_full(each)), None)
     if full is None or not isinstance(crash.root, Kill) or denied(crash):
         return None
@@ -79,9 +84,7 @@ def _is_full(group: GroupCounters) -> bool:
     return bool(group.limit_bytes and group.peak_bytes and group.peak_bytes >= REACHED * group.limit_bytes)
 
 
-@sign
-def peak_reached_the_request(crash: Crash) -> Seen | None:
-    """Slurm's record of an unexplained SIGKILL shows a peak of 95% or more of the memory that the job requested."""
+def _of_the_request(crash: Crash) -> Seen | None:
     records = (each for each in crash.every(EndRecord) if each.manager == "slurm" and each.signal == SIGKILLED)
     full = next((each for each in records if _is_used_up(each)), None)
     if full is None or not isinstance(crash.root, Kill):
