@@ -206,6 +206,8 @@ _FIELDS = late(
     r"\s{0,80}(?:[A-Za-z][\w.-]{1,60}="
     r"(?:\"[\d.,;\[\] -]{0,40}(?:[KMGT]?i?B|%)?\]?\"|\[?-?\d[\w.%-]{0,40}\]?)(?:\s{1,4}|$)){2,40}$"
 )
+# Rows of counters: /proc/vmstat, memory.stat, as `cat` and `grep .` print them
+_COUNTER = late(r"\s{0,8}(?:/[\w./@-]{1,200}:)?[a-z][a-z\d]{0,40}(?:_[a-z\d]{1,40}){1,10}\s{1,8}\d{1,20}\s{0,8}$")
 # What a program guards its memory with, and nothing else that is counted in bytes
 _GUARD = late(r"(?i)\b(?:circuit )?break(?:er|ing)\b|\bmem(?:ory)? ?guard\b|\b(?:query|spill) ?guard\b")
 _RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
@@ -315,7 +317,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
-    if _ABOUT.search(text) is None or _OF_NAMES.match(text) or _FIELDS.match(text):
+    if _ABOUT.search(text) is None or _OF_NAMES.match(text) or _FIELDS.match(text) or _COUNTER.match(text):
         return None
     words = as_words(text)
     sentence = _sentence(words)

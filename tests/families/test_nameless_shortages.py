@@ -59,11 +59,14 @@ FIELDS = (
     ' memory.weights.rest="709.3 MiB" memory.graph.full="3.0 GiB" memory.graph.partial="1.0 GiB"',
     'memory.full="3 GiB" memory.free="1 GiB" requested="2 GiB"',
     "cache.full=12 pool.size=3 ram_free=0",
+    "thp_zero_page_alloc_failed 0",
+    "/sys/fs/cgroup/job/memory.stat:page_alloc_failed 12",
 )
 SAID_IN_FIELDS = (
     'level=error msg="out of memory" size="3 GiB"',
     'level=error error="not enough memory: need 3 GiB, have 1 GiB" pool=2',
     "E memory exhausted requested=3GiB free=1GiB",
+    "page allocation failed, 12 GiB requested, 3 GiB free",
 )
 
 
