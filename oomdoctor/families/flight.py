@@ -443,7 +443,6 @@ def _seen_before(flight: Flight) -> dict[str, Any]:
     return {
         "process": Process(pid=largest.pid, name=name),
         "anon_rss_bytes": largest.own,
-        "file_rss_bytes": largest.resident - largest.own,
     }
 
 

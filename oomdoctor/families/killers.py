@@ -83,7 +83,7 @@ _NO_SWAP: Final = tuple(
         ),
         (
             "FreeBSD",
-            r"\bswap_pager: out of swap space\b|\bswap_pager_getswapspace\(\d{1,6}\): failed\b",
+            r"\bswap_pager: out of swap space\b",
         ),
     )
 )

@@ -62,7 +62,9 @@ _ERROR = late(
 # What went wrong with one of many items, at whatever level that is written down
 _FAILED = late(
     r"(?i)^(?![^\n]{0,600}\b(?:0|no|none|never|as expected|simulat\w{2,3}|retr(?:y|ies|ied|ying))\b)[^\n]{0,600}?"
-    r"\b(?:fail(?:s|ed|ure)?|could not|couldn't|cannot|unable to|error (?:on|in|at|for|while|during|with))\b"
+    r"\b(?:fail(?:s|ed|ure)?|error (?:on|in|at|for|while|during|with))\b"
+    # as a warning this is what a server does without
+    r"|^(?![^\n]{0,600}\bwarn)[^\n]{0,600}?\b(?:could not|couldn't|cannot|unable to)\b"
 )
 # The end of something, behind whatever a warning says
 _ENDS = late(

@@ -22,7 +22,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
-from oomdoctor.remedies import engine, host, own_line, own_options
+from oomdoctor.remedies import engine, host, own_line, own_options, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
@@ -263,6 +263,11 @@ def option_for_it(case: Case) -> bool:
     return case.row is not None or shown
 
 
+def kept_is_known(case: Case) -> bool:
+    """An option or a line of it is in the log, or the predictions of an evaluation are what is kept."""
+    return option_for_it(case) or training.keeps_predictions(case.cause, case.crash)
+
+
 # the host
 
 
@@ -358,6 +363,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
+    "what is kept is known": kept_is_known,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,
     "something is offloaded": offloaded,

@@ -12,10 +12,10 @@ import typer.main
 from typer.testing import CliRunner, Result
 
 from oomdoctor.cli.app import app
-from oomdoctor.cli.commands import COMMANDS, OLD_NAMES, UNDER, app_for
+from oomdoctor.cli.commands import COMMANDS, NOT_SHOWN, OLD_NAMES, UNDER, app_for
 
 SHOWN = [name for _, names in COMMANDS for name in names]
-NAMES = [*SHOWN, "dev", *OLD_NAMES.values(), *OLD_NAMES]
+NAMES = [*SHOWN, *NOT_SHOWN, *OLD_NAMES.values(), *OLD_NAMES]
 
 
 def commands(of: typer.Typer) -> dict[str, Any]:

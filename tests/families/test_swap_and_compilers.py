@@ -13,9 +13,12 @@ NO_SWAP = (
     ("kernel: vnode_setsize for swap files failed: 28", "macOS"),
     ("kernel[0]: (default pager): [KERNEL]: no space in available paging segments", "macOS"),
     ("kernel: swap_pager: out of swap space", "FreeBSD"),
-    ("kernel: swap_pager_getswapspace(16): failed", "FreeBSD"),
 )
-SWAPPING = ("kernel: low swap: 3 swapfiles in use", "swap_pager: I/O error - pagein failed; blkno 7")
+SWAPPING = (
+    "kernel: low swap: 3 swapfiles in use",
+    "kernel: swap_pager_getswapspace(16): failed",
+    "swap_pager: I/O error - pagein failed; blkno 7",
+)
 COMPILERS = (
     "c1xx : fatal error C1060: compiler is out of heap space [x.vcxproj]",
     "src\\a.cpp(31): fatal error C1002: compiler is out of heap space in pass 2",

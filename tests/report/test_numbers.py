@@ -23,7 +23,14 @@ from reports import LOGS, diagnosed, of_each
 import oomdoctor
 
 PAGES = (4096, 16384, 65536)  # kernel tables count them
-FACTORS = (1, 0.01, 100, *PAGES, *(base**n for base in (1000, 1024) for n in (1, 2, 3, 4)))
+FACTORS = (
+    1,
+    0.01,
+    100,
+    *PAGES,
+    *(1 / page for page in PAGES),
+    *(base**n for base in (1000, 1024) for n in (1, 2, 3, 4)),
+)
 BINARY = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGT", 1) for rest in ("iB", "i", "")}
 UNITS = {"bytes": 1, "%": 0.01, " B ": 1e9, **BINARY}
 SIZES = 24  # figures of a report that a percentage may be of
@@ -62,7 +69,7 @@ class Known:
 
 def of_log(text: str) -> Iterator[Number]:
     for token in set(IN_LOG.findall(text)):
-        for plain in {token.replace(",", ""), token.replace(",", "."), token.rstrip(".,")}:
+        for plain in {token.replace(",", ""), token.replace(",", "."), token.rstrip(".,"), *token.split(",")}:
             try:
                 one = number(plain)
             except ValueError:
