@@ -76,7 +76,7 @@ class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
     @property
     def array_bytes(self) -> int | None:
         """What was asked for: as printed, or what an array of this shape and type takes."""
-        lengths, width = self._lengths(), _WIDTHS.get(self.dtype or "")
+        lengths, width = self.lengths, _WIDTHS.get(self.dtype or "")
         if self.tried_bytes is not None or not lengths or width is None:
             return self.tried_bytes
         return prod(lengths) * width
@@ -88,10 +88,11 @@ class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
             return None
         if self.tried_bytes is not None:
             return show(self.tried_bytes)
-        lengths = " x ".join(str(length) for length in self._lengths())
+        lengths = " x ".join(str(length) for length in self.lengths)
         return f"{lengths} numbers of {_WIDTHS[self.dtype or '']} bytes = {show(self.array_bytes)}"
 
-    def _lengths(self) -> list[int]:
+    @property
+    def lengths(self) -> list[int]:
         return [int(length) for length in (self.shape or "").strip("[]").split(",") if length]
 
 

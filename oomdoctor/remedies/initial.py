@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
@@ -27,9 +28,16 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
     if row is None or case.now is not None:
         return None
     value = row.smallest_default(version_of(case.crash.context.frameworks.get(row.framework)))
-    if value is None:
+    if value is None or _is_another(value, case):
         return None
     return value, (say("{name} is {value} (its default, not in the log)", name=row.setting, value=f"{value:g}"),)
+
+
+def _is_another(value: float, case: Case) -> bool:
+    """A batch of 32 makes no array of (64, 52, 52)."""
+    root = case.crash.root
+    lengths = root.lengths if isinstance(root, ArrayOutOfMemory) and case.knob == "smaller-microbatch" else []
+    return len(lengths) > 1 and value not in lengths
 
 
 def as_default(value: str) -> str:

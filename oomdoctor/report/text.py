@@ -249,7 +249,7 @@ def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Re
     if incident.verdict == "inconclusive":
         stated = [remedy for remedy in best.remedies if remedy.current is not None]
         return stated[: min(_remedies_shown(page), GUESSES)]
-    return particular(best.remedies, incident.gap)[: _remedies_shown(page)]
+    return particular(best, incident.gap)[: _remedies_shown(page)]
 
 
 def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:

@@ -12,7 +12,6 @@ from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Remedy
 from oomdoctor.remedies.gap import Gap
-from oomdoctor.remedies.knobs import BOUGHT
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
 
@@ -213,14 +212,20 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
     return None
 
 
-def particular(remedies: Sequence[Remedy], gap: Gap | None) -> tuple[Remedy, ...]:
-    """Those that are about this job: the first, what names its object or is bought, and what the arithmetic counts on.
-    What any job would be told is left out where others stand."""
+def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
+    """The remedies that are about this job: the first, and what is more than a word that any job would be told."""
     counted_on = {*gap.alone, *gap.together} if gap is not None else set()
-    kept = [one for one in remedies if not one.general or one.knob in counted_on] or list(remedies)
-    later = [one for one in kept[1:] if one.has_object or one.knob in BOUGHT]
+    kept = [one for one in diagnosis.remedies if not one.general or one.knob in counted_on] or diagnosis.remedies
+    vague = {*_VAGUE, *(("stream-data",) if diagnosis.cause in (*_fallbacks(), _LIMIT) else ())}
+    later = [one for one in kept[1:] if one.has_object or one.knob not in vague]
     split = any(one.knob == "tensor-parallel" for one in later)  # over more GPUs, and says how
     return (*kept[:1], *(one for one in later if one.knob != "more-gpus" or not split))
+
+
+# Without an object they are said of any job; data are streamed where the cause is about data.
+_VAGUE: Final = ("clear-references", "move-process", "offload-optimizer", "offload-parameters", "shorter-sequences",
+                 "start-in-sequence")  # fmt: skip
+_LIMIT: Final = "container-limit"  # says where it ended, as a fallback does
 
 
 def _got_past(gap: Gap, amount: str) -> str:

@@ -6,10 +6,12 @@ import pytest
 
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.gap import Gap
+from oomdoctor.report.contract import Diagnosis
 from oomdoctor.report.words import particular
 
 FIRST = Remedy(knob="stream-data", action="Stream the data")
 SET = Remedy(knob="fewer-workers", action="Halve num_workers", setting="num_workers")
+FEWER = Remedy(knob="fewer-workers", action="Run fewer worker processes")
 VAGUE = Remedy(knob="clear-references", action="Drop references")
 BOUGHT = Remedy(knob="more-host-memory", action="Use a node with more memory")
 GENERAL = Remedy(knob="smaller-microbatch", action="Halve batch_size", setting="batch_size", general=True)
@@ -17,11 +19,19 @@ SPLIT = Remedy(knob="tensor-parallel", action="Split the model", setting="--tens
 SPREAD = Remedy(knob="more-gpus", action="Spread the job over more GPUs")
 
 
+def diagnosis(remedies: tuple[Remedy, ...], cause: str = "process-ram-hog") -> Diagnosis:
+    return Diagnosis(
+        cause=cause, headline="", title="", explanation="", confidence=0.9, pool="host_ram", stage="unknown",
+        evidence=(), against=(), remedies=remedies,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
         ((FIRST, SET, BOUGHT), (FIRST, SET, BOUGHT)),
         ((FIRST, VAGUE, SET), (FIRST, SET)),
+        ((FIRST, FEWER, SET), (FIRST, FEWER, SET)),
         ((SET, GENERAL), (SET,)),
         ((GENERAL,), (GENERAL,)),
         ((GENERAL, VAGUE), (VAGUE,)),
@@ -31,9 +41,17 @@ SPREAD = Remedy(knob="more-gpus", action="Spread the job over more GPUs")
     ],
 )
 def test_what_any_job_would_be_told_is_left_out(given: tuple[Remedy, ...], kept: tuple[Remedy, ...]) -> None:
-    assert particular(given, None) == kept
+    assert particular(diagnosis(given), None) == kept
 
 
 def test_what_the_arithmetic_counts_on_stays() -> None:
     gap = Gap(pool="gpu", missing_low_bytes=1, missing_high_bytes=1, derivation="", alone=("smaller-microbatch",))
-    assert particular((SET, GENERAL), gap) == (SET, GENERAL)
+    assert particular(diagnosis((SET, GENERAL)), gap) == (SET, GENERAL)
+
+
+@pytest.mark.parametrize(
+    ("cause", "kept"),
+    [("container-limit", (SET,)), ("killed-without-evidence", (SET,)), ("dataset-in-ram", (SET, FIRST))],
+)
+def test_data_are_streamed_where_the_cause_is_about_data(cause: str, kept: tuple[Remedy, ...]) -> None:
+    assert particular(diagnosis((SET, FIRST), cause), None) == kept
