@@ -63,7 +63,7 @@ def test_what_fails_at_a_terminal_is_told_behind_its_output() -> None:
 
 def test_ctrl_c_is_for_the_job_which_may_go_on() -> None:
     program = (
-        "import time\nprint('ready', flush=True)\ntry:\n time.sleep(30)\nexcept KeyboardInterrupt:\n print('saved')"
+        "import time\ntry:\n print('ready', flush=True)\n time.sleep(30)\nexcept KeyboardInterrupt:\n print('saved')"
     )
     words = [PYTHON, "-c", program]
     shown, status = at_a_terminal(recorded(words), b"\x03")

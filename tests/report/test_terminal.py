@@ -32,9 +32,9 @@ What to change
      --remote_rm_url http://<other-node>:5000/get_reward
      121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB
      Cost: another node's memory, and a network hop per batch of rewards
-  2. Lower the number of reward workers from 8 to 5
+  2. Restart the reward server between epochs while its growth is looked for
+  3. Lower the number of reward workers from 8 to 5
      --workers 5
-  3. Give the node more memory
 Ignore this hint in the log: driver.log:424 a higher threshold only delays the kill
 More: oomdoctor explain reward-model-ram-hog; 1 more remedy and all the rest: -v
 (v1:0123456789abcdef)
@@ -120,10 +120,12 @@ What to change
      121.60 GiB in use - 88.00 GiB
      of PID 230 = 33.60 GiB, unde...
      Cost: another node's memory,...
-  2. Lower the number of reward
+  2. Restart the reward server
+     between epochs while its growth
+     is looked for
+  3. Lower the number of reward
      workers from 8 to 5
      --workers 5
-  3. Give the node more memory
 Ignore this hint in the log:
 driver.log:424 a higher threshold
 only delays the kill
