@@ -47,23 +47,23 @@ def collect(
     Exits with 0, or with 2 if the archive cannot be written.
     """
     from oomdoctor.aside import replace  # noqa: PLC0415  (not for --help)
-    from oomdoctor.evidence.answers import answer  # noqa: PLC0415
+    from oomdoctor.evidence.answers import answers  # noqa: PLC0415
     from oomdoctor.evidence.archive import packed  # noqa: PLC0415
     from oomdoctor.evidence.questions import questions  # noqa: PLC0415
     from oomdoctor.redaction import Redactor  # noqa: PLC0415
 
     out.check_folder(output)
     named = {"JOB": job, "CONTAINER": container, "POD": pod}
-    answers = [answer(question) for question in questions(named)]
-    data = packed(answers, Redactor().text if redacted else str)
+    said = list(answers(questions(named)))
+    data = packed(said, Redactor().text if redacted else str)
     try:
         replace(Path(output), data)
     except OSError as error:
         raise out.CannotWriteError(say("{file}: {why}", file=output, why=error.strerror)) from error
-    missing = [one for one in answers if one.missing]
+    missing = [one for one in said if one.missing]
     for one in missing:
         out.tell(say("not available: {command} ({why})", command=one.question.text, why=one.missing))
-    had = counted(len(answers) - len(missing), mark("{count} answer"), mark("{count} answers"))
+    had = counted(len(said) - len(missing), mark("{count} answer"), mark("{count} answers"))
     out.tell(say("{file}: {answers}", file=output, answers=had))
     out.tell(say("Now: {command}", command=f"oomdoctor diagnose <the log> {output}"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -27,6 +27,18 @@ class Answer(Struct, frozen=True):
     def page(self) -> str:
         """The command as at a prompt, and what came back."""
         return f"$ {self.question.text}\n{self.text}"
+
+
+def answers(asked: Iterable[Question]) -> Iterator[Answer]:
+    """What the machine says, each thing once."""
+    had: set[str] = set()
+    for question in asked:
+        if question.unless in had:
+            continue
+        said = answer(question)
+        if not said.missing:
+            had.add(question.name)
+        yield said
 
 
 def answer(question: Question, environ: Mapping[str, str] = os.environ) -> Answer:
@@ -84,4 +96,4 @@ def _text(data: bytes) -> str:
     return data[-LARGEST:].decode("utf-8", "replace")
 
 
-__all__ = ["Answer", "answer"]
+__all__ = ["Answer", "answer", "answers"]

@@ -11,9 +11,10 @@ from msgspec import Struct
 from oomdoctor.recorder import cgroup
 from oomdoctor.remedies import cells
 
+COUNTERS: Final = "/proc/vmstat"
 FILES: Final = (
     "/proc/meminfo",
-    "/proc/vmstat",
+    COUNTERS,
     "/proc/pressure/memory",
     "/proc/self/limits",
 )
@@ -30,6 +31,8 @@ class Question(Struct, frozen=True):
     name: str  # in the archive
     words: tuple[str, ...]  # of the command; of files the paths
     reads: bool = False  # files
+    looks_back: bool = False  # at the crash
+    unless: str = ""  # the question that would have told the same
 
     @property
     def text(self) -> str:
@@ -41,12 +44,15 @@ class Question(Struct, frozen=True):
 
 def questions(named: Mapping[str, str | None]) -> Iterator[Question]:
     """All of them; those about a job, a container or a pod where one is named."""
-    for name, command in cells.rows(Path(__file__).with_suffix(".txt")):
+    for name, back, unless, command in cells.rows(Path(__file__).with_suffix(".txt")):
         if all(value for word, value in named.items() if f"{{{word}}}" in command):
-            yield Question(name, tuple(word.format(**named) for word in command.split()))
-    yield from (Question(path.strip("/").replace("/", "-"), (path,), reads=True) for path in FILES)
+            words = tuple(word.format(**named) for word in command.split())
+            yield Question(name, words, looks_back=back == "yes", unless=unless)
+    for path in FILES:
+        yield Question(path.strip("/").replace("/", "-"), (path,), reads=True, looks_back=path == COUNTERS)
     for number, folder in enumerate(cgroup.folders()):
-        yield Question(f"cgroup-{number}", tuple(f"{folder}/{name}" for name in _OF_A_GROUP), reads=True)
+        paths = tuple(f"{folder}/{name}" for name in _OF_A_GROUP)
+        yield Question(f"cgroup-{number}", paths, reads=True, looks_back=True)
 
 
 __all__ = ["Question", "questions"]

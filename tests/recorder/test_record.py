@@ -173,8 +173,11 @@ def test_packages_of_an_environment_are_named_by_their_metadata(tmp_path: Path) 
         (site / name).mkdir(parents=True)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(sys.executable)
-    job = subprocess.Popen([tmp_path / "bin" / "python3", "-c", "input()"], stdin=subprocess.PIPE)
+    words = [tmp_path / "bin" / "python3", "-c", "print('ready', flush=True); input()"]
+    job = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert job.stdout is not None
+        assert job.stdout.readline() == b"ready\n", "before, the kernel does not yet tell its command"
         assert versions.is_python(job.pid)
         assert versions.packages(job.pid) == ("flash_attn==2.7.0", "torch==2.5.1+cu124")
     finally:
