@@ -173,7 +173,7 @@ def test_packages_of_an_environment_are_named_by_their_metadata(tmp_path: Path) 
         (site / name).mkdir(parents=True)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(sys.executable)
-    words = [tmp_path / "bin" / "python3", "-c", "print('ready', flush=True); input()"]
+    words = [str(tmp_path / "bin" / "python3"), "-c", "print('ready', flush=True); input()"]
     job = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert job.stdout is not None
