@@ -9,7 +9,7 @@ from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
-from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
@@ -47,6 +47,7 @@ _COMES_AND_GOES: Final = (
 )
 _A_GOOD_DEAL: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
+OLD_HINT: Final = "max_split_size_mb"  # of releases up to 2.2, most of which cannot grow a segment
 EXPANDABLE: Final = "expandable_segments:True"
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
@@ -115,6 +116,8 @@ def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[st
     more than what was missing, of a need that comes and goes. Where weights fill the GPU the next one would not fit."""
     root = crash.root
     if cause not in _COMES_AND_GOES or ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
+        return knobs
+    if any(OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice)):
         return knobs
     card = card_of(root)
     missing = _missing(card)

@@ -37,6 +37,8 @@ AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, th
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 _TRAINER: Final = r"transformers/trainer"
+_FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
+_FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
@@ -212,6 +214,14 @@ def fewer_predictions(case: Case) -> Answer:
         setting=option,
         snippet=f"Trainer(..., {option}=lambda logits, labels: logits.argmax(dim=-1))",
     )
+
+
+def fused_attention(case: Case) -> Answer:
+    """Who calls one already falls back to the plain one by an explicit mask or float32."""
+    if case.crash.in_trace(_FUSED) is None and case.crash.mentions(_FUSED) is None:
+        return None
+    action = say("Let attention take a fused kernel: bf16 or fp16, and no explicit mask (is_causal instead)")
+    return Proposal(action=action, snippet=_FUSED_CALL)
 
 
 # --sort-by: python/ray/scripts/scripts.py since 1.2
@@ -412,5 +422,6 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "low-memory-optimizer": low_memory_optimizer,
     "smaller-buffers": fewer_predictions,
     "clear-references": clear_references,
+    "memory-efficient-attention": fused_attention,
     "sequence-parallel": split_sequences,
 }

@@ -74,3 +74,28 @@ def test_a_cache_is_as_large_as_its_share(stage: str, given: bool) -> None:
 
 def test_after_a_refusal_the_limits_are_asked_first() -> None:
     assert OF_A_REFUSAL[0].startswith("ulimit")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("x = F.scaled_dot_product_attention(q, k, v)", True), ("x = q @ k", False)]
+)
+def test_who_calls_a_fused_kernel_is_told_what_keeps_it_from_being_one(line: str, said: bool) -> None:
+    log = f'  File "/x/fit.py", line 3, in forward\n    {line}\ntorch.OutOfMemoryError: {cuda()}'
+    remedy = advise(log, "memory-efficient-attention")[0]["memory-efficient-attention"]
+    assert ("explicit mask" in remedy.action) == said
+
+
+OLD = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 300.00 MiB (GPU 0; 23.00 GiB total capacity; 21.00 GiB "
+    "already allocated; 100.00 MiB free; 21.50 GiB reserved in total by PyTorch){}\n"
+)
+HINT = (
+    " If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See "
+    "documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+)
+
+
+@pytest.mark.parametrize(("hint", "second"), [(HINT, False), ("", True)])
+def test_an_old_allocator_is_not_told_to_grow_its_segments(hint: str, second: bool) -> None:
+    (crash,) = crashes_of(OLD.format(hint))
+    assert ("allocator-config" in with_allocator("activations", ("a", "b"), crash)) == second
