@@ -122,12 +122,12 @@ def _unit(header: str | None) -> tuple[int, str] | None:
 def _size(word: str, unit: tuple[int, str] | None) -> int | None:
     digits = word.rstrip("KMGTPi")
     suffix = word[len(digits) :]
+    plain = digits.replace(",", ".")
     if suffix:
-        return size(digits.replace(",", "."), suffix, BINARY)
-    if float(digits.replace(",", ".")) == 0:
-        return 0
+        return size(plain, suffix, BINARY)
     count, name = unit or (0, "")
-    return size(float(digits) * count, name, BINARY) if count else None
+    blocks = size(plain, name if count else "B", BINARY)
+    return blocks * count if blocks is not None and (count or not blocks) else None
 
 
 FAMILY = Family(

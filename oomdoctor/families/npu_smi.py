@@ -78,7 +78,7 @@ def xpus(lines: Sequence[Line]) -> Found | None:
             processes.append(CardProcess(gpu=int(row["gpu"]), pid=int(row["pid"]), name=row["name"], used_bytes=held))
         elif (row := _STATISTIC.match(text)) is not None:
             if row["key"] == "Device ID":
-                device = int(float(row["value"]))
+                device = int(row["value"]) if row["value"].isdecimal() else None
             else:
                 cards[device or 0] = _used(device or 0, row["value"])
         elif (cards or processes) and not text.startswith(("|", "+")):

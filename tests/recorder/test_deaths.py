@@ -120,8 +120,8 @@ def test_files_in_memory_fill_a_limit_and_the_kernel_may_take_the_recorder_as_we
 def test_the_recorder_that_is_killed_with_its_job_leaves_a_record_that_says_so(tmp_path: Path) -> None:
     """What `memory.oom.group`, Slurm and systemd do: all of the group at once."""
     record = tmp_path / "flight.jsonl"
-    eat = f"{PYTHON} -c '{EAT}' 10 0.2 9"
-    killed = run(recorded(shell(f"{eat} & sleep 2; kill -9 $PPID $!; exit 1"), record), mib=115, name="group")
+    eat = f"{PYTHON} -c '{EAT}' 30 2 3"  # 90 MiB from the fourth second to the sixth
+    killed = run(recorded(shell(f"{eat} & sleep 5.5; kill -9 $PPID $!; exit 1"), record), mib=115, name="group")
     assert killed.status == -signal.SIGKILL
     assert b'"flight":"end"' not in record.read_bytes()
     report = Done(killed.status, killed.out, killed.err, record).report()
