@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.event import Event, Lookalike, Place
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.devices import device_name
@@ -19,7 +18,6 @@ from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.job.model import Context
 from oomdoctor.language import call_devices
 from oomdoctor.reading import Reading, parallel
-from oomdoctor.remedies.advice import advise
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
 from oomdoctor.sources import Found, Source, Trouble, gather, look
@@ -27,6 +25,7 @@ from oomdoctor.sources.recognised import is_raylets
 
 if TYPE_CHECKING:
     from oomdoctor.job.outside import Outside
+    from oomdoctor.remedies.advice import Advice
 
 Progress = Callable[[int], None]  # called with the bytes read so far, of all logs
 Given = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]  # one file or several
@@ -89,11 +88,19 @@ def report_on(
     return report_of(facts_of(sources, troubles, progress, told))
 
 
+def _advice(crashes: Sequence[Crash]) -> list[Advice]:
+    if not crashes:
+        return []
+    from oomdoctor.decision.diagnosis import decide  # noqa: PLC0415  (all the tables; most logs have no crash)
+    from oomdoctor.remedies.advice import advise  # noqa: PLC0415
+
+    return [advise(decide(crash)) for crash in crashes]
+
+
 def report_of(facts: Facts) -> Report:
     """The report on what the logs say."""
     call_devices(device_name(facts.crashes))
-    decisions = [decide(crash) for crash in facts.crashes]
-    advice = [advise(decision) for decision in decisions]
+    advice = _advice(facts.crashes)
     return build(advice, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats, facts.ending)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from oomdoctor.remedies import Rejected, Remedy
-from oomdoctor.remedies.gap import Gap
+from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.report.contract import (
     CauseRuledOut,
     Diagnosis,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomdoctor.decision import Verdict
 from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgements
 from oomdoctor.decision.ranking import Ranked, closing, ranked
 from oomdoctor.families.unfamiliar import in_other_words
@@ -17,8 +17,6 @@ from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
 from oomdoctor.signs.commands import unanswered
-
-Verdict = Literal["oom", "inconclusive", "no-oom"]
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -81,4 +79,4 @@ def _with_remarks(answers: Iterable[Ranked], crash: Crash) -> Iterable[Ranked]:
         yield replace(answer, finding=finding)
 
 
-__all__ = ["Decision", "Verdict", "decide"]
+__all__ = ["Decision", "decide"]

@@ -52,3 +52,16 @@ class Rejected(Struct, frozen=True):
 
     knob: str
     why: str
+
+
+class Gap(Struct, frozen=True, kw_only=True):
+    """What the pool that ran out lacked. A range where a part of it hangs on what the log does not show."""
+
+    pool: str
+    missing_low_bytes: int
+    missing_high_bytes: int
+    derivation: str
+    assumes: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()  # knobs, each of which closes it
+    together: tuple[str, ...] = ()  # the first knobs that close it only together
+    still_missing_bytes: int | None = None  # with all that could be computed, where that is not enough

@@ -7,11 +7,11 @@ from msgspec import Struct
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
 from oomdoctor.families.event import Event
-from oomdoctor.remedies import Rejected, Remedy
+from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.device import with_allocator
-from oomdoctor.remedies.gap import Gap, gap, shown
+from oomdoctor.remedies.gap import gap, shown
 from oomdoctor.remedies.order import knobs_of
 from oomdoctor.remedies.printed import rejected_advice
 

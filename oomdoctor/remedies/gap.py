@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from oomdoctor.families.event import SIDES
@@ -12,26 +11,13 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Value
 from oomdoctor.job.names import figure
 from oomdoctor.language import say, semicolons, translated
-from oomdoctor.remedies import A_SWITCH, A_WORD, Remedy
+from oomdoctor.remedies import A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
 from oomdoctor.remedies.advised import BOUGHT
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf
 from oomdoctor.units import show
-
-
-class Gap(Struct, frozen=True, kw_only=True):
-    """What the pool that ran out lacked. A range where a part of it hangs on what the log does not show."""
-
-    pool: str
-    missing_low_bytes: int
-    missing_high_bytes: int
-    derivation: str
-    assumes: tuple[str, ...] = ()
-    alone: tuple[str, ...] = ()  # knobs, each of which closes it
-    together: tuple[str, ...] = ()  # the first knobs that close it only together
-    still_missing_bytes: int | None = None  # with all that could be computed, where that is not enough
 
 
 def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:

@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
-
-from msgspec.structs import asdict, replace
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from oomdoctor import __version__
-from oomdoctor.causes import killed_without_evidence
-from oomdoctor.decision.diagnosis import Decision
-from oomdoctor.decision.ranking import Ranked
-from oomdoctor.families.event import Event, Frame, Lookalike, Place
+from oomdoctor.families.event import Event, Lookalike, Place
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.timeline import in_order
-from oomdoctor.job.model import Context, Trajectory
-from oomdoctor.language import say, translated, with_devices
-from oomdoctor.remedies import Remedy
-from oomdoctor.remedies.advice import Advice
-from oomdoctor.report.contract import (
-    CauseRuledOut,
-    Diagnosis,
-    DoingRecord,
-    EventRecord,
-    Evidence,
-    Incident,
-    JobRecord,
-    Ledger,
-    LedgerRow,
-    Line,
-    Moment,
-    Quote,
-    Report,
-    Stats,
-)
-from oomdoctor.report.fingerprint import fingerprint, place_of
-from oomdoctor.report.headline import headline
-from oomdoctor.report.outlook import limit_of, outlook
-from oomdoctor.report.vocabulary import failed
+from oomdoctor.job.model import Context
+from oomdoctor.language import say, translated
+from oomdoctor.report.contract import EventRecord, Incident, Line, Quote, Report, Stats
+from oomdoctor.report.outlook import course
 from oomdoctor.sources import Trouble
 from oomdoctor.text import sanitize
+
+if TYPE_CHECKING:
+    from oomdoctor.remedies.advice import Advice
 
 
 def build(
@@ -53,7 +30,7 @@ def build(
 ) -> Report:
     events = _in_log_order([one.decision.crash for one in advice])
     ids = {id(event): f"e{number}" for number, event in enumerate(events, start=1)}
-    incidents = tuple(_incident(f"i{n}", one, ids) for n, one in enumerate(advice, start=1))
+    incidents = _incidents(advice, ids)
     return Report(
         tool={"name": "oomdoctor", "version": __version__},
         # Of what was never read nobody knows that it is healthy.
@@ -70,125 +47,19 @@ def build(
     )
 
 
+def _incidents(advice: Sequence[Advice], ids: dict[int, str]) -> tuple[Incident, ...]:
+    if not advice:
+        return ()
+    from oomdoctor.report.incidents import incident  # noqa: PLC0415  (all the tables; most logs have no crash)
+
+    return tuple(incident(f"i{number}", one, ids) for number, one in enumerate(advice, start=1))
+
+
 def _in_log_order(crashes: Sequence[Crash]) -> list[Event]:
     found = {id(event): event for crash in crashes for event in crash.events}
     files = {event.at.file: None for event in found.values()}
     order = {file: number for number, file in enumerate(files)}
     return sorted(found.values(), key=lambda event: (order[event.at.file], event.at.line))
-
-
-def _incident(name: str, advice: Advice, ids: dict[int, str]) -> Incident:
-    decision, crash = advice.decision, advice.decision.crash
-    diagnoses = tuple(
-        _diagnosis(answer, chosen, crash, ids) for answer, chosen in zip(decision.answers, advice.remedies, strict=True)
-    )
-    return Incident(
-        id=name,
-        verdict=decision.verdict,
-        headline=_headline(decision, diagnoses),
-        cause_open=decision.open,
-        fingerprint=_fingerprint(crash, diagnoses),
-        events=tuple(ids[id(event)] for event in crash.events),
-        diagnoses=diagnoses,
-        ruled_out=tuple(CauseRuledOut(cause, why) for cause, why in decision.ruled_out),
-        remedies_rejected=advice.rejected,
-        next_evidence=decision.next_evidence,
-        gap=advice.gap,
-        ledger=tuple(_ledger(crash)),
-        timeline=tuple(_timeline(crash, ids)),
-        trajectory=_trajectory(crash.trajectory, limit_of(crash)),
-        job=_job(crash),
-    )
-
-
-def _headline(decision: Decision, diagnoses: Sequence[Diagnosis]) -> str:
-    """What happened: of a death that nothing explains, not what may be its cause."""
-    if decision.verdict == "inconclusive" and not diagnoses:
-        return say("A line says that memory ran out, but not which memory")
-    if decision.verdict == "inconclusive":
-        return headline(killed_without_evidence.CAUSE, decision.crash)
-    return diagnoses[0].headline if diagnoses else failed(decision.crash.pool, proven=True)
-
-
-def _job(crash: Crash) -> JobRecord:
-    doing = crash.doing
-    because = doing.because
-    if isinstance(because, Frame):
-        because = " ".join(part for part in (because.file, because.function, because.code) if part)
-    words = " ".join(sanitize(because).split()) if because else None
-    return JobRecord(crash.job.world, crash.job.task, crash.job.engine, DoingRecord(crash.stage, doing.step, words))
-
-
-def _diagnosis(answer: Ranked, chosen: tuple[Remedy, ...], crash: Crash, ids: dict[int, str]) -> Diagnosis:
-    cause, finding = answer.cause, answer.finding
-    pool, stage = finding.pool or crash.pool, finding.stage or crash.stage
-    return Diagnosis(
-        cause=cause.id,
-        headline=headline(cause, replace(crash, pool=pool, stage=stage)),
-        title=translated(cause.title),
-        explanation=finding.why,
-        confidence=round(answer.confidence, 2),
-        pool=pool,
-        stage=stage,
-        evidence=tuple(
-            Evidence(ids[id(event)], event.at.file, event.at.line, event.at.text)
-            for event in finding.evidence
-            if id(event) in ids
-        ),
-        against=finding.against,
-        remedies=chosen,
-        grade=finding.grade.name.lower() if finding.grade is not None else None,
-        signs=finding.signs,
-        ahead=answer.ahead,
-    )
-
-
-def _fingerprint(crash: Crash, diagnoses: Sequence[Diagnosis]) -> str:
-    if not diagnoses:
-        return fingerprint("open", crash.pool, crash.stage, place_of(crash))
-    best = diagnoses[0]
-    return fingerprint(best.cause, best.pool, best.stage, place_of(crash))
-
-
-def _ledger(crash: Crash) -> list[Ledger]:
-    return [
-        Ledger(
-            ledger.pool,
-            with_devices(ledger.device),
-            ledger.total_bytes,
-            tuple(LedgerRow(row.what, row.bytes, row.basis, row.line, row.derivation) for row in ledger.rows),
-            ledger.unexplained_bytes,
-        )
-        for ledger in crash.ledgers
-    ]
-
-
-def _timeline(crash: Crash, ids: dict[int, str]) -> Iterator[Moment]:
-    told = (event for event in crash.events if event.role not in ("context", "advice"))
-    for happening in in_order(told, crash.root):
-        event = happening.event
-        yield Moment(ids[id(event)], event.role, event.time, happening.after_seconds)
-
-
-def _trajectory(trajectory: Trajectory | None, limit: int | None = None) -> dict[str, Any] | None:
-    if trajectory is None:
-        return None
-    full = outlook(trajectory, limit)
-    return {
-        "what": trajectory.what,
-        "pool": trajectory.pool,
-        "shape": trajectory.shape,
-        "growth_bytes": trajectory.growth_bytes,
-        "growth_low_bytes": trajectory.growth_low_bytes,
-        "growth_high_bytes": trajectory.growth_high_bytes,
-        "per": trajectory.per,
-        **({"assumed_unit": trajectory.assumed_unit} if trajectory.assumed_unit else {}),
-        "points": [
-            {"step": p.step, "bytes": p.bytes, "line": p.line, **({"text": p.text} if p.text else {})}
-            for p in trajectory.points
-        ],
-        "full": asdict(full) if full is not None else None,
-    }
 
 
 def _rejected_advice(advice: Iterable[Advice]) -> tuple[Quote, ...]:
@@ -244,6 +115,6 @@ def _context(context: Context) -> dict[str, Any]:
         "progress": dict(context.progress),
         "particulars": {name: list(values) for name, values in context.particulars.items()},
         "processes": {sanitize(name): list(pids) for name, pids in context.processes.items()},
-        "memory": [_trajectory(figure) for figure in context.memory],
+        "memory": [course(figure) for figure in context.memory],
         **({"outside": outside} if (outside := _outside(context)) else {}),
     }

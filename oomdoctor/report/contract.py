@@ -7,10 +7,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from oomdoctor.decision.diagnosis import Verdict
+from oomdoctor.decision import Verdict
 from oomdoctor.job.model import Value
-from oomdoctor.remedies import Rejected, Remedy
-from oomdoctor.remedies.gap import Gap
+from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.sources import Trouble
 
 SCHEMA_VERSION = 1

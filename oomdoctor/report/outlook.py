@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil, floor
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from oomdoctor.incident.model import Crash, Ledger
-from oomdoctor.incident.node import total_bytes
 from oomdoctor.job.model import Trajectory
-from oomdoctor.job.names import ON_THE_NODE
 from oomdoctor.language import say
-from oomdoctor.remedies.host import threshold_of
 from oomdoctor.units import show
 
 
@@ -47,25 +44,26 @@ def outlook(figure: Trajectory, limit: int | None) -> Outlook | None:
     )  # fmt: skip
 
 
-def limit_of(crash: Crash) -> int | None:
-    """What the crash's figure can grow to: its own print says it, or the crash does of the device that it is about."""
-    figure = crash.trajectory
-    if figure is None:
+def course(trajectory: Trajectory | None, limit: int | None = None) -> dict[str, Any] | None:
+    """How a figure went, as JSON has it."""
+    if trajectory is None:
         return None
-    if figure.limit_bytes is not None:
-        return figure.limit_bytes
-    if figure.pool == "gpu":
-        return _only_one(crash.ledgers)
-    if figure.what.startswith(ON_THE_NODE):  # one process has no limit but what all others leave
-        limit = threshold_of(crash)
-        return limit[0] if limit is not None else total_bytes(crash)
-    return None
+    full = outlook(trajectory, limit)
+    return {
+        "what": trajectory.what,
+        "pool": trajectory.pool,
+        "shape": trajectory.shape,
+        "growth_bytes": trajectory.growth_bytes,
+        "growth_low_bytes": trajectory.growth_low_bytes,
+        "growth_high_bytes": trajectory.growth_high_bytes,
+        "per": trajectory.per,
+        **({"assumed_unit": trajectory.assumed_unit} if trajectory.assumed_unit else {}),
+        "points": [
+            {"step": p.step, "bytes": p.bytes, "line": p.line, **({"text": p.text} if p.text else {})}
+            for p in trajectory.points
+        ],
+        "full": asdict(full) if full is not None else None,
+    }
 
 
-def _only_one(ledgers: Sequence[Ledger]) -> int | None:
-    """What the cards hold, where it is the same of all."""
-    totals = {ledger.total_bytes for ledger in ledgers if ledger.pool == "gpu"}
-    return totals.pop() if len(totals) == 1 else None
-
-
-__all__ = ["Outlook", "limit_of", "outlook"]
+__all__ = ["Outlook", "course", "outlook"]

@@ -19,9 +19,7 @@ from oomdoctor.job.names import SMALLER
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import ENGLISH, counted, in_use, listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import Remedy
-from oomdoctor.remedies.gap import Gap
-from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies import Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
@@ -423,6 +421,8 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Rend
         yield Text()
     for ruled in incident.ruled_out:
         yield _line((say("Ruled out: "), "bold"), say("{name}: {why}", name=ruled.cause, why=ruled.why))
+    from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415  (a table, for the long form alone)
+
     for rejected in incident.remedies_rejected:
         knob = KNOBS.get(rejected.knob)
         words = f"{translated(knob.action)} [{rejected.knob}]" if knob is not None else rejected.knob

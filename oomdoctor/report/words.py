@@ -7,11 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from oomdoctor.causes import causes
 from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
-from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Remedy
-from oomdoctor.remedies.gap import Gap
+from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
 
@@ -90,6 +88,8 @@ def _others(incident: Incident) -> list[str]:
 
 
 def _fallbacks() -> set[str]:
+    from oomdoctor.causes import causes  # noqa: PLC0415  (all the tables; most logs have no crash)
+
     return {cause.id for cause in causes() if cause.fallback}
 
 

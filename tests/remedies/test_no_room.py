@@ -7,8 +7,8 @@ from pathlib import Path
 from remedy_logs import advise, crashes_of
 
 from oomdoctor import diagnose
-from oomdoctor.remedies import Beside, Remedy
-from oomdoctor.remedies.gap import Gap, gap, shown
+from oomdoctor.remedies import Beside, Gap, Remedy
+from oomdoctor.remedies.gap import gap, shown
 from oomdoctor.remedies.printed import rejected_advice
 
 START = (

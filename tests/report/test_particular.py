@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoctor.remedies import Remedy
-from oomdoctor.remedies.gap import Gap
+from oomdoctor.remedies import Gap, Remedy
 from oomdoctor.report.contract import Diagnosis
 from oomdoctor.report.words import particular
 

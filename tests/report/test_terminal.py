@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 from sample_reports import CRASH, GROWTH, HEALTHY, HOG, INCONCLUSIVE, KILL, MORE, NODE, OOM, UNREADABLE
 
-from oomdoctor.remedies import Rejected
-from oomdoctor.remedies.gap import Gap
+from oomdoctor.remedies import Gap, Rejected
 from oomdoctor.report import words
 from oomdoctor.report.contract import LedgerRow, Moment, Report
 from oomdoctor.report.text import rendered
