@@ -58,3 +58,16 @@ def test_the_bare_package_is_cheap() -> None:
     program = "import oomdoctor, sys; print(*sorted(name for name in sys.modules if name.startswith('oomdoctor.')))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "loaded"), [("step 1 loss 0.5\n", False), ("RuntimeError: CUDA error: out of memory\n", True)]
+)
+def test_the_tables_come_with_the_first_crash(tmp_path: Path, text: str, loaded: bool) -> None:
+    (tmp_path / "train.log").write_text(text, encoding="utf-8")
+    program = "import oomdoctor, sys; oomdoctor.diagnose('train.log'); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    tables = ("oomdoctor.signs", "oomdoctor.causes", "oomdoctor.decision.ranking", "oomdoctor.remedies.advise")
+    assert [name in done.stdout.split() for name in tables] == [loaded] * len(tables)
