@@ -172,12 +172,8 @@ def _start_of(page: Page, end: int) -> int:
 
 
 def _end_of(page: Page, start: int) -> int | None:
-    for at in range(start + 1, len(page.lines)):
-        if page.lines[at].text.startswith(START):
-            return at
-        if page.lines[at].text.startswith(END):
-            return at
-    return None
+    later = range(start + 1, len(page.lines))
+    return next((at for at in later if page.lines[at].text.startswith((START, END))), None)
 
 
 def _flight(page: Page, first: int, last: int) -> Flight:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import suppress
-
 from msgspec import Struct
 
 
@@ -17,10 +14,3 @@ class Ended(Struct, frozen=True):
     @property
     def is_success(self) -> bool:
         return self.status == 0
-
-    @property
-    def signal_name(self) -> str:
-        """As programs write it, "" where no signal ended it."""
-        with suppress(ValueError, TypeError):
-            return signal.Signals(self.signal).name  # type: ignore[arg-type]
-        return f"signal {self.signal}" if self.signal is not None else ""

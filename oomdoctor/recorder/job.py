@@ -22,8 +22,6 @@ _HEARD: Final = frozenset((*_PASSED_ON, signal.SIGCHLD, signal.SIGWINCH))
 _FROM_A_PROCESS: Final = 0  # si_code: the terminal's own signals are the kernel's, and reach the job as well
 # What Python ignores and other programs do not
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
-NOT_FOUND: Final = 127
-NOT_A_PROGRAM: Final = 126
 
 
 class Job:
@@ -74,12 +72,9 @@ class Job:
             else:
                 self._pass_on(told, sent)
 
-    def reap(self) -> Ended:
-        """How it ended; afterwards nothing of it is left to look at."""
-        _, status = os.waitpid(self.pid, 0)
-        if os.WIFSIGNALED(status):
-            return Ended(signal=os.WTERMSIG(status))
-        return Ended(status=os.WEXITSTATUS(status))
+    def reap(self) -> None:
+        """Afterwards nothing of it is left to look at."""
+        os.waitpid(self.pid, 0)
 
     def peek(self) -> Ended:
         """How it ended, while it can still be looked at."""
