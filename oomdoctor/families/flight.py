@@ -15,7 +15,7 @@ from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.event import Lookalike, Place, Process, Read
 from oomdoctor.families.flight_record import END, START, FlightRecord, Growth, RecordedKill
 from oomdoctor.families.gpu_table import Card, CardProcess, GpuTable
-from oomdoctor.families.kernel import Task
+from oomdoctor.families.kernel import PAGE, Task
 from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
 from oomdoctor.language import say
@@ -40,7 +40,6 @@ PYTHONS: Final = 256  # what is left of a negative number in eight bits
 
 AT_LIMIT: Final = 0.98  # of a limit: version 1 also counts a page cache that was emptied in time
 SHORT: Final = 0.9  # of a limit or the machine in use: a kill may have been for memory
-PAGE: Final = 4096
 SHOWN: Final = 80  # characters of a process's name
 
 
@@ -51,7 +50,6 @@ class Flight(Struct):
     end: End | None = None
     samples: list[Sample] = []
     names: dict[int, str] = {}
-    last: Line | None = None  # where it stops
 
     @property
     def sample(self) -> Sample:
@@ -136,11 +134,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
     """A record is read at its end; one without an end, at its start."""
     text = page.lines[index].text
     if text.startswith(END):
-        yield from _ended(page, page.lines[index], _flight(page, _start_of(page, index), index))
-    elif text.startswith(START):
-        end = _end_of(page, index)
-        if end is None and page.ends:
-            yield from _killed_too(page, page.lines[index], _flight(page, index, len(page.lines) - 1))
+        flight = _flight(page, _start_of(page, index), index)
+        if flight.end is not None:
+            yield from _told(page, page.lines[index], flight)
+    elif text.startswith(START) and page.ends and not _goes_on(page, index):
+        yield from _told(page, page.lines[index], _flight(page, index, len(page.lines) - 1))
 
 
 def command(text: str) -> str:
@@ -171,18 +169,15 @@ def _start_of(page: Page, end: int) -> int:
     return next((at for at in range(end, -1, -1) if page.lines[at].text.startswith(START)), 0)
 
 
-def _end_of(page: Page, start: int) -> int | None:
-    later = range(start + 1, len(page.lines))
-    return next((at for at in later if page.lines[at].text.startswith((START, END))), None)
+def _goes_on(page: Page, start: int) -> bool:
+    """Whether the end of the record follows, or another record."""
+    return any(line.text.startswith((START, END)) for line in page.lines[start + 1 :])
 
 
 def _flight(page: Page, first: int, last: int) -> Flight:
     flight = Flight()
     for line in page.lines[first : last + 1]:
         entry = _entry(line.text)
-        if entry is None:
-            continue
-        flight.last = line
         if isinstance(entry, Start):
             flight.start = entry
         elif isinstance(entry, Sample):
@@ -209,38 +204,27 @@ def _decoder() -> msgspec.json.Decoder[Entry]:
     return msgspec.json.Decoder(Entry)
 
 
-def _ended(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
-    """What the end of a record tells."""
-    if flight.end is None:
-        return
-    facts = _facts(page, line, flight)
+def _told(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
+    """What a record tells. One without an end is of a recorder that ended without a word, as it does when the kernel or
+    a scheduler kills all of a group."""
+    facts = _facts(_place(page, line, flight), flight)
     yield facts
-    yield from _machine(page, line, flight)
-    yield from _cards(page, line, flight)
-    kill = _kill(page, line, flight)
+    yield from _machine(facts, flight)
+    yield from _cards(facts.at, flight)
+    kill = _kill(facts, flight)
     if kill is not None:
         yield kill
-    else:
+    elif flight.end is not None:
         yield from _other_end(facts, flight)
-
-
-def _killed_too(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
-    """The recorder ended without a word, as it does when the kernel or a scheduler kills all of a group."""
-    yield _facts(page, line, flight)
-    yield from _machine(page, line, flight)
-    yield from _cards(page, line, flight)
-    kill = _kill(page, line, flight)
-    if kill is not None:
-        yield kill
     elif flight.is_short():
-        yield _plain_kill(page, line, flight)
+        yield Kill(at=facts.at, process=facts.process, reporter=REPORTER, signal=SIGKILL)
 
 
-def _facts(page: Page, line: Line, flight: Flight) -> FlightRecord:
+def _facts(at: Place, flight: Flight) -> FlightRecord:
     sample, end, start = flight.sample, flight.end, flight.start
     hit = flight.limit_that_was_hit()
     return FlightRecord(
-        at=_place(page, line, flight),
+        at=at,
         time=end.time if end is not None else start.time if start is not None else None,
         process=_job(flight),
         status=end.status if end is not None else None,
@@ -294,7 +278,7 @@ def _job(flight: Flight) -> Process:
     return Process(pid=pid, name=flight.name(pid), node=sanitize(flight.start.host, SHOWN) or None)
 
 
-def _machine(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
+def _machine(facts: FlightRecord, flight: Flight) -> Iterator[Read]:
     """The last sample, as other tools print it."""
     sample, start = flight.sample, flight.start
     if start is None or sample.available is None or not flight.total:
@@ -303,8 +287,8 @@ def _machine(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
         MachineProcess(pid=one.pid, bytes=one.resident, command=flight.name(one.pid) or "") for one in sample.processes
     )
     yield MachineMemory(
-        at=_place(page, line, flight),
-        time=start.time if flight.end is None else flight.end.time,
+        at=facts.at,
+        time=facts.time,
         tool=REPORTER,
         total_bytes=flight.total,
         available_bytes=sample.available,
@@ -313,15 +297,15 @@ def _machine(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
     # A file in /dev/shm outlives who wrote it, and may be written between two samples.
     used = max(sample.shm_used or 0, (flight.end.memory.shm_used or 0) if flight.end is not None else 0)
     if start.memory.shm_total and sample.shm_used is not None:
-        yield ShmUsage(at=_place(page, line, flight), total_bytes=start.memory.shm_total, used_bytes=used)
+        yield ShmUsage(at=facts.at, total_bytes=start.memory.shm_total, used_bytes=used)
 
 
-def _cards(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
+def _cards(at: Place, flight: Flight) -> Iterator[Read]:
     """The last look at the GPUs, as nvidia-smi prints it."""
     cards = flight.sample.cards
     if cards:
         yield GpuTable(
-            at=_place(page, line, flight),
+            at=at,
             cards=tuple(Card(gpu=card.index, used_bytes=card.used, total_bytes=card.total) for card in cards),
             processes=tuple(
                 CardProcess(gpu=card.index, pid=pid, name=flight.name(pid) or "", used_bytes=used)
@@ -334,7 +318,7 @@ def _cards(page: Page, line: Line, flight: Flight) -> Iterator[Read]:
 # --- Kills
 
 
-def _kill(page: Page, line: Line, flight: Flight) -> RecordedKill | None:
+def _kill(facts: FlightRecord, flight: Flight) -> RecordedKill | None:
     """The kernel's, where its counters prove one."""
     if not flight.kills and not _is_of_the_machine(flight):
         return None
@@ -343,7 +327,7 @@ def _kill(page: Page, line: Line, flight: Flight) -> RecordedKill | None:
     figures = _said_by_kernel(said, flight) if said is not None else _seen_before(flight)
     of_machine = _filled_machine(flight, said, level)
     return RecordedKill(
-        at=_place(page, line, flight),
+        at=facts.at,
         time=_time_of_kill(flight),
         pool="host_ram" if of_machine else "cgroup",
         constraint=OF_THE_MACHINE if of_machine else OF_A_GROUP,
@@ -493,10 +477,6 @@ def _other_end(facts: FlightRecord, flight: Flight) -> Iterator[Read]:
 def _may_be_memory(facts: FlightRecord) -> bool:
     """Another killer than the kernel's leaves no count: where memory was short, nobody can tell."""
     return not facts.sent and not facts.memory_was_left
-
-
-def _plain_kill(page: Page, line: Line, flight: Flight) -> Kill:
-    return Kill(at=_place(page, line, flight), process=_job(flight), reporter=REPORTER, signal=SIGKILL)
 
 
 def _why_not(facts: FlightRecord, number: int | None) -> str | None:
