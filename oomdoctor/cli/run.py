@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import sys
@@ -136,14 +135,7 @@ def _without_a_recorder(command: Sequence[str]) -> None:
     except OSError as error:
         _cannot_start(command, error)
     else:
-        _end_as(ended)
-
-
-def _end_as(ended: Ended) -> None:
-    if ended.signal is not None and hasattr(os, "kill"):
-        signal.signal(ended.signal, signal.SIG_DFL)
-        os.kill(os.getpid(), ended.signal)
-    sys.exit(ended.status if ended.status is not None else 1)
+        plain.end_as(ended)
 
 
 def _conclude(ended: Ended, flight: Flight, data: bytes, outputs: Sequence[Kept]) -> None:

@@ -11,11 +11,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from oomdoctor.patterns import late
+from oomdoctor.units import KIB
 
 KMSG: Final = "/dev/kmsg"
 RECORD: Final = 8192  # the longest that the kernel hands out
 MOST: Final = 16  # kills, the last ones
-KIB: Final = 1024
 # mm/oom_kill.c and mm/memcontrol.c since 4.19
 _WHY: Final = late(
     r"oom-kill:constraint=(?P<constraint>\w{1,40}),.{0,400}?(?:oom_memcg=(?P<group>[^,]{1,400}),|global_oom,)"

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.recorder import proc
+from oomdoctor.units import KIB
 
-KIB: Final = 1024
 SHM: Final = "/dev/shm"  # noqa: S108  (looked at, not written)
 
 

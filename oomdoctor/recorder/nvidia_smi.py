@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoctor.recorder.gpu import Card, Cards
+from oomdoctor.units import MIB
 
 PROGRAM: Final = "nvidia-smi"
 PATIENCE_S: Final = 20
-MIB: Final = 1024 * 1024
 
 
 class NvidiaSmi:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 
 from oomdoctor.recorder.ended import Ended
@@ -16,3 +18,11 @@ def run(command: Sequence[str]) -> Ended:
         status = job.wait()
         signal.signal(signal.SIGINT, before)
     return Ended(status=status) if status >= 0 else Ended(signal=-status)
+
+
+def end_as(ended: Ended) -> None:
+    """End as the job did."""
+    if ended.signal is not None and hasattr(os, "kill"):
+        signal.signal(ended.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.signal)
+    sys.exit(ended.status if ended.status is not None else 1)

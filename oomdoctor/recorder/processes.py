@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.recorder import proc
+from oomdoctor.units import KIB
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 MOST_NAMED: Final = 60  # characters
@@ -77,7 +78,7 @@ def size(pid: int) -> Size | None:
 def proportional(pid: int) -> int | None:
     """Linux walks all pages of the process for it, under the lock that its own allocations need."""
     said = dict(proc.pairs(f"{proc.PROC}/{pid}/smaps_rollup")).get("Pss")
-    return said * 1024 if said is not None else None
+    return said * KIB if said is not None else None
 
 
 def name(pid: int) -> str:

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 import oomdoctor
 from lab.cell import group
+from oomdoctor.units import MIB
 
-MIB = 1024 * 1024
 PYTHON = sys.executable
 # Takes so many MiB every so many seconds; ends by itself where nobody ends it.
 EAT = """

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import oomdoctor
+from oomdoctor.units import GIB
 
 RECORDS = Path(__file__).parent.parent.parent / "fixtures" / "flight_record"
 BARE = "epoch 1 step 40 loss 0.71\nKilled\n"
@@ -102,7 +103,6 @@ CUDA = (
     "of which 1.02 GiB is free. Of the allocated memory 30.10 GiB is allocated by PyTorch, and 512.00 MiB is reserved "
     "by PyTorch but unallocated.\n"
 )
-GIB = 1 << 30
 
 
 def test_the_gpus_of_a_record_show_who_else_held_them(tmp_path: Path) -> None:

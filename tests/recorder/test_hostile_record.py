@@ -32,11 +32,7 @@ ODD: tuple[object, ...] = (
 
 def _paths(entry: object, at: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
     inner = entry.items() if isinstance(entry, dict) else enumerate(entry) if isinstance(entry, list) else ()
-    return (
-        [at, *(path for key, value in inner for path in _paths(value, (*at, key)))]
-        if at
-        else [path for key, value in inner for path in _paths(value, (key,))]
-    )
+    return [path for key, value in inner for path in [(*at, key), *_paths(value, (*at, key))]]
 
 
 def _with(entry: object, path: tuple[object, ...], value: object) -> str:

@@ -22,20 +22,28 @@ from oomdoctor.recorder.nvidia_smi import NvidiaSmi
 from oomdoctor.recorder.processes import Size, Tree
 from oomdoctor.recorder.record import MOST, RECENT, Record
 from oomdoctor.recorder.schema import VERSION, End, Named, Sample, Start
+from oomdoctor.units import GIB
 
-GIB = 1 << 30
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux' /proc")
 
 
-def start(limit: int = 8 * GIB, kills: int = 0) -> Start:
-    level = Level("/job", limit=limit, usage=GIB, kills=0, hits=0)
-    memory = Memory(total=64 * GIB, available=60 * GIB, kills=kills)
+def start() -> Start:
+    level = Level("/job", limit=8 * GIB, usage=GIB, kills=0, hits=0)
+    memory = Memory(total=64 * GIB, available=60 * GIB, kills=0)
     return Start(VERSION, "2026-11-20T08:14:02Z", "node7", 2.0, "python train.py", 41, memory, levels=(level,))
 
 
-def sample(second: float, used: int, pid: int = 41) -> Sample:
-    sizes = tuple(Size(pid + n, used // (n + 1), used // (n + 2)) for n in range(12))
+def sample(second: float, used: int) -> Sample:
+    sizes = tuple(Size(41 + n, used // (n + 1), used // (n + 2)) for n in range(12))
     return Sample(s=second, used=used, limit=8 * GIB, kills=0, available=50 * GIB, processes=sizes, count=12)
+
+
+def fresh(path: Path) -> Record:
+    """With what stands before the samples."""
+    record = Record(path)
+    record.add(start())
+    record.add(Named(41, "python train.py"))
+    return record
 
 
 def entries(path: Path) -> list[dict[str, object]]:
@@ -45,9 +53,7 @@ def entries(path: Path) -> list[dict[str, object]]:
 @pytest.mark.slow
 def test_a_long_record_keeps_its_start_its_course_and_its_last_samples(tmp_path: Path) -> None:
     path = tmp_path / "flight.jsonl"
-    record = Record(path)
-    record.add(start())
-    record.add(Named(41, "python train.py"))
+    record = fresh(path)
     for number in range(6_000):
         record.add(sample(2.0 * number, GIB + number * 100_000))
         if number % 1500 == 0:
@@ -100,9 +106,7 @@ def test_an_error_of_the_recorder_is_kept_from_the_job(tmp_path: Path, monkeypat
 @pytest.mark.slow
 def test_a_record_of_any_length_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "flight.jsonl"
-    record = Record(path)
-    record.add(start())
-    record.add(Named(41, "python train.py"))
+    record = fresh(path)
     for number in range(5000):
         record.add(sample(2.0 * number, GIB + number * 1_400_000))
     level = Level("/job", limit=8 * GIB, usage=GIB, peak=8 * GIB, kills=1, hits=4)
