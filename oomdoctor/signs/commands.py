@@ -34,7 +34,8 @@ WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole
 WORKERS: Final = "grep -n -i -B 40 'out of memory' /tmp/ray/session_latest/logs/*.{out,err}"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 ON_A_MAC: Final = "ps aux -m | head -20"
-PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss | head -20"
+ALL_PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss"
+PROCESSES: Final = f"{ALL_PROCESSES} | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
 FREE: Final = "free -h"
 # RAM that belongs to no process
@@ -67,6 +68,8 @@ GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "
     "/sys/fs/cgroup/memory/memory.{limit_in_bytes,max_usage_in_bytes,failcnt,oom_control} 2>/dev/null"
 )
+# A state is cut after ten characters where no width is given.
+SACCT: Final = "sacct -j {JOB} --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
 POD: Final = "kubectl describe pod POD"  # whole: each container's limit stands below its state, its name above
 _OF_A_CONTAINER: Final = (
     "OOMKilled={{.State.OOMKilled}} ExitCode={{.State.ExitCode}} Memory={{.HostConfig.Memory}} "
@@ -151,9 +154,8 @@ def release_of(package: str) -> str:
 
 
 def of_slurm(crash: Crash) -> str:
-    """What the job had and used; a state is cut after ten characters where no width is given."""
-    job = job_of(crash) or "JOB_ID"
-    return f"sacct -j {job} --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
+    """What the job had and used."""
+    return SACCT.format(JOB=job_of(crash) or "JOB_ID")
 
 
 def of_docker(crash: Crash) -> str:

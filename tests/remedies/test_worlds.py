@@ -14,11 +14,10 @@ from remedy_logs import advise, crashes_of, cuda
 from benchmarks import catalogue
 from benchmarks.catalogue import Program
 from oomdoctor import street
-from oomdoctor.decision.diagnosis import Decision
+from oomdoctor.decision.diagnosis import Decision, decide
 from oomdoctor.job.frameworks import Task, World, some
 from oomdoctor.job.job import Job
 from oomdoctor.remedies import Remedy
-from oomdoctor.remedies.advice import Advice
 from oomdoctor.remedies.advice import advise as advise_on
 from oomdoctor.remedies.backfill import EVIDENCE, enough_remedies, table
 from oomdoctor.remedies.conditions import CONDITIONS
@@ -88,15 +87,7 @@ def strangers(job: Job, remedy: Remedy) -> list[str]:
 
 def slips(*logs: Source) -> list[tuple[str, str, str, list[str]]]:
     """What is printed for each crash in these logs and belongs to another job."""
-    decisions: list[Decision] = []
-
-    def heard(decision: Decision) -> Advice:
-        decisions.append(decision)
-        return advise_on(decision)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(street, "advise", heard)
-        street.report_on(logs, ())
+    decisions = [decide(crash) for crash in street.facts_of(logs, ()).crashes]
     return [slip for decision in decisions for slip in _slips(decision, decision.crash.job)]
 
 
