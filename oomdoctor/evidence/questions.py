@@ -79,7 +79,7 @@ _STATES: Final = (
     ("gpu-processes", ON_THE_CARDS),
     ("gpu-memory", "nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv"),
     *((tool.split()[0], tool) for tool in _TOOLS),
-    ("ray", SCHEDULED),
+    ("ray-status", SCHEDULED),
     ("ray-objects", OBJECTS),
     ("ray-actors", "ray list actors"),
     ("ray-workers", "ray list workers"),
