@@ -65,11 +65,12 @@ class BufferRefused(Event, frozen=True, kw_only=True):
     pool: str = "gpu"
     strength: int = 2  # 3 where the size is printed
 
-    what: str | None = None  # "weights", "kv", "state", "compute", "pool" (while it computes); None where nothing tells
+    what: str | None = None  # "weights", "kv", "state", "compute", "pool" (while it computes), "plan"; None: nothing tells
     device: str | None = None
     limited: bool | None = None  # by the device's largest allocation
     tried_bytes: Usage[int | None] = None
     buffer_bytes: Usage[int | None] = None  # as the buffer's owner asked for it; the device rounds
+    free_bytes: Usage[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.what} {self.device} {self.tried_bytes} {self.buffer_bytes}"
@@ -163,6 +164,7 @@ _WRITERS = late(
 )
 _LAYERS_ON_CARD = late(r"offload(?:ing|ed) [1-9]|VRAM|n[-_]gpu[-_]layers|-ngl\b")
 _ABOVE = 60
+PLAN: Final = "plan"  # all of the model, before anything is allocated
 _NOT_FITTED = "failed to fit params to free device memory"
 _TABLE_LINES = 12
 
@@ -206,9 +208,10 @@ def _not_fitted(page: Page, index: int) -> Read:
         process=process_of(line, _number(short["device"])),
         stage="model_load",
         strength=3,
-        what="weights",
+        what=PLAN,
         device=short["device"],
         tried_bytes=short["needed_bytes"],
+        free_bytes=short["free_bytes"],
     )
 
 

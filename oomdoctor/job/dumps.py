@@ -58,7 +58,8 @@ _DOTTED: Final = late(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,
 _TWO_COLUMNS: Final = late(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
 _YAML: Final = late(r"(\s{0,40})(?:- )?([A-Za-z_][\w.\-]{0,80}):(?:\s+(\S.{0,200}))?\s{0,4}$")
 _OVERRIDE: Final = late(
-    r"\b(?:Override|Set args\.|Overriding) ?(\w{1,80})(?: from \S{1,80})?(?: with \w+=| to )(\S{1,100})"
+    r"\b(?:Override|Set args\.|Overriding) ?(?P<by>\w{1,80})(?: from \S{1,80})?(?: with \w+=| to )(?P<to>\S{1,100})"
+    r"|\b(?P<left>\w{1,80}) already set by user to (?P<at>[^\s,]{1,100})"
 )
 _BANNER: Final = late(
     r"(Num examples|Num Epochs|Instantaneous batch size per device|Gradient Accumulation steps|Total optimization steps"
@@ -221,10 +222,11 @@ def two_columns(here: Here) -> Iterator[Stated]:
 
 
 def overridden(here: Here) -> Iterator[Stated]:
-    """A framework says that it changed a setting by itself."""
+    """A framework says that it changed a setting by itself, or that it leaves what the user has set."""
     match = _OVERRIDE.search(here.text)
     if match:
-        yield Stated(match[1], typed(match[2].strip("'\"`.,!")), here.line)
+        value = match["to"] or match["at"]
+        yield Stated(match["by"] or match["left"], typed(value.strip("'\"`.,!")), here.line)
 
 
 def banner(here: Here) -> Iterator[Stated]:
@@ -269,7 +271,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ((*_LISTS, "', '--", '", "--'), listed_command),
     ((" .. ", " ..."), dotted),
     (("- config key -",), two_columns),
-    (("Override ", "Overriding ", "Set args."), overridden),
+    (("Override ", "Overriding ", "Set args.", " already set by user to "), overridden),
     (("offload_optimizer", "offload_param", "CPU Offload: "), offloaded),
     (
         (

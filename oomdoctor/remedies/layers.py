@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from oomdoctor.families.llama_cpp import LoadPlan
+from oomdoctor.families.llama_cpp import PLAN, BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 
 LEAST = 1
+AUTO = "auto"  # since the loader looks whether the model fits: llama.cpp of December 2025
 
 
 def fewer_layers(case: Case) -> Answer:
@@ -16,7 +17,13 @@ def fewer_layers(case: Case) -> Answer:
     row = case.row
     if case.crash.job.world != "ggml" or row is None or row.type != "int":
         return None
-    now = _on_the_card(case)
+    now, root = _on_the_card(case), case.crash.root
+    if isinstance(root, BufferRefused) and root.what == PLAN:
+        return Proposal(
+            action=say("Let the loader choose how many layers fit on the GPU: {name} {auto}", name=row.setting, auto=AUTO),
+            current=now,
+            suggested=AUTO,
+        )
     if now is None or now <= LEAST:
         return Proposal(
             action=say("Put fewer layers on the GPU: lower {name} (value not in the log)", name=row.setting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.llama_cpp import METALS_COMMAND, Buffer, BufferRefused, LoadPlan
+from oomdoctor.families.llama_cpp import METALS_COMMAND, PLAN, Buffer, BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
@@ -83,6 +83,22 @@ def weights_larger_than_what_was_free(crash: Crash) -> Seen | None:
 
 
 @sign
+def plan_larger_than_what_is_free(crash: Crash) -> Seen | None:
+    """The loader's own plan needs more of a GPU than was free, and the loader was not allowed to change it."""
+    root = crash.root
+    if not isinstance(root, BufferRefused) or root.what != PLAN:
+        return None
+    words = say(
+        "The loader planned {planned} on {device}, where {free} was free, and kept the plan because the number of "
+        "layers was set by hand.",
+        planned=show(root.tried_bytes or 0),
+        device=root.device or say("the GPU"),
+        free=show(root.free_bytes or 0),
+    )
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
 def weights_larger_than_the_loaders_table(crash: Crash) -> Seen | None:
     """The loader's table before loading shows less free memory than the weights need."""
     plans = (plan for plan in crash.every(LoadPlan) if plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes)
@@ -152,7 +168,7 @@ def command_beside_a_cache(crash: Crash) -> Seen | None:
 def buffer_beside_the_weights_refused(crash: Crash) -> Seen | None:
     """The failed buffer is not for the weights: it is the KV cache or the compute buffer."""
     root = crash.root
-    if not isinstance(root, BufferRefused) or root.what in (None, "weights"):
+    if not isinstance(root, BufferRefused) or root.what in (None, "weights", PLAN):
         return None
     return _buffer(crash, root, against=(say("the failed allocation was not for the weights"),))
 

@@ -9,7 +9,7 @@ from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
-from oomdoctor.families.llama_cpp import BufferRefused, LoadPlan
+from oomdoctor.families.llama_cpp import PLAN, BufferRefused, LoadPlan
 from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
@@ -73,6 +73,17 @@ def cache_buffer(crash: Crash) -> str | None:
 def weights_buffer(crash: Crash) -> str | None:
     """The buffer of their weights."""
     return _buffer(crash, "weights")
+
+
+def plan(crash: Crash) -> str | None:
+    """All that their loader planned for the GPU."""
+    return _buffer(crash, PLAN)
+
+
+@about(root(BufferRefused))
+def plan_free(refused: BufferRefused) -> str | None:
+    """What it found free there."""
+    return shown(refused.free_bytes)
 
 
 def _buffer(crash: Crash, *kinds: str) -> str | None:
