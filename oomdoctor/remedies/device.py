@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
@@ -28,7 +28,7 @@ from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of, shared_roles
+from oomdoctor.signs.scheduling import asked_gpus, cluster, lacking, request_of, shared_roles
 from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
@@ -382,25 +382,37 @@ def fix_request(case: Case) -> Answer:
     have, asked = _cluster(crash), asked_gpus(crash)
     if asked is not None:
         return _launch(crash, asked.gpus, asked.sum, have)
-    request = next((r for r in crash.every(Unschedulable) if r.requested), None)
-    if request is None or not request.requested or not have:
-        return None
-    short = [
-        say(
-            "{asked} {kind} of {have}",
-            kind=name,
-            asked=f"{amount:g}",
-            have=f"{have.get(name, 0):g}",
-        )
-        for name, amount in request.requested.items()
-        if name in ("CPU", "GPU")
-    ]
+    request = request_of(crash)
+    if request is None or not request.requested:
+        return _of_the_engine(crash)
+    short = lacking(request, have)
     return Proposal(
-        action=say(
-            "Request what the cluster has, or stop the jobs that hold the rest; CUDA_VISIBLE_DEVICES and "
-            "--num-gpus must agree"
-        ),
-        derivation=say("one request: {wanted} in the cluster", wanted=listed(short)) if short else None,
+        action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
+        derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
+        snippet=commands.SCHEDULED,
+    )
+
+
+def _less(short: Sequence[tuple[str, float, float]]) -> str:
+    """Of what the cluster can never serve."""
+    kinds = listed(kind for kind, _, _ in short)
+    if any(kind == "GPU" for kind, _, _ in short):
+        return say(
+            "Request no more {kinds} than the cluster has; GPUs that are missing there have to be in "
+            "CUDA_VISIBLE_DEVICES and in --num-gpus of `ray start`",
+            kinds=kinds,
+        )
+    return say("Request no more {kinds} than the cluster has", kinds=kinds)
+
+
+def _of_the_engine(crash: Crash) -> Answer:
+    """It checks its own size against the cluster before it asks Ray for anything."""
+    row = spelling("tensor-parallel", crash.context, crash.job.world) if crash.job.engine else None
+    if row is None:
+        return None
+    return Proposal(
+        action=say("Lower {option} to the number of GPUs that Ray sees, or show Ray more of them", option=row.setting),
+        setting=row.setting,
         snippet=commands.SCHEDULED,
     )
 

@@ -832,6 +832,9 @@ def split(case: Case) -> Answer:
     crash = case.crash
     if case.row is None and case.now is None:
         return None
+    if case.now is None and crash.job.spread and not crash.job.trains:
+        raised = say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
+        return Proposal(action=raised)
     now = tensor_parallel(crash)
     count = crash.context.hardware.get("gpu_count")
     if isinstance(count, int) and now >= count:

@@ -15,6 +15,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_store import StoreFull
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
@@ -234,6 +235,9 @@ def clear_references(case: Case) -> Answer:
     if phase(case.crash) == "waking":
         return Proposal(action=say("Offload the trainer and empty its cache before the engine wakes up"))
     if case.crash.pool == "object_store":
+        full = case.crash.first(StoreFull)
+        if full is not None and full.used_fraction == 0:
+            return Refusal(say("Ray's object store was empty"))
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
