@@ -9,12 +9,12 @@ from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
-from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
-from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.card import card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import address_of
@@ -37,17 +37,6 @@ _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
-ALLOCATOR: Final = "allocator-config"
-_COMES_AND_GOES: Final = (
-    "activations",
-    "checkpoint-spike",
-    "gpu-memory-exhausted",
-    "logits-spike",
-    "vllm-utilization-too-high",
-)
-_A_GOOD_DEAL: Final = 2
-_WORTH_A_TRY: Final = 128 * MIB
-OLD_HINT: Final = "max_split_size_mb"  # of releases up to 2.2, most of which cannot grow a segment
 EXPANDABLE: Final = "expandable_segments:True"
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
@@ -111,36 +100,13 @@ def _in_its_world(case: Case) -> str | None:
     return row.write if row is not None else None
 
 
-def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """The allocator's setting second where it costs nothing and may do: what is reserved but unused is a good deal
-    more than what was missing, of a need that comes and goes. Where weights fill the GPU the next one would not fit."""
-    root = crash.root
-    if cause not in _COMES_AND_GOES or ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
-        return knobs
-    if any(OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice)):
-        return knobs
-    card = card_of(root)
-    missing = _missing(card)
-    if missing is None or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY):
-        return knobs
-    return (*knobs[:1], ALLOCATOR, *knobs[1:])
-
-
-def _missing(card: Card) -> int | None:
-    """What was requested beyond what was free, where the unused holds it."""
-    tried, free, unused = card.tried_bytes, card.free_bytes, card.unallocated_bytes
-    if tried is None or free is None or unused is None or not free < tried <= free + unused:
-        return None
-    return tried - free
-
-
 def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     """Why the allocator's settings do not matter here, None where they may."""
     card = card_of(event)
     unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
     if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
         return None
-    if _missing(card) is not None:
+    if card.missing_bytes is not None:
         return None
     if not total:
         return say(
