@@ -54,6 +54,7 @@ CAUSE = Cause(
         Row(arrays.array_of_a_step_on_the_host, Grade.POINTS),
         Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
+        Row(passes.while_parameters_are_gathered, Grade.HINTS),
         Row(passes.in_its_own_computation, Grade.HINTS),
         Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
         Row(passes.a_piece_larger_than_its_card, Grade.HINTS),

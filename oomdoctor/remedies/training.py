@@ -147,8 +147,20 @@ def lower_precision(case: Case) -> Answer:
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
 
 
+# The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
+# torch/optim/adamw.py, "foreach"
+_COPIES: Final = r"\b_foreach_\w+"
+
+
 def low_memory_optimizer(case: Case) -> Answer:
     """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
+    if (case.row is None or case.row.is_call) and case.crash.in_trace(_COPIES) is not None:
+        return Proposal(
+            action=say("Let the optimizer update the parameters in place (fused), without copies of its states"),
+            snippet="optimizer = torch.optim.AdamW(model.parameters(), fused=True)",
+            assumes=(say("PyTorch >= 2.0 (not printed)"),),
+            cost=say("none"),
+        )
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
