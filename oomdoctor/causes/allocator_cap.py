@@ -40,7 +40,7 @@ CAUSE = Cause(
     excluded=(allocator.within_the_allowed, allocator.pool_of_a_library_within_its_limit),
     signs=(
         Row(allocator.pool_of_a_library_beyond_its_limit, Grade.PROVES),
-        Row(allocator.pool_of_a_library_says_so, Grade.NAMES),
+        Row(allocator.pool_of_a_library_says_so, Grade.PROVES),
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
         Row(allocator.budget_of_a_program_is_spent, Grade.PROVES, BUDGET_KNOBS),
         Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES, BUDGET_KNOBS),

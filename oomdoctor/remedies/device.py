@@ -11,6 +11,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
@@ -33,6 +34,7 @@ from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
+_WORKSPACE_STEP: Final = 512 * MIB
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
@@ -143,6 +145,8 @@ def raise_cap(case: Case) -> Answer:
             suggested=0.0,
             derivation=say("0.0 means no limit"),
         )
+    if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
+        return _larger_workspace(root.tried_bytes)
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
     if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
@@ -154,6 +158,18 @@ def raise_cap(case: Case) -> Answer:
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
+
+
+def _larger_workspace(tried: int) -> Proposal:
+    """Engines have 384 MiB, or 512 MiB for some models: SGLANG_FLASHINFER_WORKSPACE_SIZE in sglang/srt/environ.py."""
+    then = math.ceil(tried / _WORKSPACE_STEP) * _WORKSPACE_STEP
+    step = show(_WORKSPACE_STEP)
+    return Proposal(
+        action=say("Give the engine a FlashInfer workspace of at least {then}", then=show(then)),
+        suggested=then,
+        derivation=say("{tried} requested, rounded up to a multiple of {step}", tried=show(tried), step=step),
+        cost=say("less GPU memory for the KV cache"),
+    )
 
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:

@@ -42,6 +42,7 @@ MANAGERS: Final = {
     "yarn": "YARN",
     "aws": "AWS",
     "vertex": "Vertex AI",
+    "batch": "The batch system",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.cgroup import KillOutsideLimit
-from oomdoctor.families.container import LimitKill, NodePressure
+from oomdoctor.families.container import ANY_MANAGER, LimitKill, NodePressure
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.machine_memory import MachineMemory
@@ -76,6 +76,8 @@ def limit_killed_most(kill: KernelKill) -> str | None:
 @about(kill_at_a_limit)
 def limited_job(kill: LimitKill) -> str | None:
     """The job or the container that a scheduler or a container engine ended at its limit, as it is called there."""
+    if kill.manager == ANY_MANAGER:
+        return say("The job")
     manager = MANAGERS[kill.manager]
     manager = manager[:1].upper() + manager[1:]
     if kill.job:
