@@ -111,8 +111,9 @@ def _said(event: Event) -> tuple[int, int]:
 def _merged(first: Event, again: Event) -> Event:
     """The print that says more stands for both, at its own place and with the time of the first."""
     if _said(again) > _said(first):
-        return replace(again, repeats=first.repeats + again.repeats, time=first.time or again.time)
-    return replace(first, repeats=first.repeats + again.repeats)
+        told = again.complement(first)
+        return replace(told, repeats=first.repeats + again.repeats, time=first.time or again.time)
+    return replace(first.complement(again), repeats=first.repeats + again.repeats)
 
 
 def crashes(
