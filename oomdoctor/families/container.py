@@ -683,6 +683,7 @@ FAMILY = Family(
         "low on resource: memory",
         "due to memory usage",
         " usage hard limit (",
+        "excessive memory",
     ),
     triggers=(
         "oom-kill event",
