@@ -684,6 +684,9 @@ FAMILY = Family(
         "due to memory usage",
         " usage hard limit (",
         "excessive memory",
+        "ceeded maxPSS",
+        "ceeded maxRSS",
+        "ceeded maximum memory",
     ),
     triggers=(
         "oom-kill event",
