@@ -361,6 +361,10 @@ def fix_request(case: Case) -> Answer:
             ).strip(),
             snippet=f"ray start --head --num-gpus={visible.visible}",
         )
+    if visible is not None and (line := _gpu_of_a_worker(crash)):
+        return Proposal(
+            action=say("Request a GPU for the work that needs one: Ray gives none to the others"), snippet=line
+        )
     have, asked = _cluster(crash), asked_gpus(crash)
     if asked is not None:
         return _launch(crash, asked.gpus, asked.sum, have)
@@ -372,6 +376,23 @@ def fix_request(case: Case) -> Answer:
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
         snippet=commands.SCHEDULED,
+    )
+
+
+# Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
+# ray/serve/config.py, ray/remote_function.py
+_REQUESTS: Final = (
+    (r"ray/tune/", 'trainable = tune.with_resources(trainable, {"gpu": 1})'),
+    (r"ray/(?:train|air)/", "scaling_config = ScalingConfig(num_workers=N, use_gpu=True)"),
+    (r"ray/serve/", '@serve.deployment(ray_actor_options={"num_gpus": 1})'),
+    (r"ray::|ray/_private/|ray/worker\.py", "@ray.remote(num_gpus=1)"),
+)
+
+
+def _gpu_of_a_worker(crash: Crash) -> str | None:
+    """The line by which this kind of Ray's work requests a GPU."""
+    return next(
+        (line for frames, line in _REQUESTS if crash.in_trace(frames) is not None or crash.mentions(frames)), None
     )
 
 

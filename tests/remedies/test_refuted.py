@@ -122,3 +122,41 @@ def test_the_optimizers_copies_go_with_a_fused_step(function: str, code: str, fu
     log = ADAM.format(function=function, code=code) + cuda()
     remedy = advise(log, "low-memory-optimizer", cause="optimizer-states")[0]["low-memory-optimizer"]
     assert ("fused=True" in (remedy.snippet or "")) is fused
+
+
+def test_the_batch_that_the_warm_up_names_is_halved() -> None:
+    log = (
+        'Error: Warmup(Generation("Not enough memory to handle 8192 prefill tokens. You need to decrease '
+        '`--max-batch-prefill-tokens`"))\n'
+    )
+    remedy = advise(log, "smaller-prefill", cause="activations")[0]["smaller-prefill"]
+    assert (remedy.current, remedy.suggested) == (8192, 4096)
+
+
+UNSEEN = (
+    "ray.exceptions.RayTaskError(RuntimeError): ray::{task}() (pid=41, ip=10.0.0.7)\n"
+    '  File "/venv/lib/python3.10/site-packages/{file}", line 12, in run\n    model.to("cuda")\n'
+    "RuntimeError: No CUDA GPUs are available\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("ray/tune/trainable/trainable.py", 'trainable = tune.with_resources(trainable, {"gpu": 1})'),
+        ("ray/train/_internal/worker_group.py", "scaling_config = ScalingConfig(num_workers=N, use_gpu=True)"),
+        ("app/work.py", "@ray.remote(num_gpus=1)"),
+    ],
+)
+def test_work_of_ray_requests_its_gpu_in_its_own_way(file: str, line: str) -> None:
+    remedies = advise(UNSEEN.format(task="score", file=file), "fix-resource-request", cause="gpu-visibility")[0]
+    assert remedies["fix-resource-request"].snippet == line
+
+
+def test_a_process_without_ray_requests_no_gpu_of_it() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "/app/a.py", line 3, in <module>\n'
+        "RuntimeError: No CUDA GPUs are available\n"
+    )
+    remedies = advise(log, "fix-resource-request", cause="gpu-visibility")[0]
+    assert "num_gpus" not in str(remedies.get("fix-resource-request"))
