@@ -17,6 +17,7 @@ ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences"
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
+OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
 CAUSE = Cause(
@@ -44,7 +45,7 @@ CAUSE = Cause(
         Row(passes.in_a_forward_pass, Grade.NAMES),
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_refused, Grade.NAMES, COMPUTE_KNOBS),
-        Row(arrays.array_of_a_shape, Grade.NAMES),
+        Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.array_of_a_shape, Grade.NAMES),
         Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
         Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),
         Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, MEASURED_KNOBS),

@@ -66,6 +66,9 @@ _ROWS: Final[Mapping[str, str]] = {
     "output buffer": mark("output buffer"),
     "runtime buffers": mark("runtime buffers"),
     "temporary buffers": mark("temporary buffers"),
+    "outputs": mark("outputs of the program"),
+    "arguments": mark("arguments of the program"),
+    "constants": mark("constants of the program"),
     "all the model needs": mark("total for the model"),
     "of this on the card": mark("of which on the GPU"),
 }

@@ -213,7 +213,9 @@ def _on_the_host(case: Case) -> Answer:
 
 def fewer_predictions(case: Case) -> Answer:
     """On the host nothing is gained by moving predictions there: only what a metric needs of them is smaller."""
-    crash = case.crash
+    crash, root = case.crash, case.crash.root
+    if isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most:
+        return _fewer_outputs(root)
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)
     if not keeps_predictions(case.cause, crash):
@@ -226,6 +228,18 @@ def fewer_predictions(case: Case) -> Answer:
         action=kept,
         setting=option,
         snippet=f"Trainer(..., {option}=lambda logits, labels: logits.argmax(dim=-1))",
+    )
+
+
+def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
+    """jax/_src/api.py, "donate_argnums": an output takes the place of the argument that it replaces."""
+    return Proposal(
+        action=say(
+            "Return less from the compiled function, or donate the arguments that its outputs replace ({outputs})",
+            outputs=show(program.outputs_bytes or 0),
+        ),
+        snippet="step = jax.jit(step, donate_argnums=(0,))",
+        cost=say("none"),
     )
 
 
