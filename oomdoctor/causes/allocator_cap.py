@@ -8,6 +8,9 @@ from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
+# The device's own: no option raises it.
+AT_ONCE_KNOBS = ("smaller-prefill", "smaller-input", "smaller-microbatch", "shorter-sequences", "shorter-context",
+                 "memory-efficient-attention", "raise-allocator-cap")  # fmt: skip
 WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences")
 BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
                 "stream-data", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
@@ -48,7 +51,7 @@ CAUSE = Cause(
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
-        Row(allocator.beyond_the_largest_allocation_in_other_words, Grade.PROVES, LARGEST_KNOBS),
+        Row(allocator.beyond_the_largest_allocation_in_other_words, Grade.PROVES, AT_ONCE_KNOBS),
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),
         Row(allocator.beyond_the_allowed_beside_room, Grade.PROVES),
         Row(allocator.beyond_the_watermark, Grade.NAMES, WATERMARK_KNOBS),
