@@ -162,12 +162,16 @@ def raise_cap(case: Case) -> Answer:
 
 def _larger_workspace(tried: int) -> Proposal:
     """Engines have 384 MiB, or 512 MiB for some models: SGLANG_FLASHINFER_WORKSPACE_SIZE in sglang/srt/environ.py."""
-    then = math.ceil(tried / _WORKSPACE_STEP) * _WORKSPACE_STEP
-    step = show(_WORKSPACE_STEP)
+    steps = math.ceil(tried / _WORKSPACE_STEP)
+    then = steps * _WORKSPACE_STEP
     return Proposal(
         action=say("Give the engine a FlashInfer workspace of at least {then}", then=show(then)),
         suggested=then,
-        derivation=say("{tried} requested, rounded up to a multiple of {step}", tried=show(tried), step=step),
+        derivation=say(
+            "{tried} requested; {formula}",
+            tried=show(tried),
+            formula=f"{steps} x {show(_WORKSPACE_STEP)} = {show(then)}",
+        ),
         cost=say("less GPU memory for the KV cache"),
     )
 
