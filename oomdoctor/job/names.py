@@ -44,6 +44,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "parameters and gradients": mark("parameters and gradients"),
     "gradients": mark("gradients"),
     "backward pass": mark("backward pass (gradients and temporary memory)"),
+    "temporary memory": mark("temporary memory"),
     "logits and loss": mark("logits and loss"),
     "input batches": mark("input batches"),
     "other allocations": mark("other allocations"),
