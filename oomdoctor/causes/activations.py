@@ -62,8 +62,7 @@ CAUSE = Cause(
         Row(snapshot.passes_hold_much, Grade.POINTS), Row(other_words.pass_by_the_message, Grade.POINTS),
     ),
     against=(
-        Row(passes.at_the_logits, Grade.POINTS),
-        Row(passes.library_was_refused, Grade.HINTS),
+        Row(passes.at_the_logits, Grade.POINTS), Row(passes.library_was_refused, Grade.HINTS),
         Row(passes.evaluation_without_the_model, Grade.POINTS),
         Row(passes.holds_less_than_half, Grade.HINTS),
         Row(passes.in_an_engines_special_step, Grade.HINTS),
