@@ -53,7 +53,7 @@ WIDE = 80
 TIGHTEST = 6
 
 # What each degree of tightness leaves out, beside what the one before it does
-WITHOUT_DOUBTS = 1  # what speaks against it, what values assume
+WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what values assume
 WITHOUT_SMALL_ROWS = 2  # of the ledger
 WITHOUT_LATER_REASONS = 3  # how the second remedy and the third are computed, and what they cost
 WITHOUT_GAPS = 4  # blank lines, and the ledger's bar
@@ -273,7 +273,7 @@ def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator
     """The cause with its figures, what speaks against it, and the lines that show it."""
     name = say("{cause} ({sure}):", cause=diagnosis.cause, sure=sure(incident, diagnosis))
     yield _line((name, "bold"), f" {diagnosis.explanation}", indent=2, lines=page.some(LINES_OF_A_REASON))
-    if page.verbose or page.tight < WITHOUT_DOUBTS:
+    if page.verbose or page.tight < (WITHOUT_REASONS if incident.cause_open else WITHOUT_DOUBTS):
         for against in diagnosis.against[: page.some(1)]:
             yield _line(say("Against it: {reason}", reason=against), indent=2)
     if page.verbose and diagnosis.ahead:

@@ -14,6 +14,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, set_limits, sign
 from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT
+from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.units import GIB, TIB, show
 
 _OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
@@ -22,7 +23,6 @@ _ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
-_PATH_OF_WINDOWS: Final = r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\"
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
@@ -234,7 +234,7 @@ def shows_a_limit(crash: Crash) -> Seen | None:
 
 def _is_on_windows(crash: Crash, refused: HostAllocation) -> bool:
     """Whether the refusal's own words are those that it has there, or a path beside it is one of Windows."""
-    return _ON_WINDOWS in refused.at.text or crash.mentions(_PATH_OF_WINDOWS) is not None
+    return _ON_WINDOWS in refused.at.text or is_on_windows(crash)
 
 
 def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:

@@ -98,6 +98,8 @@ def who_held_most_was_saving(crash: Crash) -> Seen | None:
 @sign
 def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     """The job was saving or loading a checkpoint; no stack frame says where."""
+    if not crash.proven and crash.stage in ("checkpoint_load", "checkpoint_save"):
+        return Seen(words=_end_at_a_checkpoint(crash), evidence=(crash.root,), shows_memory=True)
     if crash.stage == "checkpoint_load":
         words = say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked_for(crash))
     elif crash.stage == "checkpoint_save":
@@ -105,6 +107,13 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     else:
         return None
     return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+
+
+def _end_at_a_checkpoint(crash: Crash) -> str:
+    """Of a death without a reason only its moment speaks."""
+    if crash.stage == "checkpoint_load":
+        return say("The process died while the job loaded a checkpoint, when it needs the most memory.")
+    return say("The process died while the job saved a checkpoint, when it needs the most memory.")
 
 
 @sign

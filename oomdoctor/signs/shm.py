@@ -21,6 +21,7 @@ from oomdoctor.units import MIB, show
 
 DOCKERS_DEFAULT: Final = 64 * MIB
 FULL: Final = 0.9
+_SEGMENT_NAMED: Final = "/nccl-"
 ROOM: Final = 0.5  # of it at most in use: no page of it was missing
 _USERS: Final = {
     "torch": mark("PyTorch's DataLoader workers"),
@@ -44,9 +45,16 @@ def no_room_and_a_figure_for_it(crash: Crash) -> Seen | None:
 
 @sign
 def no_room(crash: Crash) -> Seen | None:
-    """A program found no room in /dev/shm."""
+    """A program found no room in /dev/shm. NCCL's message alone, without an errno and the segment, may have another
+    reason."""
     full = crash.first(SharedMemoryFull)
-    return _no_room(crash, full) if full is not None else None
+    if full is None:
+        return None
+    seen = _no_room(crash, full)
+    if full.user != "nccl" or full.tried_bytes or _SEGMENT_NAMED in full.at.text:
+        return seen
+    doubt = say("the message is cut off before the segment's name and the reason; missing rights give the same one")
+    return replace(seen, against=(doubt,), unsure=True)
 
 
 @sign
