@@ -95,6 +95,9 @@ _PASSED_ON: Final = late(
 )
 
 
+_OF_MEMORY: Final = ("MemoryError", "OutOfMemory", "OutOfMemoryException")
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     said = _said(line.text[:CHARACTERS])
@@ -151,7 +154,8 @@ def _raised(text: str) -> str | None:
     error = _ERROR.match(text) if "Error" in text or "Exception" in text else None
     if error is None or _said(text) is not None or _PASSED_ON.search(text) or gone(text):
         return None
-    return error[1].rpartition(".")[2]
+    name = error[1].rpartition(".")[2]
+    return name if not name.endswith(_OF_MEMORY) else None
 
 
 FAMILY = Family(

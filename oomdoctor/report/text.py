@@ -289,7 +289,7 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     yield _line((say("Where the memory was: "), "bold"), where)
     shown = _largest_first(ledger, page)
     fills = [_fill(number, row, page) for number, row in enumerate(shown)]
-    if ledger.total_bytes and page.tight < WITHOUT_GAPS:
+    if ledger.total_bytes and page.tight < WITHOUT_GAPS and not _overlaps(ledger):
         yield _bar(ledger.total_bytes, shown, fills, page)
     roomy = page.width >= ROOMY
     names = [sanitize(row_name(row.what)) for row in shown]
@@ -300,8 +300,17 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= WORTH_A_LINE):
         size = show(abs(ledger.unexplained_bytes))
         more = say("not explained {size}", size=size)
-        less = say("more than there is, by {size}", size=size)
+        less = (
+            say("together {size} more than there is: shared memory counts in each process", size=size)
+            if _overlaps(ledger)
+            else say("more than there is, by {size}", size=size)
+        )
         yield _line((more if ledger.unexplained_bytes > 0 else less, "dim"), indent=4)
+
+
+def _overlaps(ledger: Ledger) -> bool:
+    """Whether processes' rows are together more than a node has, so that no sum and no bar of them is true."""
+    return ledger.pool == "host_ram" and (ledger.unexplained_bytes or 0) <= -WORTH_A_LINE
 
 
 def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
@@ -313,7 +322,10 @@ def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
         return [*held, *free]
     kept = [row for row in held if not row.what.endswith(SMALLER)][: most - len(free)]
     rest = [row for row in held if row not in kept and row.bytes is not None]
-    if len(rest) > 1:
+    if len(rest) > 1 and _overlaps(ledger):
+        what = say("{count} smaller ones, each at most", count=sum(map(_members, rest)))
+        rest = [LedgerRow(what, max(row.bytes or 0 for row in rest), "printed", None)]
+    elif len(rest) > 1:
         size = sum(row.bytes or 0 for row in rest)
         what = say("{count} smaller ones together", count=sum(map(_members, rest)))
         rest = [LedgerRow(what, size, "derived", None)]

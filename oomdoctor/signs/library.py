@@ -134,7 +134,9 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
         if root.tried_bytes
         else say("{library} requested memory from the driver and got none.", library=root.library)
     )
-    words = joined((refused, say("It allocates outside the framework, whose cache does not give memory back to it.")))
+    words = joined(
+        (refused, say("It allocates outside the framework and cannot use what the framework's cache keeps."))
+    )
     doubt, again = _another_failure(crash, root)
     return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), next_evidence=again)
 

@@ -189,7 +189,16 @@ def _size(crash: Crash) -> int | None:
 def _fullest(crash: Crash, before: Place | None = None) -> float:
     """The greatest share in use: a process that has ended freed what it held."""
     usages = [usage for usage in crash.every(ShmUsage) if before is None or _is_above(usage.at, before)]
-    return max((u.used_bytes / u.total_bytes for u in usages if u.used_bytes and u.total_bytes), default=0.0)
+    return max(map(_share, usages), default=0.0)
+
+
+def _share(usage: ShmUsage) -> float:
+    """As df reckons it: "24G of 24G" with 840M available are 97 %."""
+    if not usage.used_bytes or not usage.total_bytes:
+        return 0.0
+    if not usage.available_bytes:
+        return usage.used_bytes / usage.total_bytes
+    return usage.used_bytes / (usage.used_bytes + usage.available_bytes)
 
 
 def _is_above(place: Place, other: Place) -> bool:
