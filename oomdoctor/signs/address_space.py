@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, set_limits, sign
-from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT
+from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT, WHO_HOLDS_IT_NOW
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.units import GIB, TIB, show
 
@@ -22,6 +22,7 @@ NO_MEMORY: Final = 12  # ENOMEM
 _ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
+_FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|\bfork(?:/exec|:)")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
@@ -181,6 +182,24 @@ def array_refused(crash: Crash) -> Seen | None:
     if refused is None or refused.allocator not in ARRAYS or not _is_on_windows(crash, refused):
         return None
     return _refusal(refused)
+
+
+@sign
+def a_fork_was_refused(crash: Crash) -> Seen | None:
+    """Errno 12 of a call that starts a child process. A private writable mapping counts once per process, and the
+    default policy refuses obvious overcommits, too (Documentation/mm/overcommit-accounting of Linux)."""
+    refused = _refused(crash)
+    if refused is None or refused.allocator != "os":
+        return None
+    if _FORK.search(refused.at.text) is None and crash.in_trace(_FORK.pattern) is None:
+        return None
+    words = say(
+        "The kernel refused to start a child process (fork). It must be able to promise the parent's memory a second "
+        "time, though the child shares it at first: the parent is large, or little memory is left."
+    )
+    full = say("the log does not show how large the parent was and how much memory was left")
+    look = (OVERCOMMIT, FREE, WHO_HOLDS_IT_NOW)
+    return Seen(words=words, evidence=(refused,), against=(full,), unsure=True, next_evidence=look)
 
 
 @sign

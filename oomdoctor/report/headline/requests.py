@@ -20,7 +20,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root
-from oomdoctor.signs import set_limits
+from oomdoctor.signs import address_space, set_limits
 from oomdoctor.signs.address_space import WINDOWS_COMMIT, WINDOWS_RESOURCES
 from oomdoctor.units import show
 
@@ -79,6 +79,11 @@ def ram_error(refusal: HostAllocation) -> str | None:
     if refusal.errno:
         return f"errno {refusal.errno}"
     return next((word for word in _ERRORS if word in refusal.at.text), None)
+
+
+def fork_error(crash: Crash) -> str | None:
+    """How the refusal of a fork is called."""
+    return ram_error(crash) if address_space.a_fork_was_refused(crash) is not None else None
 
 
 @about(first(MapsSpent))
