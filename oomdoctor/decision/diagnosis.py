@@ -17,6 +17,7 @@ from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
 from oomdoctor.signs.commands import WHOLE_LOG, unanswered
+from oomdoctor.signs.cut import last_words
 from oomdoctor.signs.machine import useful
 
 
@@ -82,6 +83,9 @@ def _with_remarks(answers: Iterable[Ranked], crash: Crash) -> Iterable[Ranked]:
         finding = answer.finding
         if place == 0 and (finding.pool or crash.pool) == "host_ram":
             finding = replace(finding, why=joined((finding.why, of_low_limit(crash))))
+        if place == 0 and (cut := last_words(crash)) is not None:
+            words = say('the message is cut off after "{words}"', words=cut)
+            finding = replace(finding, against=(*finding.against, words))
         if place == 0 and in_other_words(crash.root):
             words = say("this message is unknown; it was matched to the closest known one")
             finding = replace(finding, against=(*finding.against, words))

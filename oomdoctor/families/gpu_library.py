@@ -144,6 +144,11 @@ _OUT_OF_MEMORY = tuple(
             rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
         ),
         ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
+        # source/gpucommon/src/PxgCudaMemoryAllocator.cpp, with the driver's number of the error
+        (
+            "PhysX",
+            rf"PxgCuda\w{{4,40}}Allocator fail(?:ed)? to allocate memory (?P<tried>{_NUMBER}) bytes!! Result = (?P<code>2)\b",
+        ),
         ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )
 )
@@ -304,6 +309,7 @@ FAMILY = Family(
         "Out of memory",
         "ailed to alloc",
         "Memory allocation error on",
+        "MemoryAllocator fail",
     ),
     triggers=(
         "_ALLOC_FAILED",
@@ -313,6 +319,7 @@ FAMILY = Family(
         "'out of memory'",
         "NCCL INFO",
         "Failed to CUDA",
+        "MemoryAllocator fail",
         "Failed to HIP",
         "out_of_memory",
         "RMM failure",

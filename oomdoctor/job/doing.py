@@ -72,7 +72,7 @@ def doing_of(event: Event) -> Doing:
     stage = _settled(row.stage, event)
     if event.stage not in (UNKNOWN, stage):
         return Doing(event.stage, STEPS.get(event.stage), event.at.text)
-    return Doing(stage, row.verb, because, weak=row.weight < WEAK) if stage else NOTHING
+    return Doing(stage, row.verb, because, weak=0 < row.weight < WEAK) if stage else NOTHING
 
 
 def doing_of_crash(events: Iterable[Event], stage: str) -> Doing:

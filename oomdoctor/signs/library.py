@@ -28,10 +28,12 @@ MANY_TIMES: Final = 8  # of what was asked for: no other process takes as much b
 PLENTY: Final = 0.10  # of the card free: no rounding or late print explains it
 NARROW: Final = 0.02  # of the request: the printed digits, whole segments and the driver's pages explain it
 
+# What a simulator on the GPU lays out for its environments and their contacts
+OF_A_SIMULATOR: Final = ("fewer-environments", "resize-sim-buffers", "free-the-gpu", "smaller-microbatch")
 TAKERS: Final = ("jax", "tensorflow")
 # Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
 _BESIDE: Final = frozenset(
-    {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs"}
+    {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs", "PhysX"}
 )
 _TENSORFLOWS_HANDLE: Final = late(
     r"(?:tensorflow/|external/local_xla/).{0,40}stream_executor/.{0,80}\bcreate \w{4,8} handle"
@@ -42,7 +44,8 @@ _BROKEN: Final = r"illegal memory access|device-side assert|unspecified launch f
 # src/include/alloc.h of NCCL prints this of whatever error the call returns.
 _THE_CALL_ALONE: Final = late(r"Failed to (?:CUDA|HIP) (?:host alloc|calloc async|calloc|malloc) ")
 _OUT_OF_MEMORY: Final = r"(?i)\bout of memory\b"
-_QUIRKS: Final = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+_EMBEDDED: Final = r"NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+_QUIRKS: Final = rf"\bWSL2?\b|{_EMBEDDED}"
 
 
 @sign
@@ -138,7 +141,8 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
         (refused, say("It allocates outside the framework and cannot use what the framework's cache keeps."))
     )
     doubt, again = _another_failure(crash, root)
-    return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), next_evidence=again)
+    knobs = OF_A_SIMULATOR if root.library == "PhysX" else ()
+    return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), knobs=knobs, next_evidence=again)
 
 
 def _another_failure(crash: Crash, root: LibraryOutOfMemory) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -295,8 +299,15 @@ def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
         return None
     if root.layer not in ("driver", "runtime", "nvml"):
         return None
-    words = say("The log names a platform (WSL or an embedded GPU) where such allocations fail with memory free.")
-    return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
+    embedded = crash.mentions(_EMBEDDED) is not None
+    words = (
+        say("The log names an embedded GPU, which shares the machine's RAM; there such allocations fail with memory free.")
+        if embedded
+        else say("The log names WSL, where such allocations fail with memory free.")
+    )
+    unsaid = say("the log does not say how much was free")
+    look = (commands.FREE,) if embedded else ()
+    return Seen(words=words, evidence=(root,), against=(unsaid,), next_evidence=look)
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:

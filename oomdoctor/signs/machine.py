@@ -52,7 +52,8 @@ def a_traceback_may_tell(crash: Crash) -> bool:
         return True
     if crash.pool == "scheduling" or isinstance(root, _KILLED) or any(_TITLE in line for line in root.around.before):
         return False
-    return isinstance(root, DeviceOutOfMemory) or _RAISED.search(root.at.text) is not None
+    printed = isinstance(root, DeviceOutOfMemory) and root.tried_bytes is not None  # str() of it, without its class
+    return printed or _RAISED.search(root.at.text) is not None
 
 
 def _of_windows(asked: Iterable[str]) -> Iterator[str]:

@@ -193,12 +193,11 @@ def _fullest(crash: Crash, before: Place | None = None) -> float:
 
 
 def _share(usage: ShmUsage) -> float:
-    """As df reckons it: "24G of 24G" with 840M available are 97 %."""
+    """Of rounded figures the smaller one is the finer: "24G of 24G" with 840M available are 97 %."""
     if not usage.used_bytes or not usage.total_bytes:
         return 0.0
-    if not usage.available_bytes:
-        return usage.used_bytes / usage.total_bytes
-    return usage.used_bytes / (usage.used_bytes + usage.available_bytes)
+    share = usage.used_bytes / usage.total_bytes
+    return 1 - usage.available_bytes / usage.total_bytes if share >= FULL and usage.available_bytes else share
 
 
 def _is_above(place: Place, other: Place) -> bool:
