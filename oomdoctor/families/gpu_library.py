@@ -147,7 +147,10 @@ _OUT_OF_MEMORY = tuple(
         # source/gpucommon/src/PxgCudaMemoryAllocator.cpp, with the driver's number of the error
         (
             "PhysX",
-            rf"PxgCuda\w{{4,40}}Allocator fail(?:ed)? to allocate memory (?P<tried>{_NUMBER}) bytes!! Result = (?P<code>2)\b",
+            (
+                rf"PxgCuda\w{{4,40}}Allocator fail(?:ed)? to allocate memory (?P<tried>{_NUMBER}) bytes!! "
+                r"Result = (?P<code>2)\b"
+            ),
         ),
         ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )

@@ -15,8 +15,8 @@ from oomdoctor.streams import Page
 
 # What glibc's malloc finds, and sanitizers (malloc/malloc.c, debug/stack_chk_fail.c)
 HEAP: Final = (
-    r"\b(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|_int_\w{1,12})\(\): (?:double free|corrupted|invalid"
-    r"|unaligned|unsorted|largebin|memory corruption|smallbin|chunk|mismatching|broken)"
+    r"\b(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|_int_\w{1,12})\(\): "
+    r"(?:double free|corrupted|invalid|unaligned|unsorted|largebin|memory corruption|smallbin|chunk|mismatching|broken)"
     r"|\bdouble free or corruption\b|\bcorrupted (?:size vs\. prev_size|double-linked list)\b"
     r"|\*{3} stack smashing detected \*{3}|AddressSanitizer: (?:heap-|attempting double-free|stack-)"
 )

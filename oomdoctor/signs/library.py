@@ -301,7 +301,10 @@ def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
         return None
     embedded = crash.mentions(_EMBEDDED) is not None
     words = (
-        say("The log names an embedded GPU, which shares the machine's RAM; there such allocations fail with memory free.")
+        say(
+            "The log names an embedded GPU, which shares the machine's RAM; there such allocations fail with memory "
+            "free."
+        )
         if embedded
         else say("The log names WSL, where such allocations fail with memory free.")
     )

@@ -85,8 +85,8 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
         return None
     if memory.overlaps:
         words = say(
-            "{count} Ray workers fill the node; the largest, {who}, holds {largest}. Shared memory, such as Ray's object "
-            "store, counts in each of them: together the rows are more than the machine has.",
+            "{count} Ray workers fill the node; the largest, {who}, holds {largest}. Shared memory, such as Ray's "
+            "object store, counts in each of them: together the rows are more than the machine has.",
             count=count,
             who=memory.heaviest.who,
             largest=show(memory.heaviest.largest),

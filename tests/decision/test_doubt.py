@@ -40,8 +40,9 @@ numpy.core._exceptions._ArrayMemoryError: Unable to allocate 96. GiB for an arra
 def remainder(free: str, own: str, total: str = "8.00 GiB") -> str:
     """A card of which so much is neither free nor this process's."""
     return (
-        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB. GPU 0 has a total capacity of {total} "
-        f"of which {free} is free. {UNLISTED.format(own=own)} Of the allocated memory 4.00 GiB is allocated by "
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB. "
+        f"GPU 0 has a total capacity of {total} of which {free} is free. "
+        f"{UNLISTED.format(own=own)} Of the allocated memory 4.00 GiB is allocated by "
         "PyTorch, and 18.97 MiB is reserved by PyTorch but unallocated."
     )
 

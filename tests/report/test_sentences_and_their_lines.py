@@ -31,8 +31,8 @@ Traceback (most recent call last):
   File "train.py", line 9, in _save_checkpoint
     {call}
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of \
-which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB memory in use. Of the allocated memory \
-77.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."""
+which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB memory in use. Of the allocated \
+memory 77.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."""
 
 
 def incident(folder: Path, log: str) -> dict[str, Any]:
