@@ -95,7 +95,7 @@ def test_a_bare_death_is_explained_by_circumstances_and_no_more(tmp_path: Path) 
         (NO_GPU, "nvidia-smi -L"),
         (remainder("1.21 GiB", "5.20 GiB"), "nvidia-smi --query-compute-apps"),
         (WINDOWS, "Get-CimInstance"),
-        ("PxgCudaDeviceMemoryAllocator fail to allocate memory 339738624 bytes!! Result = 2", "nvidia-smi"),
+        ("[sim] DeviceHeap.cpp:88: failed to allocate 339738624 bytes of GPU memory", "nvidia-smi"),
         ("[{'GPU': 6, 'CPU': 60}]\nWaiting for placement group to be scheduled", "ray status"),
         ("Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", "for boot in"),
         ("trainer-1 exited with code 137", "docker inspect"),

@@ -22,6 +22,7 @@ from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root
 from oomdoctor.signs import address_space, set_limits
 from oomdoctor.signs.address_space import WINDOWS_COMMIT, WINDOWS_RESOURCES
+from oomdoctor.signs.pinned import the_traceback_ends_in_pinning
 from oomdoctor.units import show
 
 _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shortage)
@@ -172,6 +173,11 @@ def pinning(crash: Crash) -> str | None:
     text = f"{frame.file} {frame.function} {frame.code}" if frame is not None else crash.root.at.text
     found = _PINS.search(text)
     return found[0] if found is not None else None
+
+
+def pinning_last(crash: Crash) -> str | None:
+    """The same, where the traceback ends there and the message is not in the log."""
+    return pinning(crash) if the_traceback_ends_in_pinning(crash) is not None else None
 
 
 def pinned_share(crash: Crash) -> str | None:
