@@ -95,6 +95,7 @@ _PASSED_ON: Final = late(
 )
 
 
+_SPEAKS_OF_MEMORY: Final = late(r"(?i)\bout of memory\b")
 _OF_MEMORY: Final = ("MemoryError", "OutOfMemory", "OutOfMemoryException")
 
 
@@ -157,7 +158,7 @@ def passes_on(text: str) -> bool:
 @remembered
 def _raised(text: str) -> str | None:
     error = _ERROR.match(text) if "Error" in text or "Exception" in text else None
-    if error is None or passes_on(text):
+    if error is None or passes_on(text) or _SPEAKS_OF_MEMORY.search(text):
         return None
     name = error[1].rpartition(".")[2]
     return name if not name.endswith(_OF_MEMORY) else None
