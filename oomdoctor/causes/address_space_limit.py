@@ -11,6 +11,7 @@ from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
+OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 
 CAUSE = Cause(
@@ -24,6 +25,7 @@ CAUSE = Cause(
         mark("Windows refused memory ({windows_error})[ {doing}][: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} failed on {windows_words}: RAM and page file are used up"),
         mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
+        mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
         mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
     ),
@@ -46,6 +48,7 @@ CAUSE = Cause(
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
         Row(address_space.small_piece_refused, Grade.POINTS, OF_RAM),
         Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),
+        Row(address_space.a_fork_was_refused, Grade.POINTS, OF_A_FORK),
         Row(address_space.refused_with_an_errno, Grade.POINTS),
         Row(address_space.a_call_of_the_system_was_refused, Grade.POINTS),
         Row(address_space.refused_by_any_allocator, Grade.LEFT, OF_A_GUESS),

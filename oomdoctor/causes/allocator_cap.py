@@ -11,7 +11,8 @@ LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "
 # The device's own: no option raises it.
 AT_ONCE_KNOBS = ("smaller-prefill", "smaller-input", "smaller-microbatch", "shorter-sequences", "shorter-context",
                  "memory-efficient-attention", "raise-allocator-cap")  # fmt: skip
-WATERMARK_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences")
+# PyTorch's limit on a Mac lies above what macOS recommends: beyond it the machine pages, and may freeze.
+WATERMARK_KNOBS = ("smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences", "raise-allocator-cap")
 BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
                 "stream-data", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
@@ -23,7 +24,8 @@ CAUSE = Cause(
     headlines=(
         mark("A memory cap of {cap} was hit; {gpu} has {plenty} free"),
         mark(
-            "The limit of macOS is {watermark}: PyTorch holds {mac_torch}, others {mac_others}[, {requested} requested]"
+            "PyTorch's limit on this Mac is {watermark}: it holds {mac_torch}, others {mac_others}"
+            "[, {requested} requested]"
         ),
         mark("{asked_at_once} were requested in one allocation; the device gives at most {most_at_once} at once"),
         mark("One allocation of {at_once} is over the driver's limit for a single allocation on {gpu}"),

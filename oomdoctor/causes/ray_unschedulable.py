@@ -10,6 +10,7 @@ CAUSE = Cause(
     id="ray-unschedulable",
     title=mark("Ray cannot place the requested resources"),
     headlines=(
+        mark("vLLM needs more GPUs than {engine_lacks}: tensor_parallel_size is too large"),
         mark("Ray cannot place the job: {too_many_requested} requested, {cluster_has} in the cluster"),
         mark("Ray cannot place {unplaced}: the launch needs all {all_taken} of the cluster"),
         mark("Ray cannot place {unplaced}: {placing_ended}"),

@@ -29,6 +29,7 @@ CAUSE = Cause(
         mark("{group} fill {machine}: {group_filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {group} held {group_held}"),
         mark("{group} hold {group_part} on {machine}"),
+        mark("{listed_workers} fill {machine}[: {full} in use]; {largest_listed}"),
         mark("Ray killed {ray_kill_count} within a minute: {node} ran out of memory"),
         mark("Ray killed {killed_rank}, one of several ranks: {full} in use on {node}"),
         mark("{killer} killed {killed_sized}, one of many processes"),

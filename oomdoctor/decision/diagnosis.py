@@ -10,13 +10,15 @@ from msgspec.structs import replace
 
 from oomdoctor.decision import Verdict
 from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgements
-from oomdoctor.decision.ranking import Ranked, closing, ranked
+from oomdoctor.decision.ranking import Ranked, Ranking, closing, is_bare_death, ranked
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
-from oomdoctor.signs.commands import unanswered
+from oomdoctor.signs.commands import WHOLE_LOG, unanswered
+from oomdoctor.signs.cut import last_words
+from oomdoctor.signs.machine import useful
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -51,8 +53,16 @@ def decide(crash: Crash) -> Decision:
         answers=tuple(_with_remarks(ranking.answers, crash)),
         open=ranking.open,
         ruled_out=ruled_out,
-        next_evidence=unanswered(commands or (closing(crash) if ranking.open else ()), crash),
+        next_evidence=_next(commands, ranking, crash),
     )
+
+
+def _next(asked: tuple[str, ...], ranking: Ranking, crash: Crash) -> tuple[str, ...]:
+    """What would tell more: what the signs ask for, else what would close an open cause."""
+    told = useful(asked, crash)
+    if ranking.open and not told:
+        told = useful(closing(crash, ranking.answers), crash) or useful((WHOLE_LOG,), crash, always=True)
+    return unanswered(told, crash)
 
 
 def _marked(finding: Finding, context: Context) -> Finding:
@@ -73,8 +83,14 @@ def _with_remarks(answers: Iterable[Ranked], crash: Crash) -> Iterable[Ranked]:
         finding = answer.finding
         if place == 0 and (finding.pool or crash.pool) == "host_ram":
             finding = replace(finding, why=joined((finding.why, of_low_limit(crash))))
+        if place == 0 and (cut := last_words(crash)) is not None:
+            words = say('the message is cut off after "{words}"', words=cut)
+            finding = replace(finding, against=(*finding.against, words))
         if place == 0 and in_other_words(crash.root):
             words = say("this message is unknown; it was matched to the closest known one")
+            finding = replace(finding, against=(*finding.against, words))
+        elif place == 0 and is_bare_death(crash) and not answer.cause.fallback:
+            words = say("a crash, a time limit, a scheduler or an operator can end a process like this, too")
             finding = replace(finding, against=(*finding.against, words))
         yield replace(answer, finding=finding)
 

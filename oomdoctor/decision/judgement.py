@@ -29,6 +29,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     against: tuple[str, ...] = ()
     # What it rests on shows that memory ran out, even where the crash's root is only a death or a hint.
     shows_memory: bool = False
+    unsure: bool = False  # what it rests on is seen of other failures, too, or is cut: likely at most
     pool: str | None = None  # where it differs from the crash's
     stage: str | None = None
     knobs: tuple[str, ...] = ()  # what to change, best first
@@ -65,7 +66,7 @@ def judgement_of(cause: Cause, crash: Crash) -> Judgement | None:
     if not isinstance(judgement, Finding) or judgement.grade is None:
         return judgement
     if isinstance(crash.root, CutTraceback):
-        return _cut_off(judgement, judgement.grade, begun=crash.root.begun is True)
+        return _cut_off(judgement, judgement.grade, crash.root.said)
     if isinstance(crash.root, CutTraining):
         return _cut_off(judgement, judgement.grade) if judgement.grade >= Grade.POINTS else None
     return judgement
@@ -97,6 +98,7 @@ def _finding(cause: Cause, row: Row, seen: Seen, crash: Crash) -> Finding:
         evidence=seen.evidence,
         against=(*seen.against, *(found.words for _, found in weakening if found.words)),
         shows_memory=seen.shows_memory,
+        unsure=seen.unsure,
         pool=seen.pool,
         stage=seen.stage,
         knobs=seen.knobs or row.knobs or _knobs(cause, crash),
@@ -117,20 +119,21 @@ def _name(sign: Sign) -> str:
     return getattr(sign, "__name__", "")
 
 
-def _cut_off(finding: Finding, grade: Grade, *, begun: bool = False) -> Finding:
+def _cut_off(finding: Finding, grade: Grade, words: str | None = None) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
     where = (
-        say("the log ends in the middle of the error message")
-        if begun
+        say('the message is cut off after "{words}"', words=words)
+        if words
         else say("the log ends before the error message")
     )
     unseen = say("The log does not show what failed. If memory ran out, this is the likeliest cause.")
     return replace(
         finding,
-        why=finding.why if begun else unseen,
-        grade=grade if begun else grade.lowered(UNSEEN),
+        why=finding.why if words else unseen,
+        grade=grade if words else grade.lowered(UNSEEN),
         shows_memory=False,
-        against=(*finding.against, where),
+        unsure=True,
+        against=(where, *finding.against),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )
 

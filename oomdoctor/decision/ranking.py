@@ -24,11 +24,16 @@ from oomdoctor.decision.features import features
 from oomdoctor.decision.judgement import Finding, is_shown
 from oomdoctor.decision.model import Model, grounds, strength_of, used
 from oomdoctor.decision.order import NAMED, Standing, in_order
+from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
+from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kill import Kill
+from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.signs import commands
+from oomdoctor.patterns import late
+from oomdoctor.signs import Grade, commands
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
@@ -37,8 +42,11 @@ _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
     "shm": (commands.SHM,),
     "object_store": (commands.OBJECTS,),
     "scheduling": (commands.SCHEDULED,),
+    "pinned": (commands.LOCKED_LIMIT, commands.FREE),
     "none": (commands.DMESG, commands.CARDS_NOW, commands.FREE),
 }
+SHARED: Final = "gpu-shared"  # who holds the GPU is asked of its driver
+RIVALS: Final = 2
 LEAST, MOST = 0.01, 0.99  # nothing is certain
 # A fallback says that memory ran out and not why: however often a fair judge lets that pass, it is no answer.
 FALLBACK = 0.6
@@ -48,6 +56,14 @@ UNPROVEN = 0.75
 # Where a shortage is told in words that no family knows. Nobody counted how often such words speak of something else:
 # this is an assumption, too, and low enough for the cause to count as open.
 IN_OTHER_WORDS = 0.8
+
+
+# Where the sign is one of other failures, too, or the error's own words are cut. However often the answer is right, the
+# log itself does not prove it: an assumption as well, and low enough for the cause to count as open.
+IN_DOUBT = 0.8
+
+
+_SIZE: Final = late(r"\d [KMGT]iB\b")
 
 
 class Ranked(Struct, frozen=True):
@@ -79,8 +95,26 @@ def ranked(
         Ranked(one.cause, by_cause[one.cause.id], _confidence(one, standings, crash, model, proven=proven))
         for one in standings
     ]
+    answers = [
+        replace(one, confidence=min(one.confidence, IN_DOUBT)) if is_doubtful(one.finding, crash) else one
+        for one in answers
+    ]
     falling = _with_reasons(_falling(answers, _most(crash, proven=proven)))
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
+
+
+def is_doubtful(finding: Finding, crash: Crash) -> bool:
+    """Whether the cause is likely at most: by its sign, or because circumstances alone explain a bare death, without a
+    size of memory that was in use before it."""
+    if finding.unsure or not is_bare_death(crash):
+        return finding.unsure
+    measured = any(event.figures("usage") for event in finding.evidence) or _SIZE.search(finding.why)
+    return (finding.grade or 0) < Grade.PROVES and not measured
+
+
+def is_bare_death(crash: Crash) -> bool:
+    """Whether the crash is a kill or a worker's end of which no line tells the reason."""
+    return not crash.proven and isinstance(crash.root, Kill | LoaderDeath | WorkerDeath)
 
 
 def _strength(finding: Finding, model: Model) -> float:
@@ -131,17 +165,20 @@ def _carrying(answer: Ranked) -> str:
 
 def _look(crash: Crash) -> tuple[str, ...]:
     """Of a refused request the limits and what is free tell: the process that asked is gone."""
-    if crash.pool == "gpu":
+    if SIDES[crash.pool] == "device":
         return (commands.on_the_devices(crash),)
     if isinstance(crash.root, HostAllocation):
         return commands.OF_A_REFUSAL
     return _LOOK.get(crash.pool, ())
 
 
-def closing(crash: Crash) -> tuple[str, ...]:
+def closing(crash: Crash, answers: Sequence[Ranked]) -> tuple[str, ...]:
     """What would close an open cause, where no rule has named a command."""
+    if is_bare_death(crash):
+        return commands.settling(crash)
     look = _look(crash)
-    return (*look, commands.WHOLE_LOG) if _is_bare(crash) else (commands.WHOLE_LOG, *look)
+    first = _is_bare(crash) or any(answer.cause.id == SHARED for answer in answers[:RIVALS])
+    return (*look, commands.WHOLE_LOG) if first else (commands.WHOLE_LOG, *look)
 
 
 def _most(crash: Crash, *, proven: bool) -> float:

@@ -110,7 +110,10 @@ class EndRecord(MemoryLimit, frozen=True, kw_only=True):
 # Slurm printed KiB before 17.11 and bytes since, both without a unit: nothing below 2 GiB is a job's limit in bytes.
 _SMALLEST_LIMIT_IN_BYTES: Final = 2 * GIB
 
-_SLURM_KILL = late(r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in ")
+# slurmstepd's two sentences; a terminal may break the line between them
+_SLURM_KILL = late(
+    r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in |^\s{0,8}Some of the step tasks have been OOM Killed\b"
+)
 _SLURM_TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
 _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
@@ -691,6 +694,7 @@ FAMILY = Family(
     triggers=(
         "oom-kill event",
         "oom_kill event",
+        "step tasks have been OOM Killed",
         "Out Of Memory",
         "memory limit",
         "Memory Limit",

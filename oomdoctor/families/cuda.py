@@ -230,9 +230,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     figures, others, gpu = _figures(text)
     place = place_of(page, first, lines[-1])
     if figures.pop("more_than_1eb", False):
-        return Lookalike(
-            place, mark("more than 1EB is a corrupt size (as after a broken collective), not a lack of memory")
-        )
+        return Lookalike(place, mark("more than 1EB is a corrupt size, not a lack of memory"))
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
         return None

@@ -150,6 +150,14 @@ _OUT_OF_MEMORY = tuple(
         ),
         ("FlashInfer", _FLASHINFER),
         ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
+        # source/gpucommon/src/PxgCudaMemoryAllocator.cpp, with the driver's number of the error
+        (
+            "PhysX",
+            (
+                rf"PxgCuda\w{{4,40}}Allocator fail(?:ed)? to allocate memory (?P<tried>{_NUMBER}) bytes!! "
+                r"Result = (?P<code>2)\b"
+            ),
+        ),
         ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )
 )
@@ -310,6 +318,7 @@ FAMILY = Family(
         "Out of memory",
         "ailed to alloc",
         "Memory allocation error on",
+        "MemoryAllocator fail",
     ),
     triggers=(
         "_ALLOC_FAILED",
@@ -319,6 +328,7 @@ FAMILY = Family(
         "'out of memory'",
         "NCCL INFO",
         "Failed to CUDA",
+        "MemoryAllocator fail",
         "Failed to HIP",
         "out_of_memory",
         "RMM failure",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
@@ -12,10 +13,21 @@ from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
+# What glibc's malloc finds, and sanitizers (malloc/malloc.c, debug/stack_chk_fail.c)
+HEAP: Final = (
+    r"\b(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|_int_\w{1,12})\(\): "
+    r"(?:double free|corrupted|invalid|unaligned|unsorted|largebin|memory corruption|smallbin|chunk|mismatching|broken)"
+    r"|\bdouble free or corruption\b|\bcorrupted (?:size vs\. prev_size|double-linked list)\b"
+    r"|\*{3} stack smashing detected \*{3}|AddressSanitizer: (?:heap-|attempting double-free|stack-)"
+)
 # The first that fits says why.
 _LOOKALIKES = tuple(
     (late("|".join(patterns)), why)
     for why, *patterns in (
+        (
+            mark("native code corrupted the heap (such as a double free): a bug, not a lack of memory"),
+            HEAP,
+        ),
         (
             mark("a message is larger than gRPC allows, not memory"),
             r"\b(?:Received|Sent|[Ss]end) message larger than max\b",
@@ -139,6 +151,14 @@ FAMILY = Family(
     name="host_lookalike",
     anchors=(),
     triggers=(
+        "double free",
+        "(): corrupted ",
+        "(): invalid ",
+        "(): unaligned ",
+        "corrupted size vs",
+        "corrupted double-linked",
+        "stack smashing detected",
+        "AddressSanitizer: ",
         "message larger than max",
         "FUNCTION_SIZE_ERROR",
         "xhausted",

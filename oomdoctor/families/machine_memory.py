@@ -1,5 +1,5 @@
 """What the tools of a machine print of its memory: free, top, ps, vmstat, sar, dstat, collectl, /proc/meminfo, psutil,
-and a program's own "used / total". Healthy machines print the same, so this is context."""
+Windows, and a program's own "used / total". Healthy machines print the same, so this is context."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class MachineMemory(Event, frozen=True, kw_only=True):
     role: Role = "context"
     pool: str = "host_ram"
 
-    tool: str  # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "docker", "program"
+    tool: str  # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "windows",
+    # "docker", "program"
     total_bytes: Usage[int | None] = None
     used_bytes: Usage[int | None] = None
     free_bytes: Usage[int | None] = None
@@ -166,6 +167,9 @@ _MEMINFO_KEYS: Final = {
     "SwapTotal": "swap_total", "Shmem": "shared", "SUnreclaim": "unreclaimable", "CommitLimit": "commit_limit",
     "Committed_AS": "committed",
 }  # fmt: skip
+# Format-List of PowerShell, and `wmic os get ... /value`
+_WINDOWS_ROW: Final = late(r"^\s*(?P<key>[A-Z]\w{10,30})\s*[:=]\s*(?P<figure>\d{1,15})\s*$")
+_OF_WINDOWS: Final = ("TotalVisibleMemorySize", "FreePhysicalMemory", "TotalVirtualMemorySize", "FreeVirtualMemory")
 _HOST: Final = r"(?:host|system|cpu|main|node|physical|virtual)[ _]"
 _NUMBER: Final = late(r"\d{1,16}(?:\.\d{1,16})?")
 _WORD: Final = rf"(?<![\w.-])(?:{_HOST})?(?:ram|memory|mem)(?:[ _](?:usage|used|utili[sz]ation|in use|percent))?"
@@ -491,6 +495,25 @@ _HUGE: Final = ("HugePages_Total", "Hugepagesize")
 _OWN_KEYS: Final = frozenset({"commit_limit", "committed", "unreclaimable", "shared", "huge_pages"})
 
 
+def _windows(page: Page, index: int) -> Print | None:
+    """Win32_OperatingSystem's figures, one below the other and all in KiB; "virtual" is RAM and page file together."""
+    said: dict[str, int] = {}
+    last = page.lines[index]
+    for line in page.after(index, len(_OF_WINDOWS)):
+        match = _WINDOWS_ROW.match(line.text[:ROW_CHARACTERS])
+        if match is None or match["key"] not in _OF_WINDOWS:
+            break
+        said[match["key"]] = int(match["figure"]) * 1024
+        last = line
+    total, free, limit, left = (said.get(key) for key in _OF_WINDOWS)
+    if total is None or free is None:
+        return None
+    figures = _named(("total", "available"), (total, free))
+    if limit is not None and left is not None:
+        figures |= _named(("commit_limit", "committed"), (limit, limit - left))
+    return Print("windows", (Reading(last, figures),))
+
+
 def _kib(figure: int | None) -> int | None:
     return size(figure, "KiB") if figure is not None else None
 
@@ -580,6 +603,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], Callable[[Page, int], Print | None]
     (("used  free  ",), _dstat),
     (("Free Buff Cach",), _collectl),
     (("MemTotal:", *_ROWS_OF_MEMINFO), _meminfo),
+    (("TotalVisibleMemorySize",), _windows),
     (("svmem(",), _psutil),
     (("MEM USAGE / LIMIT",), _docker),
     (("emory", "mem", "Mem", "RAM", "ram"), _own),
@@ -589,6 +613,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], Callable[[Page, int], Print | None]
 TRIGGERS: Final = (
     "Mem:", "Mem :", "Speicher:", "Память:", "内存", "PhysMem: ", " RSS ", " RES ", "swpd", "kbmemfree",
     "used  free  ", "total used free", "total	used	free", "buffers", "Free Buff Cach", "MemTotal:", "svmem(",
+    "TotalVisibleMemorySize",
     "emory usage", "emory used", "emory_usage", "emory util", "emory percent", "mem usage", "RAM", "ram usage",
     "ram_util_percent", "ram_percent", "ram_pct", "ram:", "em: ", "emory: ", "em_percent", "emory_percent", "mem=",
     "MEM USAGE / LIMIT", *_ROWS_OF_MEMINFO,

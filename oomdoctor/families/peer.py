@@ -95,6 +95,10 @@ _PASSED_ON: Final = late(
 )
 
 
+_SPEAKS_OF_MEMORY: Final = late(r"(?i)\bout of memory\b")
+_OF_MEMORY: Final = ("MemoryError", "OutOfMemory", "OutOfMemoryException")
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     said = _said(line.text[:CHARACTERS])
@@ -146,12 +150,18 @@ def own_error(page: Page, index: int) -> str | None:
     return next((name for name in (_raised(line.text[:CHARACTERS]) for line in near) if name), None)
 
 
+def passes_on(text: str) -> bool:
+    """Whether an error's line only tells that another process or a caller failed."""
+    return _said(text) is not None or _PASSED_ON.search(text) is not None or bool(gone(text))
+
+
 @remembered
 def _raised(text: str) -> str | None:
     error = _ERROR.match(text) if "Error" in text or "Exception" in text else None
-    if error is None or _said(text) is not None or _PASSED_ON.search(text) or gone(text):
+    if error is None or passes_on(text) or _SPEAKS_OF_MEMORY.search(text):
         return None
-    return error[1].rpartition(".")[2]
+    name = error[1].rpartition(".")[2]
+    return name if not name.endswith(_OF_MEMORY) else None
 
 
 FAMILY = Family(

@@ -30,7 +30,8 @@ class Unschedulable(Event, frozen=True, kw_only=True):
 
     # "infeasible": no node (type) can ever serve it; "waiting": the resources are there but taken, or not yet;
     # "pending": a placement group or actor in a table; "timeout": given up; "supervisor": the submitted job's own
-    # supervisor actor could not be placed; "scattered": enough is free, on no node alone
+    # supervisor actor could not be placed; "scattered": enough is free, on no node alone; "engine-group" and
+    # "engine-cluster": vLLM needs more GPUs than its placement group or the cluster has, and has asked for none yet
     state: str = "waiting"
     # Amounts by resource, as asked: GPUs and CPUs in units, memory in bytes. Fixed-point figures (x 10000) divided.
     requested: Mapping[str, float] | None = None
@@ -127,6 +128,10 @@ _COUNTED = (
         r"\b(?:request(?:ed|s)?|requir(?:ed|es)|needs?|needed|desired)\b[^\d]{0,30}(?P<asked>\d{1,6})(?![\d%])"
     ),
 )
+# vllm/executor/ray_utils.py, vllm/v1/executor/ray_utils.py
+_ENGINE_CHECK = late(
+    r"number of required \wPUs exceeds the total number of available \wPUs in the (placement group|cluster)"
+)
 _FAILS = late(r"Error\b|(?i:\bnot enough\b|\binsufficient\b)")
 _OF_RAY = late(r"\b[Rr]ay(?:let)?\b|ray/|\bcluster\b|placement group")
 LINES_OF_RAY: Final = 40
@@ -178,7 +183,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
         yield from _counted(page, index)
         return
     at = place_of(page, line, below if wrapped else line)
-    state = _STATES[key]
+    state = _of_an_engine(line.text) or _STATES[key]
     if state in _MAY_END and key not in _REFUSED and _served(page, index):
         yield Lookalike(at, mark("a request that waited and was then placed: the job continues"))
         return
@@ -198,6 +203,12 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             pending=_pending(line.text),
             seconds=_seconds(found) or _waited(line.text),
         )
+
+
+def _of_an_engine(text: str) -> str | None:
+    """vLLM's own check of tensor_parallel_size x pipeline_parallel_size (initialize_ray_cluster)."""
+    check = _ENGINE_CHECK.search(text)
+    return None if check is None else "engine-group" if check[1] == "placement group" else "engine-cluster"
 
 
 def _heard(page: Page, index: int) -> bool:

@@ -16,7 +16,8 @@ from oomdoctor.streams import Page
 MOST_LINES = 60  # a traceback that goes on for longer after this frame is not about this step
 
 LEAST_BEGUN = 20  # characters
-# Errors of a lack of memory, and with how many of their characters they are no other's
+# Errors of a lack of memory, and with how many of their characters hardly any other is meant ("operation not supported"
+# begins with an o, too)
 _SENTENCES = {
     "RuntimeError: CUDA Error: out of memory": 27,
     "RuntimeError: CUDA error: out of memory": 27,
@@ -50,6 +51,7 @@ class CutTraceback(Event, frozen=True, kw_only=True):
 
     step: str
     begun: bool | None = None  # as far as the error's own words go, they are those of a lack of memory
+    said: str | None = None  # these words, without the error's class
 
     def identity(self) -> str:
         return f"{self.family} {self.kind}"
@@ -74,16 +76,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
     said = [r.text for r in rest if r.text.strip()]
     begun = bool(said) and _begun(said[-1])
     tells = begun and _tells(said[-1])
-    if begun:
-        said.pop()
+    last = next(r for r in reversed(rest) if r.text.strip()) if tells else line  # the error's own line
+    words = said.pop().partition(": ")[2] if begun else None
     if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(text) for text in said):
         yield CutTraceback(
-            at=place_of(page, line),
+            at=place_of(page, last),
             time=line.mark.time,
             process=process_of(line),
             stage=_STEPS[step[1]],
             step=step[1],
             begun=tells or None,
+            said=words if tells else None,
             strength=2 if tells else 1,
         )
 

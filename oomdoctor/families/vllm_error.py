@@ -155,7 +155,7 @@ _SENTENCES = (
         "No available memory for the cache blocks", NoCacheBlocks, lines=3, bare=True, ends="initializing the engine"
     ),
     Sentence("Cannot auto-fit max_model_len: not enough GPU memory", NoCacheBlocks, bare=True),
-    Sentence("The model's max seq len (", ContextDoesNotFit, lines=3, needs="kv_tokens"),
+    Sentence("model's max seq len (", ContextDoesNotFit, lines=3, needs="kv_tokens"),
     Sentence("To serve at least one request with the model", ContextDoesNotFit, lines=4, needs="needed_bytes"),
     Sentence("Free memory on device", NotEnoughFree, lines=3, needs="requested_bytes"),
     Sentence("Externally held weights on device", NotEnoughFree, lines=3, bare=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -115,9 +116,11 @@ def _reported_node(event: MemoryReport) -> Ledger:
 
 def _node(event: NodeOutOfMemory) -> Ledger:
     line = event.at.line
-    rows = [_process(name, members, line) for name, members in _by_name(event.rows)[:PROCESSES_SHOWN]]
-    rest = [row for _, members in _by_name(event.rows)[PROCESSES_SHOWN:] for row in members]
-    if rest:
+    overlaps = _sum(event.rows) > (event.total_bytes or event.used_bytes or sys.maxsize)
+    groups = _each_alone(event.rows) if overlaps else _by_name(event.rows)
+    rows = [_process(name, members, line) for name, members in groups[:PROCESSES_SHOWN]]
+    rest = [row for _, members in groups[PROCESSES_SHOWN:] for row in members]
+    if rest and not overlaps:
         rows.append(_total(f"{len(rest)} {SMALLER}", [row.bytes or 0 for row in rest], line))
     if event.object_store_bytes:
         rows.append(LedgerRow("object store", event.object_store_bytes, "printed", line))
@@ -143,6 +146,11 @@ def _by_name(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     for row in rows:
         groups.setdefault(short_name(row.command), []).append(row)
     return sorted(groups.items(), key=lambda group: -_sum(group[1]))
+
+
+def _each_alone(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Rows that add up to more than there is count shared memory several times: no sum of them is one of memory."""
+    return [(short_name(row.command), [row]) for row in sorted(rows, key=lambda row: -(row.bytes or 0))]
 
 
 def _process(name: str, members: Sequence[Row], line: int) -> LedgerRow:

@@ -96,9 +96,16 @@ class NodeMemory(Struct, frozen=True):
         return max(self.used_bytes or 0, self.listed_bytes)
 
     @property
+    def overlaps(self) -> bool:
+        """Whether the rows add up to more than there is: shared memory, such as Ray's object store, counts in each
+        process that has touched it. Their sums tell nothing then."""
+        there = self.total_bytes or self.used_bytes
+        return there is not None and self.listed_bytes > there
+
+    @property
     def whole(self) -> str:
         """The base in words, as a thing that parts are parts of."""
-        if self.used_bytes is None:
+        if self.used_bytes is None or self.listed_bytes > self.used_bytes:
             return say("the {listed} listed in the table", listed=show(self.listed_bytes))
         if self.total_bytes:
             return say("the {used} in use (of {total})", used=show(self.used_bytes), total=show(self.total_bytes))
@@ -333,9 +340,9 @@ def is_rank(name: str) -> bool:
 
 
 def held_by(kill: KernelKill) -> int | None:
-    """What a process that the kernel killed held: memory of its own and shared memory."""
+    """What a process that the kernel killed held: memory of its own and shared memory; else its row in the table."""
     if kill.anon_rss_bytes is None and kill.shmem_rss_bytes is None:
-        return None
+        return next((task.rss_bytes for task in kill.tasks or () if task.pid == kill.process.pid), None)
     return (kill.anon_rss_bytes or 0) + (kill.shmem_rss_bytes or 0)
 
 

@@ -29,12 +29,31 @@ def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
             "a consequence: {process} failed first, with an error other than a lack of memory",
             process=_who(failed, lost),
         )
+    elif isinstance(first, LostPeer) and first.said == "collective" and first.peer_rank is None:
+        why = _not_joined(first)
     else:
         why = say(
             "a consequence: {process} died first, and its log is not here; look for the earliest error of that process",
             process=_who(failed, lost),
         )
     return Lookalike(first.at, why)
+
+
+def _not_joined(waiting: LostPeer) -> str:
+    """A collective that timed out: somebody did not join, dead or only late."""
+    who = _process(waiting.process.rank)
+    if waiting.collective is None or waiting.timeout_ms is None:
+        return say("{process} waited in a collective that not all ranks joined; the log does not say why", process=who)
+    return say(
+        "{process} waited {seconds:g} s in {collective}, which not all ranks joined; the log does not say why",
+        process=who,
+        seconds=waiting.timeout_ms / 1000,
+        collective=waiting.collective,
+    )
+
+
+def _process(rank: int | None) -> str:
+    return say("rank {number}", number=rank) if rank is not None else say("a rank")
 
 
 def _failed_first(told: list[LostPeer | RankFailure], lost: list[LostPeer]) -> RankFailure | None:

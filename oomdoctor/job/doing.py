@@ -59,9 +59,11 @@ class Doing(Struct, frozen=True):
     stage: str = UNKNOWN
     step: str | None = None  # a verb, often finer than the stage
     because: Frame | str | None = None  # the frame or the line that says so
+    weak: bool = False  # it is said of other work, too
 
 
 NOTHING: Final = Doing()
+WEAK: Final = 1  # a row of less tells only where nothing else does
 
 
 def doing_of(event: Event) -> Doing:
@@ -70,7 +72,7 @@ def doing_of(event: Event) -> Doing:
     stage = _settled(row.stage, event)
     if event.stage not in (UNKNOWN, stage):
         return Doing(event.stage, STEPS.get(event.stage), event.at.text)
-    return Doing(stage, row.verb, because) if stage else NOTHING
+    return Doing(stage, row.verb, because, weak=0 < row.weight < WEAK) if stage else NOTHING
 
 
 def doing_of_crash(events: Iterable[Event], stage: str) -> Doing:

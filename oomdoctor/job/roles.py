@@ -137,7 +137,8 @@ def class_and_method(title: str) -> tuple[str, str]:
     if match is None and not _PLAIN.match(title):
         return "", ""
     name = (match["name"] if match else title).replace("create_colocated_worker_cls.<locals>.", "")
-    name, _, method = name.partition(".") if "::" not in name else (name, "", "")
+    mark = ":" if title.startswith("ray_") else "."  # before Ray 0.9
+    name, _, method = name.partition(mark) if "::" not in name else (name, "", "")
     return _SPAWNED.sub("", name), method
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from oomdoctor.families.event import Place
+from oomdoctor.families.host_lookalike import HEAP
+from oomdoctor.families.loudness import LOUD
+from oomdoctor.families.peer import passes_on
 from oomdoctor.patterns import late
-from oomdoctor.streams import Page
+from oomdoctor.streams import Line, Page
 
 LAST_LINES: Final = 60  # what is printed further up was survived
 _ERROR: Final = late(
@@ -15,15 +19,38 @@ _ERROR: Final = late(
     r"|.{0,400}\bAssertion .{1,200} failed\b"
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
     r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,200}\bNCCL operations have failed\b"
+    rf"|.{{0,120}}(?:{HEAP})"
 )
+# What a launcher, a caller or a later call says of an error that stands elsewhere
+_ANNOUNCES: Final = late(
+    r"Error (?:executing|in|while|running|loading)\b|.{0,200}\bNCCL operations have failed\b"
+    r"|.{0,200}\bwatchdog thread terminated with exception\b|.{0,120}\bdevice-side assert triggered\b"
+    r"|.{0,200}\bCU[A-Z]{2,8}_STATUS_[A-Z_]{4,40}\b"
+)
+_PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
+_OF_A_TRACEBACK: Final = late(r"\s|$|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
 
 
 def ending(page: Page) -> Place | None:
-    """The first error among the last lines of the last page of a log."""
-    for line in page.lines[-LAST_LINES:]:
-        if _ERROR.match(line.text.strip()) is not None:
-            return Place(page.file, line.number, line.end, line.text)
-    return None
+    """The last error among the last lines of the last page of a log that is not merely passed on."""
+    last = page.lines[-LAST_LINES:]
+    errors = [line for line in last if _ERROR.match(line.text.strip()) is not None]
+    own = [line for line in errors if not _is_passed_on(line.text.strip())]
+    line = own[-1] if own else errors[0] if errors else _logged(last)
+    return Place(page.file, line.number, line.end, line.text) if line is not None else None
+
+
+def _is_passed_on(text: str) -> bool:
+    return _ANNOUNCES.match(text) is not None or passes_on(text)
+
+
+def _logged(lines: Sequence[Line]) -> Line | None:
+    """The line of an error's level that nothing follows but a traceback without its end."""
+    behind = (line for line in reversed(lines) if _OF_A_TRACEBACK.match(line.text) is None)
+    line = next(behind, None)
+    if line is None or line.mark.level not in LOUD or _PRINTED_BY_ANOTHER.match(line.text):
+        return None
+    return line
 
 
 __all__ = ["ending"]

@@ -144,6 +144,7 @@ def raise_cap(case: Case) -> Answer:
             snippet="export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
             suggested=0.0,
             derivation=say("0.0 means no limit"),
+            cost=say("the whole machine may freeze: beyond the limit macOS pages to disk"),
         )
     if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
         return _larger_workspace(root.tried_bytes)

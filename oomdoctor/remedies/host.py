@@ -179,6 +179,13 @@ def fewer_workers(case: Case) -> Answer:
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
+    if memory.overlaps:
+        return Proposal(
+            action=say("Run fewer {name} at once, and check the other processes", name=group.name),
+            derivation=say(
+                "{largest} in the largest of them; threshold {threshold}", largest=show(group.largest), threshold=at
+            ),
+        )
     if fit < 1:
         return Proposal(
             action=say("Run fewer {name} at once, and check the other processes", name=group.name),

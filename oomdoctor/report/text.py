@@ -54,7 +54,7 @@ WIDE = 80
 TIGHTEST = 6
 
 # What each degree of tightness leaves out, beside what the one before it does
-WITHOUT_DOUBTS = 1  # what speaks against it, what values assume
+WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what values assume
 WITHOUT_SMALL_ROWS = 2  # of the ledger
 WITHOUT_LATER_REASONS = 3  # how the second remedy and the third are computed, and what they cost
 WITHOUT_GAPS = 4  # blank lines, and the ledger's bar
@@ -274,7 +274,7 @@ def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator
     """The cause with its figures, what speaks against it, and the lines that show it."""
     name = say("{cause} ({sure}):", cause=diagnosis.cause, sure=sure(incident, diagnosis))
     yield _line((name, "bold"), f" {diagnosis.explanation}", indent=2, lines=page.some(LINES_OF_A_REASON))
-    if page.verbose or page.tight < WITHOUT_DOUBTS:
+    if page.verbose or page.tight < (WITHOUT_REASONS if incident.cause_open else WITHOUT_DOUBTS):
         for against in diagnosis.against[: page.some(1)]:
             yield _line(say("Against it: {reason}", reason=against), indent=2)
     if page.verbose and diagnosis.ahead:
@@ -290,7 +290,7 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     yield _line((say("Where the memory was: "), "bold"), where)
     shown = _largest_first(ledger, page)
     fills = [_fill(number, row, page) for number, row in enumerate(shown)]
-    if ledger.total_bytes and page.tight < WITHOUT_GAPS:
+    if ledger.total_bytes and page.tight < WITHOUT_GAPS and not _overlaps(ledger):
         yield _bar(ledger.total_bytes, shown, fills, page)
     roomy = page.width >= ROOMY
     names = [sanitize(row_name(row.what)) for row in shown]
@@ -301,8 +301,17 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
     if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= WORTH_A_LINE):
         size = show(abs(ledger.unexplained_bytes))
         more = say("not explained {size}", size=size)
-        less = say("more than there is, by {size}", size=size)
+        less = (
+            say("together {size} more than there is: shared memory counts in each process", size=size)
+            if _overlaps(ledger)
+            else say("more than there is, by {size}", size=size)
+        )
         yield _line((more if ledger.unexplained_bytes > 0 else less, "dim"), indent=4)
+
+
+def _overlaps(ledger: Ledger) -> bool:
+    """Whether processes' rows are together more than a node has, so that no sum and no bar of them is true."""
+    return ledger.pool == "host_ram" and (ledger.unexplained_bytes or 0) <= -WORTH_A_LINE
 
 
 def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
@@ -314,7 +323,10 @@ def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
         return [*held, *free]
     kept = [row for row in held if not row.what.endswith(SMALLER)][: most - len(free)]
     rest = [row for row in held if row not in kept and row.bytes is not None]
-    if len(rest) > 1:
+    if len(rest) > 1 and _overlaps(ledger):
+        what = say("{count} smaller ones, each at most", count=sum(map(_members, rest)))
+        rest = [LedgerRow(what, max(row.bytes or 0 for row in rest), "printed", None)]
+    elif len(rest) > 1:
         size = sum(row.bytes or 0 for row in rest)
         what = say("{count} smaller ones together", count=sum(map(_members, rest)))
         rest = [LedgerRow(what, size, "derived", None)]

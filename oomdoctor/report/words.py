@@ -79,6 +79,8 @@ def open_question(incident: Incident) -> str | None:
         return None
     if others := _others(incident):
         return say("Open: the log does not decide the cause; it may also be {causes}.", causes=one_of(others))
+    if incident.diagnoses[:1] and incident.diagnoses[0].cause not in _fallbacks():
+        return say("Open: the log does not prove the cause.")
     return say("Open: the log does not show what used the memory.")
 
 

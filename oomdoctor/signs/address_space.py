@@ -13,7 +13,8 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, set_limits, sign
-from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT
+from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT, WHO_HOLDS_IT_NOW
+from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.set_limits import host_refusal, host_refusals
 from oomdoctor.units import GIB, TIB, show
 
@@ -22,8 +23,8 @@ NO_MEMORY: Final = 12  # ENOMEM
 ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
+_FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|\bfork(?:/exec|:)")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
-_PATH_OF_WINDOWS: Final = r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\"
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
@@ -190,6 +191,24 @@ def array_refused(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_fork_was_refused(crash: Crash) -> Seen | None:
+    """Errno 12 of a call that starts a child process. A private writable mapping counts once per process, and the
+    default policy refuses obvious overcommits, too (Documentation/mm/overcommit-accounting of Linux)."""
+    refused = host_refusal(crash)
+    if refused is None or refused.allocator != "os":
+        return None
+    if _FORK.search(refused.at.text) is None and crash.in_trace(_FORK.pattern) is None:
+        return None
+    words = say(
+        "The kernel refused to start a child process (fork). It must be able to promise the parent's memory a second "
+        "time, though the child shares it at first: the parent is large, or little memory is left."
+    )
+    full = say("the log does not show how large the parent was and how much memory was left")
+    look = (OVERCOMMIT, FREE, WHO_HOLDS_IT_NOW)
+    return Seen(words=words, evidence=(refused,), against=(full,), unsure=True, next_evidence=look)
+
+
+@sign
 def refused_with_an_errno(crash: Crash) -> Seen | None:
     """The operating system returned errno 12 (ENOMEM). NumPy and PyTorch print it whatever was short."""
     first, refused = host_refusal(crash), next((one for one in host_refusals(crash) if one.errno == NO_MEMORY), None)
@@ -240,7 +259,7 @@ def shows_a_limit(crash: Crash) -> Seen | None:
 
 def _is_on_windows(crash: Crash, refused: HostAllocation) -> bool:
     """Whether the refusal's own words are those that it has there, or a path beside it is one of Windows."""
-    return ON_WINDOWS in refused.at.text or crash.mentions(_PATH_OF_WINDOWS) is not None
+    return ON_WINDOWS in refused.at.text or is_on_windows(crash)
 
 
 def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:

@@ -202,14 +202,15 @@ def card_partly_hidden(crash: Crash) -> Seen | None:
 
 @sign
 def beyond_the_watermark(crash: Crash) -> Seen | None:
-    """PyTorch's memory, other allocations and the request exceed Apple's limit."""
+    """PyTorch's memory, other allocations and the request exceed its limit on a Mac. The limit is the high watermark
+    (aten/src/ATen/mps/MPSAllocator.h: 1.7 times Metal's recommendedMaxWorkingSetSize by default)."""
     event, it = refusal(crash), card(crash)
     others = event.other_allocations_bytes if event is not None and event.device == "MPS" else None
     if event is None or others is None or it.allowed_bytes is None or it.allocated_bytes is None:
         return None
     words = say(
-        "{allocated} in PyTorch, {others} in other allocations and the request of {tried} exceed the "
-        "{allowed} that macOS recommends for the GPU. The GPU shares the machine's RAM.",
+        "{allocated} in PyTorch, {others} in other allocations and the request of {tried} exceed {allowed}: PyTorch's "
+        "own limit, by default 1.7 times what macOS recommends for the GPU. The GPU shares the machine's RAM.",
         allocated=show(it.allocated_bytes),
         others=show(others),
         tried=_tried(it),
@@ -220,7 +221,7 @@ def beyond_the_watermark(crash: Crash) -> Seen | None:
 
 @sign
 def watermark_filled_by_its_own(crash: Crash) -> Seen | None:
-    """PyTorch holds more of the memory that counts against Apple's limit than others do."""
+    """PyTorch holds more of the memory that counts against its limit on a Mac than others do."""
     event, it = refusal(crash), card(crash)
     others = event.other_allocations_bytes if event is not None else None
     if others is None or others >= (it.allocated_bytes or 0):

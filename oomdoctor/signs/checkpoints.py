@@ -9,7 +9,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
@@ -29,6 +29,10 @@ _SAVING_LINE: Final = (
 )
 # The title of a worker at it: "ray::WorkerDict.actor_save_checkpoint"
 _IN_A_CHECKPOINT: Final = late(r"\bray::\S{0,80}(?:save|load|write|restore)\w{0,20}_?(?:checkpoint|ckpt|state|model)")
+_GATHERING: Final = (
+    r"_zero3_consolidated|save_16bit|full_state_dict|FullStateDict|full_optim_state_dict|_gather_state_dict"
+    r"|_full_post_state_dict_hook|get_fsdp_full_state_dict|\b_?(?:all_)?gather\w{0,40}|summon_full_params"
+)
 SEVERAL: Final = 2
 MOST: Final = 0.75
 _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_dict"
@@ -53,11 +57,11 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
     if frame is None or crash.stage == "weight_sync":
         return None
     words = say(
-        "Memory ran out while the job saved its state ({function}){asked}. Gathering a full state needs a "
-        "second copy of the weights; with optimizer states several times as much.",
+        "Memory ran out while the job saved its state ({function}){asked}.",
         function=frame.function,
         asked=asked_for(crash),
     )
+    words = joined((words, _gathers(crash)))
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
 
 
@@ -68,12 +72,21 @@ def in_code_that_loads_a_state(crash: Crash) -> Seen | None:
     if frame is None:
         return None
     words = say(
-        "Memory ran out while the job loaded its state ({function}){asked}. Gathering a full state needs a "
-        "second copy of the weights; with optimizer states several times as much.",
+        "Memory ran out while the job loaded its state ({function}){asked}.",
         function=frame.function,
         asked=asked_for(crash),
     )
+    words = joined((words, _gathers(crash)))
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_load")
+
+
+def _gathers(crash: Crash) -> str:
+    """Of a state that the ranks share out: a frame that puts it together on one of them."""
+    if crash.in_trace(_GATHERING) is None:
+        return ""
+    return say(
+        "Gathering a full state needs a second copy of the weights; with optimizer states several times as much."
+    )
 
 
 @sign
@@ -98,6 +111,8 @@ def who_held_most_was_saving(crash: Crash) -> Seen | None:
 @sign
 def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     """The job was saving or loading a checkpoint; no stack frame says where."""
+    if not crash.proven and crash.stage in ("checkpoint_load", "checkpoint_save"):
+        return Seen(words=_end_at_a_checkpoint(crash), evidence=(crash.root,), shows_memory=True)
     if crash.stage == "checkpoint_load":
         words = say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked_for(crash))
     elif crash.stage == "checkpoint_save":
@@ -105,6 +120,13 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     else:
         return None
     return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+
+
+def _end_at_a_checkpoint(crash: Crash) -> str:
+    """Of a death without a reason only its moment speaks."""
+    if crash.stage == "checkpoint_load":
+        return say("The process died while the job loaded a checkpoint, when it needs the most memory.")
+    return say("The process died while the job saved a checkpoint, when it needs the most memory.")
 
 
 @sign

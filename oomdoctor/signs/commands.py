@@ -31,6 +31,17 @@ JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot -o short-iso; done
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
+# Runs of the job that say what the log leaves open
+NCCL_IN_FULL: Final = "NCCL_DEBUG=INFO <the command that starts the job>"
+ONE_CALL_AT_A_TIME: Final = "CUDA_LAUNCH_BLOCKING=1 <the command that starts the job>"
+# In PowerShell
+WHOLE_LOG_ON_WINDOWS: Final = (
+    "Select-String -Path <the whole log> -SimpleMatch 'Traceback (most recent call last)' -Context 0,60"
+)
+MEMORY_ON_WINDOWS: Final = (
+    "Get-CimInstance Win32_OperatingSystem | Format-List "
+    "TotalVisibleMemorySize, FreePhysicalMemory, TotalVirtualMemorySize, FreeVirtualMemory"
+)
 WORKERS: Final = "grep -n -i -B 40 'out of memory' /tmp/ray/session_latest/logs/*.{out,err}"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 ON_A_MAC: Final = "ps aux -m | head -20"
@@ -97,7 +108,11 @@ _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
 )
 _SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b|/slurmd/job\d"
-IN_A_POD: Final = r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b"
+# The last is `kubectl exec`'s.
+IN_A_POD: Final = (
+    r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b|\bcommand terminated with exit code \d"
+)
+CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + IN_A_POD
 _OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 137\b")
 _CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 
@@ -192,6 +207,7 @@ def container_of(crash: Crash) -> str | None:
 
 
 def _ended_as_container(crash: Crash) -> bool:
-    """How a container's end by SIGKILL is told from outside."""
+    """A container's end by SIGKILL is told from outside as 137; a shell and an editor tell a local process's like that,
+    too."""
     outside = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
-    return outside or container_of(crash) is not None
+    return container_of(crash) is not None or (outside and crash.mentions(CONTAINERS) is not None)

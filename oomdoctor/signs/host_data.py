@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, asked_for
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show, size
@@ -25,6 +25,7 @@ _READING: Final = (
     # libraries that hold the whole of their data
     r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
+_IN_ONE_PROCESS: Final = r"\bdisable multiprocessing\b"  # datasets: iflatmap_unordered
 _READING_LINE: Final = (
     r"(?i)caching images|running tokenizer|tokenizing|\bmap \(num_proc|\bmap:|generating \w+ split|loading dataset"
     r"|filter \(num_proc|packing dataset|grouping texts|converting format of dataset|preprocessing dataset"
@@ -161,6 +162,9 @@ def _while_reading(crash: Crash, *, shows_memory: bool = False) -> Seen:
             "One of several workers was killed or disappeared while it loaded or tokenized data{asked}.",
             asked=asked,
         )
+        if crash.mentions(_IN_ONE_PROCESS) is not None:
+            alone = say("Run it once in one process (num_proc=1), as the message advises: the error itself then shows.")
+            words = joined((words, alone))
     else:
         words = say("A process was killed or disappeared while it loaded or tokenized data{asked}.", asked=asked)
     return Seen(words=words, evidence=(crash.root,), shows_memory=shows_memory, stage="data_load")

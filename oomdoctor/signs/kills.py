@@ -36,7 +36,7 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import IN_A_POD, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
+from oomdoctor.signs.commands import CONTAINERS, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
 from oomdoctor.signs.limits import OF_NUMA_NODES
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
@@ -82,7 +82,6 @@ _SCRIPTS: Final = (".py", ".sh", ".R", ".jl", ".js")
 _NAME: Final = late(r"[\w.+-]{1,60}")
 _STOPPED_BY_RAY: Final = r"\(\d\) ray stop --force is called"
 _CRASHED: Final = r"\(\d\) The worker (?:is|has) crashed unexpectedly due to SIGSEGV"
-_CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + IN_A_POD
 _MAY_BE_MEMORY: Final = frozenset({"host_ram", "cgroup", "none", "shm"})
 
 
@@ -417,7 +416,7 @@ def _other_reasons(crash: Crash) -> str:
 @sign
 def in_a_container(crash: Crash) -> Seen | None:
     """The log prints a memory limit, or lines near the failure mention containers."""
-    return Seen(words="") if stated_limit(crash) is not None or crash.mentions(_CONTAINERS) is not None else None
+    return Seen(words="") if stated_limit(crash) is not None or crash.mentions(CONTAINERS) is not None else None
 
 
 def _died(root: Event) -> str:

@@ -11,9 +11,9 @@ from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
-from oomdoctor.signs import Seen, sign
+from oomdoctor.signs import Seen, commands, sign
 from oomdoctor.signs.trace import card, refusal
 from oomdoctor.units import GIB, MIB, percent, show
 
@@ -32,16 +32,24 @@ _LOADS_A_PROGRAM = late(
 )  # XLA's driver
 CRUMBS: Final = 32 * MIB  # whole segments of 2 and 20 MiB and what the driver keeps for itself
 
+# What a simulator on the GPU lays out for its environments and their contacts
+OF_A_SIMULATOR: Final = ("fewer-environments", "resize-sim-buffers", "free-the-gpu", "smaller-microbatch")
 TAKERS: Final = ("jax", "tensorflow")
 # Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
 _BESIDE: Final = frozenset(
-    {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs"}
+    {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs", "PhysX"}
 )
 _TENSORFLOWS_HANDLE: Final = late(
     r"(?:tensorflow/|external/local_xla/).{0,40}stream_executor/.{0,80}\bcreate \w{4,8} handle"
 )
 _HANDLES: Final = ("cuBLAS", "cuDNN", "cuSOLVER")
-_QUIRKS: Final = r"\bWSL2?\b|NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+# After these every call on the GPU fails, an allocation among them.
+_BROKEN: Final = r"illegal memory access|device-side assert|unspecified launch failure|misaligned address"
+# src/include/alloc.h of NCCL prints this of whatever error the call returns.
+_THE_CALL_ALONE: Final = late(r"Failed to (?:CUDA|HIP) (?:host alloc|calloc async|calloc|malloc) ")
+_OUT_OF_MEMORY: Final = r"(?i)\bout of memory\b"
+_EMBEDDED: Final = r"NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+_QUIRKS: Final = rf"\bWSL2?\b|{_EMBEDDED}"
 
 
 @sign
@@ -132,25 +140,37 @@ def a_handle_is_refused_in_tensorflow(crash: Crash) -> Seen | None:
 
 @sign
 def a_library_was_refused(crash: Crash) -> Seen | None:
-    """A library with its own allocations, outside the framework, got no memory from the driver."""
+    """A library with its own allocations, outside the framework, got no memory from the driver. Where its message names
+    the call alone, or an error that leaves the GPU unusable stands beside it, another failure may be behind it."""
     root = crash.root
     if not isinstance(root, LibraryOutOfMemory) or root.library not in _BESIDE:
         return None
-    words = (
+    refused = (
         say(
-            "{library} requested {tried} from the driver and got none. It allocates outside the framework, "
-            "whose cache had taken the rest.",
+            "{library} requested {tried} from the driver and got none.",
             library=root.library,
             tried=show(root.tried_bytes),
         )
         if root.tried_bytes
-        else say(
-            "{library} requested memory from the driver and got none. It allocates outside the framework, "
-            "whose cache had taken the rest.",
-            library=root.library,
-        )
+        else say("{library} requested memory from the driver and got none.", library=root.library)
     )
-    return Seen(words=words, evidence=(root,))
+    words = joined(
+        (refused, say("It allocates outside the framework and cannot use what the framework's cache keeps."))
+    )
+    doubt, again = _another_failure(crash, root)
+    knobs = OF_A_SIMULATOR if root.library == "PhysX" else ()
+    return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), knobs=knobs, next_evidence=again)
+
+
+def _another_failure(crash: Crash, root: LibraryOutOfMemory) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What else the refusal may come from, and the run that would tell."""
+    if root.status and crash.mentions(_BROKEN) is not None:
+        doubt = say("the log also prints a failure of the GPU's code, which alone makes later calls fail like this")
+        return (doubt,), (commands.ONE_CALL_AT_A_TIME,)
+    if _THE_CALL_ALONE.search(root.at.text) and crash.mentions(_OUT_OF_MEMORY) is None:
+        doubt = say("the message names the call that failed and no reason; an earlier error gives the same message")
+        return (doubt,), (commands.NCCL_IN_FULL,)
+    return (), ()
 
 
 @sign
@@ -177,7 +197,8 @@ def a_library_failed(crash: Crash) -> Seen | None:
         status=root.status,
     )
     doubt = say("the message does not mention memory")
-    return Seen(words=words, evidence=(root,), against=(doubt,), shows_memory=True)
+    again = (commands.on_the_devices(crash),)
+    return Seen(words=words, evidence=(root,), against=(doubt,), shows_memory=True, unsure=True, next_evidence=again)
 
 
 @sign
@@ -297,8 +318,18 @@ def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
         return None
     if root.layer not in ("driver", "runtime", "nvml"):
         return None
-    words = say("The log names a platform (WSL or an embedded GPU) where such allocations fail with memory free.")
-    return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
+    embedded = crash.mentions(_EMBEDDED) is not None
+    words = (
+        say(
+            "The log names an embedded GPU, which shares the machine's RAM; there such allocations fail with memory "
+            "free."
+        )
+        if embedded
+        else say("The log names WSL, where such allocations fail with memory free.")
+    )
+    unsaid = say("the log does not say how much was free")
+    look = (commands.FREE,) if embedded else ()
+    return Seen(words=words, evidence=(root,), against=(unsaid,), next_evidence=look)
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Frame
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.mlc import NoRoom
@@ -187,7 +188,16 @@ def _filled(crash: Crash) -> Seen | None:
     if event is None or words is None or _others_fill(crash):
         return None
     stage = "model_load" if crash.stage == "unknown" else None
-    return Seen(words=joined((words, _held(crash))), evidence=(event,), stage=stage)
+    held = joined((words, _held(crash)))
+    if not (crash.stage == "model_load" and crash.doing.weak):
+        return Seen(words=held, evidence=(event,), stage=stage)
+    doubt = say("only the frame {function} speaks of loading; other work passes there, too", function=_frame_of(crash))
+    return Seen(words=held, evidence=(event,), against=(doubt,), unsure=True)
+
+
+def _frame_of(crash: Crash) -> str:
+    because = crash.doing.because
+    return because.function if isinstance(because, Frame) else ""
 
 
 @sign

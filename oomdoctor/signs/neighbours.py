@@ -20,9 +20,11 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import is_after, is_of_another_day
 from oomdoctor.language import listed, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
 
+A_DESKTOP: Final = 2 * GIB  # a display with its programs, or the driver's own reserve, takes so much of a card
 SMALL_PROGRAM: Final = 256 * MIB  # of arguments, temporaries and outputs together
 MUCH: Final = 0.25  # of the card, held by processes that the message lists
 HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
@@ -46,6 +48,7 @@ class _Neighbours(Struct, frozen=True):
     share: float
     counts_from: float
     words: str
+    listed: bool = True  # the message names or counts processes; else it is what remains
 
 
 @sign
@@ -393,12 +396,13 @@ def _neighbours(it: Card) -> _Neighbours | None:
 
 def _of_unlisted(held: int, total: int) -> _Neighbours:
     words = say(
-        "Processes that the driver does not list here hold {held} of the GPU's {total} ({share})",
+        "{held} of the GPU's {total} ({share}) belong to nothing that is listed here: other processes, a display "
+        "or the driver",
         held=show(held),
         total=show(total),
         share=percent(held / total),
     )
-    return _Neighbours(held, held / total, HIDDEN, words)
+    return _Neighbours(held, held / total, HIDDEN, words, listed=False)
 
 
 def _of_listed(held: int, total: int, pids: list[int]) -> _Neighbours:
@@ -428,8 +432,25 @@ def _not_split(held: int, total: int) -> _Neighbours:
 
 def _seen(crash: Crash, others: _Neighbours) -> Seen:
     refused = [event for event in (refusal(crash),) if event is not None]
-    words = say("{held}; {asked}.", held=others.words, asked=asked(card(crash)))
-    return Seen(words=words, evidence=(*refused, *crash.every(GpuTable)[:1]))
+    it = card(crash)
+    words = say("{held}; {asked}.", held=others.words, asked=asked(it))
+    doubts = list(_doubts(it, others))
+    return Seen(
+        words=words,
+        evidence=(*refused, *crash.every(GpuTable)[:1]),
+        against=tuple(doubts),
+        unsure=bool(doubts),
+        next_evidence=(on_the_devices(crash),) if doubts else (),
+    )
+
+
+def _doubts(it: Card, others: _Neighbours) -> Iterator[str]:
+    """Whether what remains is another process's at all, and whether it was in the way."""
+    if others.listed or others.bytes >= A_DESKTOP:
+        return
+    if it.free_bytes is not None and it.tried_bytes is not None and it.free_bytes >= it.tried_bytes:
+        yield say("as much was free as was requested")
+    yield say("no process is listed for this remainder; a display and the driver take as much")
 
 
 def told_by(table: GpuTable) -> str:

@@ -20,9 +20,11 @@ ALIKE: Final = 0.6
 
 @sign
 def several_alike_have_it(crash: Crash) -> Seen | None:
-    """Three or more processes of one name hold 40% of the memory in use together."""
+    """Three or more processes of one name hold 40% of the memory in use together, and none of them alone."""
     memory = table(crash)
     group = _group(memory)
+    if one_of_a_name_has_it(crash) is not None:
+        return None
     return two_alike_have_it(crash) if group is not None and len(group.sizes) >= SEVERAL else None
 
 
@@ -33,16 +35,42 @@ def two_alike_have_it(crash: Crash) -> Seen | None:
     group = _group(memory)
     if memory is None or group is None or memory.share(group.bytes) < TOGETHER:
         return None
-    words = say(
+    return Seen(words=_together(memory, group), evidence=(memory.event,), shows_memory=memory.of_tools)
+
+
+def _together(memory: NodeMemory, group: Holder) -> str:
+    """What the processes of one name hold; the largest process first, where it has most of it."""
+    count, largest = len(group.sizes), memory.heaviest or group
+    if memory.overlaps:
+        return say(
+            "{count} {name} processes hold {each}; the largest process, {who}, holds {largest}. Shared memory, such as "
+            "Ray's object store, counts in each of them: together the rows are more than the machine has.",
+            count=count,
+            name=group.name,
+            each=_each(group),
+            who=largest.who,
+            largest=show(largest.largest),
+        )
+    if memory.dominates(largest):
+        return say(
+            "{who} alone holds {largest} of {whole}: {share}. All {count} {name} processes hold {held}.",
+            who=largest.who,
+            largest=show(largest.largest),
+            whole=memory.whole,
+            share=percent(memory.share(largest.largest)),
+            count=count,
+            name=group.name,
+            held=show(group.bytes),
+        )
+    return say(
         "{count} {name} processes hold {held} of {whole}: {share}, {each}. None of them alone fills the node.",
-        count=len(group.sizes),
+        count=count,
         name=group.name,
         held=show(group.bytes),
         whole=memory.whole,
         share=percent(memory.share(group.bytes)),
         each=_each(group),
     )
-    return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
 
 
 @sign
@@ -55,6 +83,15 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
     count, held = sum(len(holder.sizes) for holder in workers), sum(holder.bytes for holder in workers)
     if count < SEVERAL_WORKERS or memory.share(held) < EXPLAINED or two_alike_have_it(crash) is not None:
         return None
+    if memory.overlaps:
+        words = say(
+            "{count} Ray workers fill the node; the largest, {who}, holds {largest}. Shared memory, such as Ray's "
+            "object store, counts in each of them: together the rows are more than the machine has.",
+            count=count,
+            who=memory.heaviest.who,
+            largest=show(memory.heaviest.largest),
+        )
+        return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
     words = say(
         "{count} Ray workers hold {held} of {whole}: {share}. The largest holds {largest}.",
         count=count,

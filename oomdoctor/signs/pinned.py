@@ -13,7 +13,7 @@ from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import LOCKED_LIMIT
+from oomdoctor.signs.commands import LOCKED_LIMIT, WHOLE_LOG
 from oomdoctor.units import show
 
 _LOCKING: Final = ("rdma", "mlock")
@@ -58,11 +58,19 @@ def the_buffer_for_copying_was_refused(crash: Crash) -> Seen | None:
 def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
     """A traceback ends in a call that pins host memory, and the message is not in the log."""
     refusal = _refusal(crash)
-    if refusal is None or refusal.strength >= 2:
+    if refusal is None or refusal.strength >= 2 or refusal is not crash.root:
         return None
     words = say("A traceback ends in a call that pins host memory; the message itself is not in the log.")
     otherwise = say("the call may have failed for another reason")
-    return Seen(words=words, evidence=(refusal,), against=(otherwise,), shows_memory=True, pool="pinned")
+    return Seen(
+        words=words,
+        evidence=(refusal,),
+        against=(otherwise,),
+        shows_memory=True,
+        unsure=True,
+        pool="pinned",
+        next_evidence=(WHOLE_LOG, LOCKED_LIMIT),
+    )
 
 
 @sign

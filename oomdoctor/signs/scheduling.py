@@ -14,7 +14,8 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
-_FINAL = ("infeasible", "timeout", "supervisor", "scattered")
+ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
+_FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
 _ROLES = ("actor", "ref", "critic", "reward")
 # Roles that share GPUs by these flags of OpenRLHF (openrlhf/cli/train_ppo_ray.py)
 _SHARED: Final = {"colocate_actor_ref": ("actor", "ref"), "colocate_critic_reward": ("critic", "reward")}
@@ -210,6 +211,9 @@ def _missing(name: str, wanted: float, there: float) -> str:
 
 
 def _sentence(request: Unschedulable) -> str:
+    if request.state in ENGINE_CHECKS:
+        whose = engines_whole(request)
+        return say("vLLM needs more GPUs (tensor_parallel_size x pipeline_parallel_size) than {whose}.", whose=whose)
     what, end, count = _what(request), end_of(request), request.count or 1
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
@@ -220,6 +224,13 @@ def _sentence(request: Unschedulable) -> str:
     if count > 1:
         return say("Ray has not placed {count} requests for {what}: {end}.", what=what, count=count, end=end)
     return say("Ray has not placed a request for {what}: {end}.", what=what, end=end)
+
+
+def engines_whole(request: Unschedulable) -> str:
+    """What vLLM's check compares with: a clause behind "than"."""
+    if request.state == "engine-group":
+        return say("its placement group has")
+    return say("Ray counts in the cluster")
 
 
 def end_of(request: Unschedulable) -> str:

@@ -21,6 +21,7 @@ from oomdoctor.units import MIB, show
 
 DOCKERS_DEFAULT: Final = 64 * MIB
 FULL: Final = 0.9
+_SEGMENT_NAMED: Final = "/nccl-"
 ROOM: Final = 0.5  # of it at most in use: no page of it was missing
 _USERS: Final = {
     "torch": mark("PyTorch's DataLoader workers"),
@@ -44,9 +45,16 @@ def no_room_and_a_figure_for_it(crash: Crash) -> Seen | None:
 
 @sign
 def no_room(crash: Crash) -> Seen | None:
-    """A program found no room in /dev/shm."""
+    """A program found no room in /dev/shm. NCCL's message alone, without an errno and the segment, may have another
+    reason."""
     full = crash.first(SharedMemoryFull)
-    return _no_room(crash, full) if full is not None else None
+    if full is None:
+        return None
+    seen = _no_room(crash, full)
+    if full.user != "nccl" or full.tried_bytes or _SEGMENT_NAMED in full.at.text:
+        return seen
+    doubt = say("the message is cut off before the segment's name and the reason; missing rights give the same one")
+    return replace(seen, against=(doubt,), unsure=True)
 
 
 @sign
@@ -181,7 +189,15 @@ def _size(crash: Crash) -> int | None:
 def _fullest(crash: Crash, before: Place | None = None) -> float:
     """The greatest share in use: a process that has ended freed what it held."""
     usages = [usage for usage in crash.every(ShmUsage) if before is None or _is_above(usage.at, before)]
-    return max((u.used_bytes / u.total_bytes for u in usages if u.used_bytes and u.total_bytes), default=0.0)
+    return max(map(_share, usages), default=0.0)
+
+
+def _share(usage: ShmUsage) -> float:
+    """Of rounded figures the smaller one is the finer: "24G of 24G" with 840M available are 97 %."""
+    if not usage.used_bytes or not usage.total_bytes:
+        return 0.0
+    share = usage.used_bytes / usage.total_bytes
+    return 1 - usage.available_bytes / usage.total_bytes if share >= FULL and usage.available_bytes else share
 
 
 def _is_above(place: Place, other: Place) -> bool:

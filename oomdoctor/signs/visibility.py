@@ -9,6 +9,7 @@ from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unsch
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import CARDS
 
 
 @sign
@@ -81,7 +82,11 @@ def _of_ray(crash: Crash) -> tuple[Sequence[Unschedulable], float | None, float 
 
 
 def _not_visible(crash: Crash, event: GpuVisibility) -> Seen:
-    return Seen(words=_words(crash, event), evidence=(event,))
+    if event.problem != "no-gpu" or event.mask is not None:
+        return Seen(words=_words(crash, event), evidence=(event,))
+    doubt = say("a driver that does not answer gives the same message")
+    look = (CARDS,)
+    return Seen(words=_words(crash, event), evidence=(event,), against=(doubt,), unsure=True, next_evidence=look)
 
 
 def _in_a_worker(crash: Crash) -> bool:

@@ -29,6 +29,10 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "dmesg -T | grep -B": ("pairs/dmesg-machine-full/evidence.txt", {"kernel"}),
     "for boot in -1 0; do journalctl -k": ("pairs/journal-of-the-container/evidence.txt", {"kernel"}),
     "grep -n -A 60 'Traceback": ("asked/traceback-by-grep.txt", {"cuda"}),
+    "Select-String -Path": ("asked/traceback-by-select-string.txt", {"cuda"}),
+    "Get-CimInstance Win32_OperatingSystem": ("asked/memory-of-windows.txt", {"machine_memory"}),
+    "CUDA_LAUNCH_BLOCKING=1": ("asked/one-call-at-a-time.txt", {"cuda"}),
+    "NCCL_DEBUG=INFO": ("asked/nccl-in-full.txt", {"gpu_library"}),
     "grep -n -i -B 40 'out of memory'": ("asked/workers-by-grep.txt", {"cuda"}),
     "ps aux": ("asked/ps-aux.txt", {"machine_memory"}),
     "ps -eo": ("asked/ps-eo.txt", {"machine_memory"}),
@@ -59,7 +63,7 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "pip show": ("asked/pip-show.txt", {"pip_show"}),
 }
 # Public strings of the module that are no commands
-_PATTERNS = {"IN_A_POD"}
+_PATTERNS = {"IN_A_POD", "CONTAINERS"}
 _PACKAGE_ASKED = "deepspeed"
 
 

@@ -100,3 +100,19 @@ def test_a_table_of_the_card_has_no_rows() -> None:
     assert (
         printed("# gpu  pid  type  fb  command", "  0  501  C  20480  python", "PID MEM(GB) COMMAND", "1 2.0 x") == []
     )
+
+
+WINDOWS = ("TotalVisibleMemorySize : 33468264", "FreePhysicalMemory     : 20123456")
+COMMIT = ("TotalVirtualMemorySize : 38455144", "FreeVirtualMemory      : 1234567")
+
+
+@pytest.mark.parametrize(("lines", "limit"), [((*WINDOWS, *COMMIT), 38455144 * 1024), (WINDOWS, None)])
+def test_what_windows_prints_of_its_memory(lines: tuple[str, ...], limit: int | None) -> None:
+    found = one(*lines)
+    assert (found.tool, found.total_bytes, found.available_bytes) == ("windows", 33468264 * 1024, 20123456 * 1024)
+    assert found.commit_limit_bytes == limit
+
+
+def test_other_rows_of_windows_are_none() -> None:
+    assert printed("TotalVisibleMemorySize : unknown", WINDOWS[1]) == []
+    assert printed(WINDOWS[0], "a line between", WINDOWS[1]) == []

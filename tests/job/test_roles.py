@@ -168,7 +168,7 @@ def test_a_name_that_tells_nothing_has_no_role(title: str) -> None:
         ("Zb4kQ1WorkerDict_0:5:WorkerDict.__init__", ("WorkerDict", "")),
         ("Zb4kQ1WorkerDict_0:5", ("WorkerDict", "")),
         ("create_colocated_worker_cls.<locals>.WorkerDict", ("WorkerDict", "")),
-        ("ray_PolicyEvaluator:apply()", ("PolicyEvaluator:apply", "")),
+        ("ray_PolicyEvaluator:apply()", ("PolicyEvaluator", "apply")),
         ("python train.py", ("", "")),
     ],
 )

@@ -51,9 +51,52 @@ def test_what_is_no_error_or_was_survived_is_not(tmp_path: Path, text: str) -> N
     assert ended(tmp_path, text) is None
 
 
-def test_the_first_of_the_last_errors_is_the_one(tmp_path: Path) -> None:
-    text = f"{TRACE}ValueError: bad label\n{TRACE}RuntimeError: worker 3 is gone\n"
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
+        "RuntimeError: [1] is setting up NCCL communicator, but got Connection reset by peer: ncclRemoteError",
+    ],
+)
+def test_an_error_that_is_passed_on_is_not_the_last(tmp_path: Path, behind: str) -> None:
+    assert ended(tmp_path, f"{TRACE}ValueError: bad label\n{TRACE}{behind}\n") == "ValueError: bad label"
+
+
+def test_the_last_of_its_own_errors_is_the_one(tmp_path: Path) -> None:
+    text = f"Error executing job with overrides: [a=1]\n{TRACE}KeyError: 'x'\n{TRACE}ValueError: bad label\n"
     assert ended(tmp_path, text) == "ValueError: bad label"
+
+
+def test_what_is_only_announced_is_quoted_where_nothing_else_is(tmp_path: Path) -> None:
+    line = "Error executing job with overrides: [a=1]"
+    assert ended(tmp_path, f"step 1\n{line}\n") == line
+
+
+def test_a_line_of_an_errors_level_that_nothing_follows_is_quoted(tmp_path: Path) -> None:
+    line = "ERROR 07-21 14:49:08 [factory.py:62] bfloat16 is not supported on this GPU"
+    assert "bfloat16 is not supported" in str(ended(tmp_path, f"{line}\n{TRACE}"))
+    assert ended(tmp_path, f"{line}\nINFO 07-21 14:49:09 [factory.py:70] float16 is used\n") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "free(): double free detected in tcache 2",
+        "malloc(): corrupted top size",
+        "double free or corruption (!prev)",
+        "*** stack smashing detected ***: terminated",
+    ],
+)
+def test_a_corrupted_heap_is_called_so(tmp_path: Path, line: str) -> None:
+    text = f"step 1\n{line}\nAborted (core dumped)\n"
+    assert ended(tmp_path, text) == line
+    assert any("corrupted the heap" in one.why for one in diagnose(tmp_path / "train.log").lookalikes)
+
+
+@pytest.mark.parametrize("line", ["double free_energy = 0.0;", "free(): 12 blocks were given back"])
+def test_other_frees_are_none(tmp_path: Path, line: str) -> None:
+    assert ended(tmp_path, f"step 1\n{line}\n") is None
 
 
 def test_a_memory_failure_has_its_own_report(tmp_path: Path) -> None:

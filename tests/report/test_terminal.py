@@ -251,7 +251,7 @@ def test_a_fallback_is_no_other_answer() -> None:
     best, behind = CRASH.diagnoses
     only = replace(CRASH, cause_open=True, diagnoses=(best, replace(behind, cause="host-memory-exhausted")))
     text = plain(replace(OOM, incidents=(only,)))
-    assert "Open: the log does not show what used the memory. This would tell:" in text
+    assert "Open: the log does not prove the cause. This would tell:" in text
 
 
 def test_what_is_copied_is_never_broken() -> None:
@@ -355,7 +355,19 @@ def test_rows_that_do_not_add_up_say_so() -> None:
     short = replace(CRASH, ledger=(replace(NODE, unexplained_bytes=3 * 1024**3),))
     over = replace(CRASH, ledger=(replace(NODE, unexplained_bytes=-(1024**3)),))
     assert "not explained 3.00 GiB\n" in plain(replace(OOM, incidents=(short,)))
-    assert "more than there is, by 1.00 GiB\n" in plain(replace(OOM, incidents=(over,)))
+    told = "together 1.00 GiB more than there is: shared memory counts in each process\n"
+    assert told in plain(replace(OOM, incidents=(over,)))
+    card = replace(CRASH, ledger=(replace(NODE, pool="gpu", unexplained_bytes=-(1024**3)),))
+    assert "more than there is, by 1.00 GiB\n" in plain(replace(OOM, incidents=(card,)))
+
+
+def test_rows_that_overlap_have_no_sum_and_no_bar() -> None:
+    rows = tuple(LedgerRow(f"w{n} (pid {n})", (40 - n) * 1024**3, "printed", 1) for n in range(8))
+    over = replace(CRASH, ledger=(replace(NODE, rows=rows, unexplained_bytes=-(200 * 1024**3)),))
+    text = plain(replace(OOM, incidents=(over,)))
+    assert "  [" not in text
+    assert "smaller ones, each at most" in text
+    assert "smaller ones together" not in text
 
 
 def test_a_ledger_without_a_total_has_no_bar() -> None:

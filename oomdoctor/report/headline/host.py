@@ -161,7 +161,7 @@ def reward_part(share: Share) -> str | None:
 
 def _group(crash: Crash) -> Share | None:
     memory = table(crash)
-    if memory is None:
+    if memory is None or memory.overlaps:
         return None
     several = next((each for each in memory.holders if len(each.sizes) > 1), None)
     if several is not None and two_alike_have_it(crash) is not None:
@@ -218,6 +218,22 @@ def full(kill: NodeOutOfMemory) -> str | None:
 
 def _is_full(used: int | None, total: int | None) -> bool:
     return bool(used and total and NEARLY_FULL * total <= used <= total)
+
+
+def listed_workers(crash: Crash) -> str | None:
+    """The processes of a table whose rows add up to more than the node has."""
+    memory = table(crash)
+    if memory is None or not memory.overlaps:
+        return None
+    count = sum(len(each.sizes) for each in memory.holders)
+    return say("{count} listed processes", count=count) if count > 1 else None
+
+
+def largest_listed(crash: Crash) -> str | None:
+    """The largest process of the table, with its PID and what it holds."""
+    memory = table(crash)
+    top = memory.heaviest if memory is not None else None
+    return say("{who} holds {held}", who=top.who, held=brief(top.largest)) if top is not None else None
 
 
 def _share(memory: NodeMemory, who: str, size: int) -> Share:

@@ -21,6 +21,7 @@ from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import address_space, set_limits
+from oomdoctor.signs.pinned import the_traceback_ends_in_pinning
 from oomdoctor.units import show
 
 _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shortage)
@@ -72,6 +73,11 @@ def ram_error(refusal: HostAllocation) -> str | None:
     if refusal.errno:
         return f"errno {refusal.errno}"
     return next((word for word in _ERRORS if word in refusal.at.text), None)
+
+
+def fork_error(crash: Crash) -> str | None:
+    """How the refusal of a fork is called."""
+    return ram_error(crash) if address_space.a_fork_was_refused(crash) is not None else None
 
 
 @about(first(MapsSpent))
@@ -157,6 +163,11 @@ def pinning(crash: Crash) -> str | None:
     text = f"{frame.file} {frame.function} {frame.code}" if frame is not None else crash.root.at.text
     found = _PINS.search(text)
     return found[0] if found is not None else None
+
+
+def pinning_last(crash: Crash) -> str | None:
+    """The same, where the traceback ends there and the message is not in the log."""
+    return pinning(crash) if the_traceback_ends_in_pinning(crash) is not None else None
 
 
 def pinned_share(crash: Crash) -> str | None:

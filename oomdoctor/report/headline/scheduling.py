@@ -11,7 +11,15 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import all_of, counted, filled, listed, mark, say, translated
 from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.slot import about
-from oomdoctor.signs.scheduling import asked_gpus, cluster, end_of, lacking, request_of
+from oomdoctor.signs.scheduling import (
+    ENGINE_CHECKS,
+    asked_gpus,
+    cluster,
+    end_of,
+    engines_whole,
+    lacking,
+    request_of,
+)
 
 MOST_DEVICES: Final = 512  # of one request in words that no family knows: more is another number of its line
 _UNITS: Final = {
@@ -63,6 +71,12 @@ def all_taken(crash: Crash) -> str | None:
         return None
     taken = [_amount(name, have[name]) for name in ("GPU", "CPU") if asked.gpus == have.get(name)]
     return all_of(taken) if taken else None
+
+
+@about(request_of)
+def engine_lacks(request: Unschedulable) -> str | None:
+    """Than what vLLM needs more GPUs, where its own check says so."""
+    return engines_whole(request) if request.state in ENGINE_CHECKS else None
 
 
 @about(request_of)

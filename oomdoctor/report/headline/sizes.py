@@ -147,7 +147,7 @@ def cap_on_a_full_gpu(it: Card) -> str | None:
 @where(allocator.beyond_the_watermark)
 @about(card)
 def watermark(it: Card) -> str | None:
-    """What macOS recommends as the most for the GPU."""
+    """The most that PyTorch allows itself on a Mac."""
     return show(it.allowed_bytes or 0)
 
 

@@ -1,0 +1,64 @@
+"""The machine that a log was written on, and which commands can be run there and would tell something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from oomdoctor.families.container import LimitKill
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.kill import Kill
+from oomdoctor.families.ray_death import WorkerDeath
+from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.training_cut import CutTraining
+from oomdoctor.families.vllm_cut import CutTraceback
+from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
+from oomdoctor.signs import commands
+
+_PATH_OF_WINDOWS: Final = r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\"
+_KILLED: Final = (Kill, KernelKill, UserspaceKill, LimitKill, LoaderDeath, WorkerDeath, NodeOutOfMemory)
+# What Python raises has a class; a driver, a kernel or a simulator prints its own sentence and no traceback.
+_RAISED: Final = late(r"(?:^|[\s.\]:(])[A-Z_]\w{0,60}(?:Error|Exception)\b")
+_TITLE: Final = "Traceback (most recent call last)"
+# What shells of Windows lack, and what tells the same there
+_ON_WINDOWS: Final = (
+    (commands.WHOLE_LOG, (commands.WHOLE_LOG_ON_WINDOWS,)),
+    ("ulimit -a", (commands.MEMORY_ON_WINDOWS,)),
+    ("free ", (commands.MEMORY_ON_WINDOWS,)),
+    ("sysctl vm.overcommit", (commands.MEMORY_ON_WINDOWS,)),
+    *((tool, ()) for tool in ("ulimit", "sysctl", "ps ", "df ", "dmesg", "for boot", "grep ")),
+)
+
+
+def is_on_windows(crash: Crash) -> bool:
+    """Whether a path near the failure is one of Windows."""
+    return crash.mentions(_PATH_OF_WINDOWS) is not None
+
+
+def useful(asked: Iterable[str], crash: Crash, *, always: bool = False) -> tuple[str, ...]:
+    """The commands that the job's machine has, without a search for a traceback where none would tell."""
+    kept = (command for command in asked if always or command != commands.WHOLE_LOG or a_traceback_may_tell(crash))
+    return tuple(dict.fromkeys(_of_windows(kept) if is_on_windows(crash) else kept))
+
+
+def a_traceback_may_tell(crash: Crash) -> bool:
+    """Whether Python raised the error, and its traceback may stand elsewhere: a killed process prints none, nor does a
+    request that waits."""
+    root = crash.root
+    if isinstance(root, CutTraceback | CutTraining):
+        return True
+    if crash.pool == "scheduling" or isinstance(root, _KILLED) or any(_TITLE in line for line in root.around.before):
+        return False
+    printed = isinstance(root, DeviceOutOfMemory) and root.tried_bytes is not None  # str() of it, without its class
+    return printed or _RAISED.search(root.at.text) is not None
+
+
+def _of_windows(asked: Iterable[str]) -> Iterator[str]:
+    for command in asked:
+        yield from next((there for here, there in _ON_WINDOWS if command.startswith(here)), (command,))
+
+
+__all__ = ["a_traceback_may_tell", "is_on_windows", "useful"]
