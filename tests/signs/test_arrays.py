@@ -88,4 +88,4 @@ def test_what_a_program_gives_back_is_half_of_its_need_or_less(outputs: str, nee
 def test_what_the_compiler_planned_is_a_ledger() -> None:
     (ledger,) = compiled("10.00GiB", "15.30GiB").ledgers
     assert [row.what for row in ledger.rows] == ["outputs", "temporary buffers", "arguments"]
-    assert sum(row.bytes for row in ledger.rows) <= (ledger.total_bytes or 0)
+    assert sum(row.bytes or 0 for row in ledger.rows) <= (ledger.total_bytes or 0)
