@@ -2,7 +2,8 @@
 
 Everything is measured side by side in one go, in turns, on logs made here and deleted again; the medians of the rounds'
 ratios matter, not seconds. Others: `python -m benchmarks.baseline`, `.catalogue`, `.mutated` and `.models` (how often
-it is right), `.answers` (what a change changes) and `.upstream` (what a program can print that is not read).
+it is right), `.answers` (what a change changes), `.upstream` (what a program can print that is not read) and
+`.snapshots` (how long PyTorch's take).
 """
 
 from __future__ import annotations

@@ -35,7 +35,13 @@ class Cause(Struct, frozen=True, kw_only=True):
     missing: tuple[Sign, ...] = ()  # no sign carries it; seen: what the log lacks to tell, and what would show it
     knobs_where: tuple[tuple[Sign, tuple[str, ...]], ...] = ()  # seen: what to change instead, best first
     fallback: bool = False  # it says only that memory ran out, or that something was killed
+    at_a_limit: bool = False  # it says that a limit on memory in use was hit, and not what filled it
     before: tuple[str, ...] = ()  # causes that stand behind this one at the same grade
+
+    @property
+    def only_ends(self) -> bool:
+        """Whether it says where it ended, and not what filled the memory."""
+        return self.fallback or self.at_a_limit
 
 
 @cache

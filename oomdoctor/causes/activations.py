@@ -17,6 +17,7 @@ ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences"
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
+OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
 CAUSE = Cause(
@@ -44,7 +45,7 @@ CAUSE = Cause(
         Row(passes.in_a_forward_pass, Grade.NAMES),
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_refused, Grade.NAMES, COMPUTE_KNOBS),
-        Row(arrays.array_of_a_shape, Grade.NAMES),
+        Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.array_of_a_shape, Grade.NAMES),
         Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
         Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),
         Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, MEASURED_KNOBS),
@@ -54,7 +55,7 @@ CAUSE = Cause(
         Row(arrays.array_of_a_step_on_the_host, Grade.POINTS),
         Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
-        Row(passes.in_its_own_computation, Grade.HINTS),
+        Row(passes.while_parameters_are_gathered, Grade.HINTS), Row(passes.in_its_own_computation, Grade.HINTS),
         Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
         Row(passes.a_piece_larger_than_its_card, Grade.HINTS),
         Row(passes.large_piece_beside_its_own_tensors, Grade.LEFT),

@@ -46,7 +46,7 @@ CAUSE = Cause(
         Row(address_space.refused_with_more_free, Grade.NAMES),
         Row(address_space.windows_refused_an_array, Grade.POINTS, OF_RAM),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
-        Row(address_space.small_piece_refused, Grade.HINTS, OF_A_GUESS),
+        Row(address_space.small_piece_refused, Grade.POINTS, OF_RAM),
         Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.a_fork_was_refused, Grade.POINTS, OF_A_FORK),
         Row(address_space.refused_with_an_errno, Grade.POINTS),

@@ -8,6 +8,9 @@ from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
+# The device's own: no option raises it.
+AT_ONCE_KNOBS = ("smaller-prefill", "smaller-input", "smaller-microbatch", "shorter-sequences", "shorter-context",
+                 "memory-efficient-attention", "raise-allocator-cap")  # fmt: skip
 # PyTorch's limit on a Mac lies above what macOS recommends: beyond it the machine pages, and may freeze.
 WATERMARK_KNOBS = ("smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences", "raise-allocator-cap")
 BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
@@ -42,7 +45,7 @@ CAUSE = Cause(
     excluded=(allocator.within_the_allowed, allocator.pool_of_a_library_within_its_limit),
     signs=(
         Row(allocator.pool_of_a_library_beyond_its_limit, Grade.PROVES),
-        Row(allocator.pool_of_a_library_says_so, Grade.NAMES),
+        Row(allocator.pool_of_a_library_says_so, Grade.PROVES),
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
         Row(allocator.budget_of_a_program_is_spent, Grade.PROVES, BUDGET_KNOBS),
         Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES, BUDGET_KNOBS),
@@ -50,7 +53,7 @@ CAUSE = Cause(
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
-        Row(allocator.beyond_the_largest_allocation_in_other_words, Grade.PROVES, LARGEST_KNOBS),
+        Row(allocator.beyond_the_largest_allocation_in_other_words, Grade.PROVES, AT_ONCE_KNOBS),
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),
         Row(allocator.beyond_the_allowed_beside_room, Grade.PROVES),
         Row(allocator.beyond_the_watermark, Grade.NAMES, WATERMARK_KNOBS),

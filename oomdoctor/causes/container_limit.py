@@ -60,7 +60,7 @@ CAUSE = Cause(
         Row(records.peak_reached_the_limit, Grade.POINTS),
         Row(recorded_use_was_near_the_limit, Grade.NAMES),
     ),
-    # The limit is where it ended; what filled it is the answer where the log shows it.
+    at_a_limit=True,
     against=(
         Row(host_growth.host_memory_grew, Grade.POINTS),
         Row(checkpoints.while_a_checkpoint_was_written_or_read, Grade.POINTS),

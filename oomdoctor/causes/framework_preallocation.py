@@ -9,6 +9,7 @@ from oomdoctor.signs.library import (
     a_handle_fails_in_jax,
     a_handle_found_the_card_taken,
     a_handle_is_refused_in_tensorflow,
+    a_program_found_no_room_to_be_loaded,
     jax_or_tensorflow_beside_pytorch,
 )
 
@@ -29,6 +30,7 @@ CAUSE = Cause(
         Row(a_handle_found_the_card_taken, Grade.NAMES),
         Row(a_handle_fails_in_jax, Grade.POINTS),
         Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),
+        Row(a_program_found_no_room_to_be_loaded, Grade.POINTS),
     ),
     knobs=("cap-preallocation", "free-the-gpu", "separate-placement", "fix-environment"),
     before=("non-torch-memory",),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, passes
+from oomdoctor.signs import Grade, ggml, passes
 from oomdoctor.signs.card import card_is_full, log_ends_before_the_error, profiling_disturbed, table_counts_refusals
 
 DRAWING_KNOBS = ("tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu", "collect-evidence")
+LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "smaller-model", "free-the-gpu",
+                "collect-evidence")  # fmt: skip
 
 CAUSE = Cause(
     id="gpu-memory-exhausted",
@@ -38,5 +40,5 @@ CAUSE = Cause(
         "free-the-gpu",
         "resize-sim-buffers",
     ),
-    knobs_where=((passes.drawing, DRAWING_KNOBS),),
+    knobs_where=((passes.drawing, DRAWING_KNOBS), (ggml.a_program_of_ggml, LOADER_KNOBS)),
 )

@@ -27,4 +27,5 @@ CAUSE = Cause(
         Row(other_words.devices_missing_in_other_words, Grade.NAMES),
     ),
     knobs=("fix-environment", "fix-resource-request", "add-nodes", "more-gpus"),
+    knobs_where=((visibility.a_worker_of_ray_sees_none, ("fix-resource-request", "fix-environment")),),
 )

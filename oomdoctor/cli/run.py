@@ -18,7 +18,7 @@ from oomdoctor.cli.diagnose import rendered
 from oomdoctor.cli.quick import Lang
 from oomdoctor.language import say
 from oomdoctor.recorder import proc
-from oomdoctor.recorder.ended import Ended
+from oomdoctor.recorder.outcome import Outcome
 
 if TYPE_CHECKING:
     from oomdoctor.recorder.flight import Flight
@@ -105,15 +105,15 @@ def run(
         pump.begun()
     flight.start(running.pid)
     running.wait(flight.tick, partial(_resize, pumps), flight.pass_on)
-    ended = running.peek()
-    data = flight.end(ended)
+    outcome = running.peek()
+    data = flight.end(outcome)
     running.reap()
     for pump in pumps:
         pump.settle()
     with suppress(KeyboardInterrupt):
         running.unblock()
-        _conclude(ended, flight, data, outputs)
-    job.end_as(ended)
+        _conclude(outcome, flight, data, outputs)
+    job.end_as(outcome)
 
 
 def _resize(pumps: Sequence[Pump]) -> None:
@@ -131,18 +131,18 @@ def _without_a_recorder(command: Sequence[str]) -> None:
 
     out.tell(say("this system has no /proc of Linux' kind: the job's memory is not recorded"))
     try:
-        ended = plain.run(command)
+        outcome = plain.run(command)
     except OSError as error:
         _cannot_start(command, error)
     else:
-        plain.end_as(ended)
+        plain.end_as(outcome)
 
 
-def _conclude(ended: Ended, flight: Flight, data: bytes, outputs: Sequence[Kept]) -> None:
+def _conclude(outcome: Outcome, flight: Flight, data: bytes, outputs: Sequence[Kept]) -> None:
     """Say what there is to say; an error in it must not change how we end."""
     if flight.why_not is not None:
         out.tell(say("the recorder failed ({error}); the job was not affected", error=type(flight.why_not).__name__))
-    if ended.is_success and not flight.saw_a_kill:
+    if outcome.is_success and not flight.saw_a_kill:
         return
     try:
         report = _report(data, outputs)

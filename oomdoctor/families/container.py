@@ -21,6 +21,7 @@ RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON
 RECORD_BELOW: Final = 30
 TORQUE_LINES: Final = 40
 FOLDED_LINES: Final = 8
+GUARD_LINES: Final = 3
 LIMIT_LINES: Final = 8  # a container's other resources stand in front of its memory
 
 
@@ -136,6 +137,22 @@ _LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
 # Torque's mail, with the job's account below it
 _TORQUE = late(r"^\W{0,4}Job exceeded a memory resource limit \(")
+# Moab's own, in MB: "job 41 exceeded MEM usage hard limit (2528 > 1126)"
+_MOAB = late(r"\bjob (\d{1,12}) exceeded (V?MEM|SWAP) usage (?:hard|soft) limit \((\d{1,12}) > (\d{1,12})\)")
+# What any manager of jobs may say of its own kill, and any watchdog of the limit that it guards
+_DISMISSED = late(
+    r"(?i)\b(?:job|task|step|container|worker|process|application|session|workflow)\b[^\n]{0,80}?"
+    r"\b(?:killed|terminated|aborted|evicted|removed|held|stopped|cancell?ed)\b(?: by (?:the )?(?P<who>\w{2,30}))?,?"
+    r" (?:due to|because of|for) (?:its |their )?(?:excessive|excess|too high|high|too much) (?:memory|RAM|RSS)\b"
+    r"(?:[^\n]{0,24}?\b(?:RSS|PSS|memory|used)\s?[=:]\s?(?P<used>\d[\d.]{0,12} ?[KMGT]i?B)\b)?"
+)
+_GUARDED = late(
+    r"(?i)\b(?:job|task|step|container|worker|process)\b(?: \S{1,60})? (?:has |is )?exceed(?:ed|ing) (?:its |the )?"
+    r"max(?:imum)? ?(?P<what>PSS|RSS|vsize|memory)\b(?: size| usage)?\s?[:=]?\s?(?P<limit>\d[\d.]{0,12} ?[KMGT]i?B)\b"
+)
+_HAS = late(r"(?i)\bhas (?:PSS|RSS|vsize|memory)\b\s?[:=]?\s?(\d[\d.]{0,12} ?[KMGT]i?B)\b")
+ANY_MANAGER: Final = "batch"
+_KNOWN: Final = frozenset({"slurm", "lsf", "pbs", "htcondor", "kubernetes", "docker", "yarn", "nomad"})
 _TORQUE_JOB = late(r"\bPBS Job Id: {1,4}(\d{1,12})")
 _TORQUE_HOST = late(r"^\W{0,4}Exec host: {1,4}([\w.-]{1,120})/")
 _ACCOUNT = late(r"\b(?:resources_used|req_information|Resource_List)\.")
@@ -446,6 +463,50 @@ def _torque(page: Page, index: int) -> Event:
     )
 
 
+def _moab(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    job, what, used, limit = _MOAB.search(line.text).groups()  # type: ignore[union-attr]
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="pbs",
+        job=job,
+        used_bytes=int(used) * MIB,
+        limit_bytes=int(limit) * MIB,
+        virtual=what == "VMEM" or None,
+    )
+
+
+def _dismissed(page: Page, index: int) -> Event:
+    """It ended a job for its memory, of which it may say how much, and not what was allowed."""
+    line = page.lines[index]
+    found = _DISMISSED.search(line.text)
+    who = (found["who"] or "").lower() if found else ""
+    used = found["used"] if found else None
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager=who if who in _KNOWN else ANY_MANAGER,
+        used_bytes=_size((used,), DECIMAL) if used else None,
+    )
+
+
+def _guarded(page: Page, index: int) -> Event:
+    """A watchdog beside the job prints what it allows, and what the job has."""
+    line = page.lines[index]
+    found = _GUARDED.search(line.text)
+    near = (_HAS.search(one.text) for one in page.after(index, GUARD_LINES))
+    used = next((match[1] for match in near if match), None)
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager=ANY_MANAGER,
+        limit_bytes=_size((found["limit"],), DECIMAL) if found else None,
+        used_bytes=_size((used,), DECIMAL) if used else None,
+        virtual=True if found and found["what"].lower() == "vsize" else None,
+    )
+
+
 def _sge(page: Page, index: int) -> Event:
     line = page.lines[index]
     used, limit = _two(tuple(re.split(r" > limit:", _figures(line.text).get("sge", ("",))[0])), BINARY)
@@ -542,6 +603,9 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_LSF, _lsf),
     (_PBS, _pbs),
     (_TORQUE, _torque),
+    (_MOAB, _moab),
+    (_DISMISSED, _dismissed),
+    (_GUARDED, _guarded),
     (_SGE, _sge),
     (_CONDOR, _condor),
     (_YARN, _yarn),
@@ -556,6 +620,8 @@ _LOOSE: Final = (
     _notebook,
     _stated,
     _condition,
+    _dismissed,
+    _guarded,
 )  # known by a few words, which advice and code hold too
 
 
@@ -619,6 +685,11 @@ FAMILY = Family(
         "memory resource limit",
         "low on resource: memory",
         "due to memory usage",
+        " usage hard limit (",
+        "excessive memory",
+        "ceeded maxPSS",
+        "ceeded maxRSS",
+        "ceeded maximum memory",
     ),
     triggers=(
         "oom-kill event",
@@ -671,6 +742,14 @@ FAMILY = Family(
         "insufficient unused quota",
         "insufficient quota",
         "mem_mb=",
+        " usage hard limit (",
+        " usage soft limit (",
+        "excessive",
+        "excess memory",
+        "high memory",
+        "too much memory",
+        "ceeded max",
+        "ceeding max",
     ),
     read=read,
 )

@@ -106,6 +106,10 @@ class Event(Struct, frozen=True, kw_only=True):
         told = [self.figures(part) for part in ("usage", "threshold", "fields")]
         return f"{self.family} {self.kind} {self.process.pid} {self.process.rank} {told}"
 
+    def complement(self, other: Event) -> Event:  # noqa: ARG002  (two prints are whole, but for a few kinds)
+        """With what another print of the same happening tells besides."""
+        return self
+
     def figures(self, part: str) -> dict[str, Any]:
         """The event's own values of one part ("usage", "threshold", "fields"), without those that are missing."""
         kind: Any = type(self)

@@ -78,6 +78,11 @@ _XGBOOST = (
     rf"{_XGBOOST_HEAD} (?P<worker>\d{{1,6}}): "
     r"(?:Caching allocator|.{0,400}?(?:out of memory|out_of_memory|OUT_OF_MEMORY))"
 )
+# include/flashinfer/allocator.h: newer releases also print what is left of the engine's workspace buffer
+_FLASHINFER = (
+    rf"memory for \w{{1,80}} with {_SIZE_OF} and alignment \d{{1,6}}(?:, but only (?P<left>{_NUMBER}) bytes available)?"
+    r" in AlignedAllocator"
+)
 # Behind a progress bar where the library's own line break is missing
 _BITSANDBYTES = (
     r"(?:^\W{0,4}|(?:it/s|s/it)\]\s{0,4})Error out of memory at line (?P<row>\d{1,6}) in file"
@@ -143,6 +148,7 @@ _OUT_OF_MEMORY = tuple(
             "ONNX Runtime",
             rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
         ),
+        ("FlashInfer", _FLASHINFER),
         ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
         # source/gpucommon/src/PxgCudaMemoryAllocator.cpp, with the driver's number of the error
         (
@@ -230,7 +236,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     process = _process(page, index, match)
     if failure:
         stated = _stated(match)
-        if library == "RMM" and _CAPPED.search(text):
+        if library == "FlashInfer" or (library == "RMM" and _CAPPED.search(text)):
             stated["capped"] = True
         if worker := match.groupdict().get("worker"):
             process = replace(process, rank=int(worker))
@@ -333,6 +339,7 @@ FAMILY = Family(
         "Failed to allocate memory for requested buffer",
         "is smaller than requested bytes of",
         "[malloc] Unable to allocate",
+        "in AlignedAllocator",
         "OpenEncodeSessionEx failed",
         "_STATUS_NOT_INITIALIZED",
         "_STATUS_INTERNAL_ERROR",

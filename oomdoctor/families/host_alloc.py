@@ -264,7 +264,8 @@ _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
-    r"MemoryError: (?=.{0,200}\b(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b)"
+    r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
+    r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)))"
 )
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(

@@ -92,6 +92,11 @@ class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
         return f"{lengths} numbers of {_WIDTHS[self.dtype or '']} bytes = {show(self.array_bytes)}"
 
     @property
+    def outputs_hold_most(self) -> bool:
+        """What the program gives back takes half of what it needs, or more."""
+        return bool(self.needed_bytes) and 2 * (self.outputs_bytes or 0) >= (self.needed_bytes or 0)
+
+    @property
     def lengths(self) -> list[int]:
         return [int(length) for length in (self.shape or "").strip("[]").split(",") if length]
 

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
@@ -77,6 +78,16 @@ class KernelKill(Event, frozen=True, kw_only=True):
     def identity(self) -> str:
         """The dump, the kill line quoted elsewhere and the reaper's line tell of the same victim."""
         return f"{self.family} {self.kind} {self.process.pid} {self.process.name} {self.invoker_pid}"
+
+    def complement(self, other: Event) -> Event:
+        """In a journal that is printed upside down the figures of a kill and its reason are apart."""
+        missing = {
+            name: value
+            for part in ("usage", "threshold", "fields")
+            for name, value in other.figures(part).items()
+            if getattr(self, name) in (None, ())
+        }
+        return replace(self, **missing)
 
 
 class UserspaceKill(Event, frozen=True, kw_only=True):

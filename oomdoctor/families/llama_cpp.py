@@ -65,7 +65,8 @@ class BufferRefused(Event, frozen=True, kw_only=True):
     pool: str = "gpu"
     strength: int = 2  # 3 where the size is printed
 
-    what: str | None = None  # "weights", "kv", "state", "compute", "pool" (while it computes), "plan"; None: nothing tells
+    # "weights", "kv", "state", "compute", "pool" (while it computes), PLAN; None where nothing tells
+    what: str | None = None
     device: str | None = None
     limited: bool | None = None  # by the device's largest allocation
     tried_bytes: Usage[int | None] = None
@@ -164,7 +165,7 @@ _WRITERS = late(
 )
 _LAYERS_ON_CARD = late(r"offload(?:ing|ed) [1-9]|VRAM|n[-_]gpu[-_]layers|-ngl\b")
 _ABOVE = 60
-PLAN: Final = "plan"  # all of the model, before anything is allocated
+PLAN = "plan"  # all of the model, before anything is allocated
 _NOT_FITTED = "failed to fit params to free device memory"
 _TABLE_LINES = 12
 

@@ -77,6 +77,7 @@ _OPENS = late(
     r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
     r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
+    r"|^\W{0,4}\w{0,60}(?i:allocator|arena|heap|memory ?pool):? (?:is |has |ran )?(?:run )?[Oo]ut of memory\b"
 )
 _LIBFABRIC: Final = "libfabric:"  # it has no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")

@@ -1,6 +1,7 @@
 """PyTorch's memory snapshots: the state of the allocator's blocks, and the last request that failed in the trace.
 
-The file is no log: it is known by its content and read whole, by a room of its own.
+And torch.profiler's memory timelines: what was allocated at the peak. Neither file is a log: they are known by their
+content and read whole, by a room of its own.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import Event, Frame, Place, Process, Role, Surroundings, Usage
-from oomdoctor.language import say
+from oomdoctor.language import say, translated
 from oomdoctor.snapshots.model import Account
 from oomdoctor.sources import Source, Trouble
 from oomdoctor.sources.trouble import UnreadableError, why
 from oomdoctor.units import show
 
 WENT_ON: Final = 100  # allocations after the failure
+MOST_HOLDERS: Final = 3  # of a timeline that are told
 
 
 class MemorySnapshot(Event, frozen=True, kw_only=True):
@@ -35,6 +37,19 @@ class MemorySnapshot(Event, frozen=True, kw_only=True):
     account: Account
 
 
+class MemoryTimeline(Event, frozen=True, kw_only=True):
+    """What torch.profiler's memory timeline has at its peak; it does not say of which device."""
+
+    family = "memory_snapshot"
+    kind = "memory-timeline"
+
+    role: Role = "context"
+    pool: str = "gpu"
+
+    allocated_bytes: Usage[int]
+    account: Account
+
+
 class SnapshotOutOfMemory(DeviceOutOfMemory, frozen=True, kw_only=True):
     """The last `oom` entry of the trace."""
 
@@ -45,7 +60,10 @@ class SnapshotOutOfMemory(DeviceOutOfMemory, frozen=True, kw_only=True):
 
 
 def events(source: Source, tell: Callable[[], None]) -> Iterator[Event]:
-    """What the snapshot says; where the pickle is none the source's troubles say why."""
+    """What the snapshot or the timeline says; where the pickle is none the source's troubles say why."""
+    if source.is_timeline:
+        yield from _timeline(source, tell)
+        return
     from oomdoctor.snapshots import reading  # noqa: PLC0415  (its patterns take time, and few logs come with one)
 
     source.troubles.clear()
@@ -67,6 +85,30 @@ def events(source: Source, tell: Callable[[], None]) -> Iterator[Event]:
             yield _failure(source.name, account)
         else:
             source.notes.append(_note(source.name, account))
+
+
+def _timeline(source: Source, tell: Callable[[], None]) -> Iterator[Event]:
+    """What it says, where it is one to its end: else it stays the text that it was read as."""
+    from oomdoctor.snapshots import timeline  # noqa: PLC0415  (few logs come with one)
+
+    size, source.size = source.size, 0
+    try:
+        account = timeline.read(_counted(source, tell))
+    except (UnreadableError, OSError):  # the reading of its text has said so
+        account = None
+    source.size = size
+    if account is None:
+        return
+    source.notes.append(
+        say(
+            "{file}: memory timeline of torch.profiler: {allocated} at its peak: {holders}",
+            file=source.name,
+            allocated=show(account.allocated),
+            holders=", ".join(f"{show(one.bytes)} {translated(one.holder)}" for one in account.holdings[:MOST_HOLDERS]),
+        )
+    )
+    at = Place(source.name, 1, 1, f"[times, sizes]: {account.entries}")
+    yield MemoryTimeline(at=at, allocated_bytes=account.allocated, account=account)
 
 
 def _counted(source: Source, tell: Callable[[], None]) -> Iterator[bytes]:

@@ -206,6 +206,11 @@ _FIELDS = late(
     r"\s{0,80}(?:[A-Za-z][\w.-]{1,60}="
     r"(?:\"[\d.,;\[\] -]{0,40}(?:[KMGT]?i?B|%)?\]?\"|\[?-?\d[\w.%-]{0,40}\]?)(?:\s{1,4}|$)){2,40}$"
 )
+# A figure that could not be had, and no memory: "cannot get memory available for device 0"
+_LOOKS_UP = late(
+    r"(?i)\b(?:get|read|query|fetch|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}(?:memory|vram|ram)"
+    r" (?:available|info\w*|usage|stat\w*|size|capacity|limits?)\b"
+)
 # Rows of counters: /proc/vmstat, memory.stat, as `cat` and `grep .` print them
 _COUNTER = late(r"\s{0,8}(?:/[\w./@-]{1,200}:)?[a-z][a-z\d]{0,40}(?:_[a-z\d]{1,40}){1,10}\s{1,8}\d{1,20}\s{0,8}$")
 # What a program guards its memory with, and nothing else that is counted in bytes
@@ -317,7 +322,8 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
-    if _ABOUT.search(text) is None or _OF_NAMES.match(text) or _FIELDS.match(text) or _COUNTER.match(text):
+    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _LOOKS_UP.search)
+    if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
     sentence = _sentence(words)

@@ -88,7 +88,7 @@ _ALLOCATION_FAILED = late(
     r"(?i)^(?!.*\b(?:ports?|ip|address\w{0,2}|subnets?|gpus?|devices?|nodes?|jobs?|resources?|quotas?|ids?|slots?|licen\w{2,4}"
     r"|seats?|tty|vlans?|volumes?|disks?|channels?|handles?|sockets?|threads?|workers?|dhcp|budget)\b)(?:.{0,80}?(?:[\]:|>-]|\bERROR)\s?)?"
     r"(?:(?:re)?alloc(?:ation)? (?:has )?(?:failed|failure)|(?:failed|unable) to (?:re)?alloc(?:ate)?"
-    r"|(?:could not|couldn't|cannot|can't) (?:re)?alloc(?:ate)?)\s?[.!]{0,3}$"
+    r"|(?:could not|couldn't|cannot|can't) (?:re)?alloc(?:ate)?)(?: again)?\s?[.!]{0,3}$"
 )
 
 
@@ -309,6 +309,7 @@ FAMILY = Family(
     triggers=(
         "emory", "MEM", " mem ", "RAM", "HBM", "vram", "VRAM", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
         "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
+        "esources",
         "ccelerator", "cards", "OOM", "oom", "NOMEM", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "Kill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
         "enough", "no room", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",

@@ -14,6 +14,7 @@ from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.pip_show import InstalledPackage
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
+from oomdoctor.incident.day import day_of
 from oomdoctor.incident.joins import explains, long_apart, seconds_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
@@ -111,8 +112,9 @@ def _said(event: Event) -> tuple[int, int]:
 def _merged(first: Event, again: Event) -> Event:
     """The print that says more stands for both, at its own place and with the time of the first."""
     if _said(again) > _said(first):
-        return replace(again, repeats=first.repeats + again.repeats, time=first.time or again.time)
-    return replace(first, repeats=first.repeats + again.repeats)
+        told = again.complement(first)
+        return replace(told, repeats=first.repeats + again.repeats, time=first.time or again.time)
+    return replace(first.complement(again), repeats=first.repeats + again.repeats)
 
 
 def crashes(
@@ -272,7 +274,7 @@ def _crash(
     stage = next((e.stage for e in (root, *group) if e.stage != "unknown"), "unknown")
     root = next(event for event in told if event.role == "root" and event.identity() == root.identity())
     side = SIDES[root.pool]
-    context = _with_packages(context_of(root.at.file), told)
+    context = replace(_with_packages(context_of(root.at.file), told), day=day_of(root, told))
     figures = [t for t in trajectories if _of_one_job(root.at.file, t.file, context_of)]
     return Crash(
         events=told,

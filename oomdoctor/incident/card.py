@@ -39,6 +39,14 @@ class Card(Struct, frozen=True, kw_only=True):
     def used_bytes(self) -> int | None:
         return _minus(self.total_bytes, self.free_bytes)
 
+    @property
+    def missing_bytes(self) -> int | None:
+        """What was requested beyond what was free, where PyTorch holds as much that no tensor uses."""
+        tried, free, unused = self.tried_bytes, self.free_bytes, self.unallocated_bytes
+        if tried is None or free is None or unused is None or not free < tried <= free + unused:
+            return None
+        return tried - free
+
     def share(self, part_bytes: int | None) -> float | None:
         """The part of the card, 0..1."""
         return part_bytes / self.total_bytes if part_bytes is not None and self.total_bytes else None

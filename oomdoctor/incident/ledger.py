@@ -51,8 +51,12 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
     known_pools = {ledger.pool for ledger in found.values() if len(ledger.rows) > 1}
     reported = [ledger for ledger in (*snapshots, *_last_reports(events)) if ledger.pool not in known_pools]
     told = {*known_pools, *(ledger.pool for ledger in reported)}
-    others = (*ledger_machine.ledgers(events), *(list(ledger_machine.plans(events)) or ledger_cards.ledgers(events)))
+    others = (*ledger_machine.ledgers(events), *(_planned(events) or ledger_cards.ledgers(events)))
     return (*found.values(), *reported, *(ledger for ledger in others if ledger.pool not in told))
+
+
+def _planned(events: Sequence[Event]) -> list[Ledger]:
+    return [*ledger_machine.plans(events), *ledger_machine.programs(events)]
 
 
 def _all(events: Sequence[Event]) -> Iterator[Ledger]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oomdoctor.families.event import Event
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import LoadPlan
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Ledger, LedgerRow
@@ -69,6 +70,20 @@ def _name(event: MachineMemory) -> str:
     if event.is_above_the_job:
         return say("node ({tool}, before the job's first line, time unknown)", tool=event.tool)
     return say("node ({tool})", tool=event.tool)
+
+
+def programs(events: Sequence[Event]) -> Iterator[Ledger]:
+    """What XLA's compiler planned for a program that did not fit."""
+    for program in events:
+        if isinstance(program, ArrayOutOfMemory) and program.needed_bytes and program.temporary_bytes:
+            parts = (
+                ("outputs", program.outputs_bytes),
+                ("temporary buffers", program.temporary_bytes),
+                ("arguments", program.arguments_bytes),
+                ("constants", program.constants_bytes),
+            )
+            rows = tuple(LedgerRow(what, size, "printed", program.at.line) for what, size in parts if size)
+            yield Ledger("gpu", say("the compiled program, as planned by XLA"), program.needed_bytes, rows)
 
 
 def plans(events: Sequence[Event]) -> Iterator[Ledger]:

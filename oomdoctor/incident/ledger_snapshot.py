@@ -1,4 +1,4 @@
-"""What PyTorch's memory snapshot says of a GPU: who holds the tensors' memory, told from the stacks."""
+"""What PyTorch's memory snapshot or timeline says of a GPU: who holds the tensors' memory."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.families.event import Event
-from oomdoctor.families.memory_snapshot import MemorySnapshot
+from oomdoctor.families.memory_snapshot import MemorySnapshot, MemoryTimeline
 from oomdoctor.incident.ledger import LIVE, UNALLOCATED
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.language import counted, mark, say
-from oomdoctor.snapshots.model import Account
+from oomdoctor.snapshots.model import Account, Holding
 from oomdoctor.snapshots.names import OTHER
 from oomdoctor.units import show
 
 LEAST_SHARE: Final = 0.005  # of what is allocated: smaller holders share a row
+TOLD: Final = (MemorySnapshot, MemoryTimeline)
 PENDING: Final = "freed, in use by another stream"
 
 
 def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
     """One of each GPU that a snapshot tells of, the last snapshot of each."""
-    found = {(event.at.file, event.process.gpu): event for event in events if isinstance(event, MemorySnapshot)}
+    found = {(event.at.file, event.process.gpu): event for event in events if isinstance(event, TOLD)}
     for event in found.values():
         account = event.account
         rows = list(_holders(account))
@@ -32,12 +33,17 @@ def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
         if account.segments and idle > 0:
             formula = " - ".join(show(size) for size in (account.reserved, account.allocated, account.pending) if size)
             rows.append(LedgerRow(UNALLOCATED, idle, "derived", None, f"{formula} = {show(idle)}"))
-        yield Ledger("gpu", say("GPU {number}, memory snapshot", number=account.device), None, tuple(rows))
+        title = (
+            say("memory timeline, at its peak")
+            if account.is_timeline
+            else say("GPU {number}, memory snapshot", number=account.device)
+        )
+        yield Ledger("gpu", title, None, tuple(rows))
 
 
 def with_holders(ledger: Ledger, events: Sequence[Event]) -> Ledger:
     """The message's ledger with the tensors' row taken apart, where the one snapshot has as much allocated."""
-    told = [event for event in events if isinstance(event, MemorySnapshot)]
+    told = [event for event in events if isinstance(event, TOLD)]
     row = next((one for one in ledger.rows if one.what == LIVE), None)
     if row is None or not row.bytes or len(told) != 1:
         return ledger
@@ -56,12 +62,17 @@ def _holders(account: Account) -> Iterator[LedgerRow]:
         if holding.bytes < least:
             small += holding.bytes
             continue
-        formula = counted(
-            holding.blocks,
-            mark("{count} block in the memory snapshot = {size}"),
-            mark("{count} blocks in the memory snapshot = {size}"),
-            size=show(holding.bytes),
-        )
-        yield LedgerRow(holding.holder, holding.bytes, "derived", None, formula)
+        yield LedgerRow(holding.holder, holding.bytes, "derived", None, _formula(account, holding))
     if small:
         yield LedgerRow(f"smaller {OTHER}", small, "derived")
+
+
+def _formula(account: Account, holding: Holding) -> str:
+    if account.is_timeline:
+        return say("at the peak of the memory timeline = {size}", size=show(holding.bytes))
+    return counted(
+        holding.blocks,
+        mark("{count} block in the memory snapshot = {size}"),
+        mark("{count} blocks in the memory snapshot = {size}"),
+        size=show(holding.bytes),
+    )

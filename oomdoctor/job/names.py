@@ -44,6 +44,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "parameters and gradients": mark("parameters and gradients"),
     "gradients": mark("gradients"),
     "backward pass": mark("backward pass (gradients and temporary memory)"),
+    "temporary memory": mark("temporary memory"),
     "logits and loss": mark("logits and loss"),
     "input batches": mark("input batches"),
     "other allocations": mark("other allocations"),
@@ -66,6 +67,9 @@ _ROWS: Final[Mapping[str, str]] = {
     "output buffer": mark("output buffer"),
     "runtime buffers": mark("runtime buffers"),
     "temporary buffers": mark("temporary buffers"),
+    "outputs": mark("outputs of the program"),
+    "arguments": mark("arguments of the program"),
+    "constants": mark("constants of the program"),
     "all the model needs": mark("total for the model"),
     "of this on the card": mark("of which on the GPU"),
 }

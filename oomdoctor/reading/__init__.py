@@ -47,9 +47,10 @@ class Reading(Struct):
             self.lines += last[1].last_line
             self.ending = self.ending or ending(last[0])
         if source.is_pickle:
+            self.job.met(source.name)
+        if source.is_pickle or source.is_timeline:
             from oomdoctor.families import memory_snapshot  # noqa: PLC0415  (few logs come with one)
 
-            self.job.met(source.name)
             for event in memory_snapshot.events(source, tell):
                 self.gathered.add(event)
 

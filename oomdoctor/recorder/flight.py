@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from oomdoctor.recorder.ended import Ended
+from oomdoctor.recorder.outcome import Outcome
 from oomdoctor.recorder.record import Record
 from oomdoctor.recorder.sampler import Sampler
 
@@ -46,11 +46,11 @@ class Flight:
     def pass_on(self, name: str) -> None:
         self._sampler.pass_on(name)
 
-    def end(self, ended: Ended) -> bytes:
+    def end(self, outcome: Outcome) -> bytes:
         """The whole record, once the job has ended and before it is reaped."""
         if self.why_not is None:
             try:
-                self._sampler.end(ended.status, ended.signal)
+                self._sampler.end(outcome.status, outcome.signal)
             except Exception as error:  # noqa: BLE001
                 self.why_not = error
         return self._record.whole()

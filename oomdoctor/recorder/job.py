@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from oomdoctor.recorder.ended import Ended
+from oomdoctor.recorder.outcome import Outcome
 
 # What somebody may send to us and means for the job.
 _PASSED_ON: Final = (
@@ -76,12 +76,12 @@ class Job:
         """Afterwards nothing of it is left to look at."""
         os.waitpid(self.pid, 0)
 
-    def peek(self) -> Ended:
+    def peek(self) -> Outcome:
         """How it ended, while it can still be looked at."""
         told = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         if told is None or told.si_code == os.CLD_EXITED:
-            return Ended(status=told.si_status if told is not None else None)
-        return Ended(signal=told.si_status)
+            return Outcome(status=told.si_status if told is not None else None)
+        return Outcome(signal=told.si_status)
 
     def unblock(self) -> None:
         """From here on signals are ours again."""
@@ -110,15 +110,15 @@ class Job:
             os.kill(self.pid, number)
 
 
-def end_as(ended: Ended) -> NoReturn:
+def end_as(outcome: Outcome) -> NoReturn:
     """End as the job did, so that whoever waits for us sees no difference."""
-    if ended.signal is None:
-        os._exit(ended.status or 0)
+    if outcome.signal is None:
+        os._exit(outcome.status or 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # the job has left one
     with suppress(OSError, ValueError):
-        signal.signal(ended.signal, signal.SIG_DFL)
+        signal.signal(outcome.signal, signal.SIG_DFL)
     with suppress(OSError, ValueError):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [ended.signal])
-    os.kill(os.getpid(), ended.signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [outcome.signal])
+    os.kill(os.getpid(), outcome.signal)
     time.sleep(1)  # for a signal that does not end us at once
-    os._exit(128 + ended.signal)
+    os._exit(128 + outcome.signal)

@@ -10,9 +10,8 @@ from oomdoctor.families.event import Event
 from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
-from oomdoctor.remedies.device import with_allocator
 from oomdoctor.remedies.gap import gap, shown
-from oomdoctor.remedies.order import knobs_of
+from oomdoctor.remedies.order import knobs_of, with_allocator
 from oomdoctor.remedies.printed import rejected_advice
 
 

@@ -25,13 +25,13 @@ from oomdoctor.job.frameworks import engine_printing
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, cells
-from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.settings import rows
 from oomdoctor.spellings import frameworks
 
 AHEAD: Final = 2  # remedies of the message that come before those of the cause
 IN_SIGHT: Final = 3
-BOUGHT: Final = frozenset({"tensor-parallel", "more-gpus", "add-nodes", "more-host-memory", "raise-container-limit"})
+AT_A_PRICE: Final = BOUGHT | {"tensor-parallel"}  # over GPUs that the job may not have
 ANY: Final = ""  # framework
 # The same option serves both directions.
 _OTHER_WAY: Final[Mapping[str, tuple[str, ...]]] = {"lower-engine-reservation": ("raise-engine-reservation",)}
@@ -110,7 +110,7 @@ def placed(remedies: Sequence[Remedy], advice: Sequence[Advised]) -> list[Remedy
     costs money stays where it is."""
     order = {one.knob: place for place, one in enumerate(advice)}
     said = sorted((one for one in remedies if one.knob in order), key=lambda one: order[one.knob])
-    leading = [one for one in said if one.suggested is not None and one.knob not in BOUGHT][:AHEAD]
+    leading = [one for one in said if one.suggested is not None and one.knob not in AT_A_PRICE][:AHEAD]
     rest = [one for one in remedies if one not in leading]
     place = IN_SIGHT - 1 - len(leading)
     late_ones = [one for one in rest[place + 1 :] if one in said]

@@ -264,8 +264,10 @@ def option_for_it(case: Case) -> bool:
 
 
 def kept_is_known(case: Case) -> bool:
-    """An option or a line of it is in the log, or the predictions of an evaluation are what is kept."""
-    return option_for_it(case) or training.keeps_predictions(case.cause, case.crash)
+    """An option or a line of it is in the log, or the predictions of an evaluation or a program's outputs are kept."""
+    root = case.crash.root
+    keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
+    return keeps or option_for_it(case) or training.keeps_predictions(case.cause, case.crash)
 
 
 # the host

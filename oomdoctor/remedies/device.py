@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
-from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
-from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.card import card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import address_of
@@ -28,26 +29,16 @@ from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import asked_gpus, cluster, request_of, shared_roles
+from oomdoctor.signs.scheduling import asked_gpus, cluster, lacking, request_of, shared_roles
 from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
+_WORKSPACE_STEP: Final = 512 * MIB
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
-ALLOCATOR: Final = "allocator-config"
-_COMES_AND_GOES: Final = (
-    "activations",
-    "checkpoint-spike",
-    "gpu-memory-exhausted",
-    "logits-spike",
-    "vllm-utilization-too-high",
-)
-_A_GOOD_DEAL: Final = 2
-_WORTH_A_TRY: Final = 128 * MIB
-OLD_HINT: Final = "max_split_size_mb"  # of releases up to 2.2, most of which cannot grow a segment
 EXPANDABLE: Final = "expandable_segments:True"
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
@@ -111,36 +102,13 @@ def _in_its_world(case: Case) -> str | None:
     return row.write if row is not None else None
 
 
-def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """The allocator's setting second where it costs nothing and may do: what is reserved but unused is a good deal
-    more than what was missing, of a need that comes and goes. Where weights fill the GPU the next one would not fit."""
-    root = crash.root
-    if cause not in _COMES_AND_GOES or ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
-        return knobs
-    if any(OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice)):
-        return knobs
-    card = card_of(root)
-    missing = _missing(card)
-    if missing is None or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY):
-        return knobs
-    return (*knobs[:1], ALLOCATOR, *knobs[1:])
-
-
-def _missing(card: Card) -> int | None:
-    """What was requested beyond what was free, where the unused holds it."""
-    tried, free, unused = card.tried_bytes, card.free_bytes, card.unallocated_bytes
-    if tried is None or free is None or unused is None or not free < tried <= free + unused:
-        return None
-    return tried - free
-
-
 def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     """Why the allocator's settings do not matter here, None where they may."""
     card = card_of(event)
     unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
     if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
         return None
-    if _missing(card) is not None:
+    if card.missing_bytes is not None:
         return None
     if not total:
         return say(
@@ -178,6 +146,8 @@ def raise_cap(case: Case) -> Answer:
             derivation=say("0.0 means no limit"),
             cost=say("the whole machine may freeze: beyond the limit macOS pages to disk"),
         )
+    if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
+        return _larger_workspace(root.tried_bytes)
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
     if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
@@ -189,6 +159,22 @@ def raise_cap(case: Case) -> Answer:
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
+
+
+def _larger_workspace(tried: int) -> Proposal:
+    """Engines have 384 MiB, or 512 MiB for some models: SGLANG_FLASHINFER_WORKSPACE_SIZE in sglang/srt/environ.py."""
+    steps = math.ceil(tried / _WORKSPACE_STEP)
+    then = steps * _WORKSPACE_STEP
+    return Proposal(
+        action=say("Give the engine a FlashInfer workspace of at least {then}", then=show(then)),
+        suggested=then,
+        derivation=say(
+            "{tried} requested; {formula}",
+            tried=show(tried),
+            formula=f"{steps} x {show(_WORKSPACE_STEP)} = {show(then)}",
+        ),
+        cost=say("less GPU memory for the KV cache"),
+    )
 
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:
@@ -380,28 +366,61 @@ def fix_request(case: Case) -> Answer:
             ).strip(),
             snippet=f"ray start --head --num-gpus={visible.visible}",
         )
+    if visible is not None and (line := _gpu_of_a_worker(crash)):
+        return Proposal(
+            action=say("Request a GPU for the work that needs one: Ray gives none to the others"), snippet=line
+        )
     have, asked = _cluster(crash), asked_gpus(crash)
     if asked is not None:
         return _launch(crash, asked.gpus, asked.sum, have)
-    request = next((r for r in crash.every(Unschedulable) if r.requested), None)
-    if request is None or not request.requested or not have:
-        return None
-    short = [
-        say(
-            "{asked} {kind} of {have}",
-            kind=name,
-            asked=f"{amount:g}",
-            have=f"{have.get(name, 0):g}",
-        )
-        for name, amount in request.requested.items()
-        if name in ("CPU", "GPU")
-    ]
+    request = request_of(crash)
+    if request is None or not request.requested:
+        return _of_the_engine(crash)
+    short = lacking(request, have)
     return Proposal(
-        action=say(
-            "Request what the cluster has, or stop the jobs that hold the rest; CUDA_VISIBLE_DEVICES and "
-            "--num-gpus must agree"
-        ),
-        derivation=say("one request: {wanted} in the cluster", wanted=listed(short)) if short else None,
+        action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
+        derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
+        snippet=commands.SCHEDULED,
+    )
+
+
+# Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
+# ray/serve/config.py, ray/remote_function.py
+_REQUESTS: Final = (
+    (r"ray/tune/", 'trainable = tune.with_resources(trainable, {"gpu": 1})'),
+    (r"ray/(?:train|air)/", "scaling_config = ScalingConfig(num_workers=N, use_gpu=True)"),
+    (r"ray/serve/", '@serve.deployment(ray_actor_options={"num_gpus": 1})'),
+    (r"ray::|ray/_private/|ray/worker\.py", "@ray.remote(num_gpus=1)"),
+)
+
+
+def _gpu_of_a_worker(crash: Crash) -> str | None:
+    """The line by which this kind of Ray's work requests a GPU."""
+    return next(
+        (line for frames, line in _REQUESTS if crash.in_trace(frames) is not None or crash.mentions(frames)), None
+    )
+
+
+def _less(short: Sequence[tuple[str, float, float]]) -> str:
+    """Of what the cluster can never serve."""
+    kinds = listed(kind for kind, _, _ in short)
+    if any(kind == "GPU" for kind, _, _ in short):
+        return say(
+            "Request no more {kinds} than the cluster has; GPUs that are missing there have to be in "
+            "CUDA_VISIBLE_DEVICES and in --num-gpus of `ray start`",
+            kinds=kinds,
+        )
+    return say("Request no more {kinds} than the cluster has", kinds=kinds)
+
+
+def _of_the_engine(crash: Crash) -> Answer:
+    """It checks its own size against the cluster before it asks Ray for anything."""
+    row = spelling("tensor-parallel", crash.context, crash.job.world) if crash.job.engine else None
+    if row is None:
+        return None
+    return Proposal(
+        action=say("Lower {option} to the number of GPUs that Ray sees, or show Ray more of them", option=row.setting),
+        setting=row.setting,
         snippet=commands.SCHEDULED,
     )
 

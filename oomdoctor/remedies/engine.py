@@ -13,6 +13,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import (
     ContextDoesNotFit,
     NoCacheBlocks,
@@ -734,6 +735,14 @@ def fewer_sequences(case: Case) -> Answer:
 def smaller_prefill(case: Case) -> Answer:
     """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
     answer, root = half(case), case.crash.root
+    if isinstance(root, WarmupShort) and root.prefill_tokens and case.now is None and case.row is not None:
+        now = root.prefill_tokens
+        return Proposal(
+            action=say("Halve {name}: {now} -> {then}", name=case.row.setting, now=now, then=now // 2),
+            current=now,
+            suggested=now // 2,
+            derivation=f"{now} / 2 = {now // 2}",
+        )
     if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":
         return answer
     if not root.tried_bytes:
@@ -832,6 +841,9 @@ def split(case: Case) -> Answer:
     crash = case.crash
     if case.row is None and case.now is None:
         return None
+    if case.now is None and crash.job.spread and not crash.job.trains:
+        raised = say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
+        return Proposal(action=raised)
     now = tensor_parallel(crash)
     count = crash.context.hardware.get("gpu_count")
     if isinstance(count, int) and now >= count:

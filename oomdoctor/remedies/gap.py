@@ -13,7 +13,7 @@ from oomdoctor.job.names import figure
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.remedies import A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
-from oomdoctor.remedies.advised import BOUGHT
+from oomdoctor.remedies.advised import AT_A_PRICE
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf
@@ -47,7 +47,7 @@ def shown(remedies: Sequence[Remedy], lacking: Gap) -> tuple[Remedy, ...]:
     was put before the cause's own says why."""
     alone = lacking.alone
     closing = [remedy for remedy in remedies if remedy.knob in alone]
-    free = next((remedy for remedy in closing if remedy.knob not in BOUGHT), None)
+    free = next((remedy for remedy in closing if remedy.knob not in AT_A_PRICE), None)
     lead = free or next(iter(closing), None)
     ahead = 0 if free is not None else AMONG_THE_FIRST - 1
     if lead is None or lead in remedies[: ahead + 1]:

@@ -481,7 +481,8 @@ def bigger_store(case: Case) -> Answer:
     stores = [e.capacity_bytes for e in crash.events if isinstance(e, StoreFull | StoreUsage) and e.capacity_bytes]
     capacity = stores[0] if stores else None
     if full is not None and full.object_bytes and capacity:
-        then = max(capacity, full.used_bytes or 0) + full.object_bytes
+        used = _used_of_store(full, capacity)
+        then = used + full.object_bytes
         total = total_bytes(crash)
         if total and then > total:
             size_ = show(full.object_bytes)
@@ -491,8 +492,8 @@ def bigger_store(case: Case) -> Answer:
             current=capacity,
             suggested=then,
             derivation=say(
-                "{now} now + {refused} that did not fit = {amount} bytes",
-                now=show(capacity),
+                "{used} in use + {refused} that did not fit = {amount} bytes",
+                used=show(used),
                 refused=show(full.object_bytes),
                 amount=then,
             ),
@@ -509,6 +510,13 @@ def bigger_store(case: Case) -> Answer:
     if full is not None and full.object_bytes:
         return Proposal(action=say("Make Ray's object store at least {amount} larger", amount=show(full.object_bytes)))
     return None
+
+
+def _used_of_store(full: StoreFull, capacity: int) -> int:
+    """All of it, where the log does not print how much: the object found no room."""
+    if full.used_bytes is not None:
+        return full.used_bytes
+    return round(full.used_fraction * capacity) if full.used_fraction is not None else capacity
 
 
 # limits
@@ -818,7 +826,7 @@ def more_address_space(case: Case) -> Answer:
 def free_disk(case: Case) -> Answer:
     full = case.crash.first(DiskFull)
     if full is None:
-        return None
+        return None if case.cause == "spill-disk-full" else Skip()
     return Proposal(
         action=say(
             "Free the disk of Ray's session folder ({left}), or move --temp-dir or "

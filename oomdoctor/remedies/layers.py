@@ -20,7 +20,9 @@ def fewer_layers(case: Case) -> Answer:
     now, root = _on_the_card(case), case.crash.root
     if isinstance(root, BufferRefused) and root.what == PLAN:
         return Proposal(
-            action=say("Let the loader choose how many layers fit on the GPU: {name} {auto}", name=row.setting, auto=AUTO),
+            action=say(
+                "Let the loader choose how many layers fit on the GPU: {name} {auto}", name=row.setting, auto=AUTO
+            ),
             current=now,
             suggested=AUTO,
         )

@@ -11,18 +11,28 @@ from typing import Final
 
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
+from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
 from oomdoctor.families.event import RAM
+from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
+from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
 # Without its limit on a Mac PyTorch takes the RAM that the system itself needs: after all else
 RISKY: Final = ("PYTORCH_MPS_HIGH_WATERMARK_RATIO",)
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
-_ENDS: Final = "container-limit"  # a cause that says where it ended; fallbacks do, too
+_GROUP: Final = "container-limit"  # a cause whose own remedy is bought
 _WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what for
 _LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
+_ALLOCATOR: Final = "allocator-config"
+_OLD_HINT: Final = "max_split_size_mb"  # of releases up to 2.2, most of which cannot grow a segment
+_COMES_AND_GOES: Final = (
+    "activations", "checkpoint-spike", "gpu-memory-exhausted", "logits-spike", "vllm-utilization-too-high",
+)  # fmt: skip
+_A_GOOD_DEAL: Final = 2
+_WORTH_A_TRY: Final = 128 * MIB
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
@@ -30,14 +40,14 @@ _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "sho
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
     own = _own(answer)
-    if answer is not decision.answers[0] or not (_only_ends(answer) or answer.cause.id in (_WHO, _LIMIT)):
+    if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (_WHO, _LIMIT)):
         return own
     stated = stated_knobs(decision.crash_of(answer))
     if answer.cause.id == _LIMIT:
         return tuple(dict.fromkeys((*(knob for knob in stated if knob in own), *own)))
-    if not _only_ends(answer):
+    if not answer.cause.only_ends:
         return tuple(dict.fromkeys((*stated, *own)))
-    behind = [one for one in decision.answers[1:] if not _only_ends(one) and _same_memory(one, answer, decision)]
+    behind = [one for one in decision.answers[1:] if not one.cause.only_ends and _same_memory(one, answer, decision)]
     known = [one for one in behind if one.cause.id != _WHO]
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
@@ -60,12 +70,23 @@ def _own(answer: Ranked) -> tuple[str, ...]:
     return answer.finding.knobs or answer.cause.knobs
 
 
-def _only_ends(answer: Ranked) -> bool:
-    return answer.cause.fallback or answer.cause.id == _ENDS
-
-
 def _same_memory(one: Ranked, first: Ranked, decision: Decision) -> bool:
     return decision.crash_of(one).pool == decision.crash_of(first).pool
+
+
+def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """The allocator's setting second where it costs nothing and may do: what is reserved but unused is a good deal
+    more than what was missing, of a need that comes and goes. Where weights fill the GPU the next one would not fit."""
+    root = crash.root
+    if cause not in _COMES_AND_GOES or _ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
+        return knobs
+    if any(_OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice)):
+        return knobs
+    card = card_of(root)
+    missing = card.missing_bytes
+    if missing is None or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY):
+        return knobs
+    return (*knobs[:1], _ALLOCATOR, *knobs[1:])
 
 
 def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
@@ -79,7 +100,7 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     before, bought = listed[:place], listed[place]
     free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE) and one.setting not in RISKY]
     clear = [remedy for remedy in free if remedy.has_object]
-    if cause == _ENDS:
+    if cause == _GROUP:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
     elif len(before) < FREE_BEFORE:
         vague = [] if bought.snippet or bought.setting else free
@@ -87,4 +108,4 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 
-__all__ = ["BOUGHT", "EVIDENCE", "in_order", "knobs_of", "stated_knobs"]
+__all__ = ["EVIDENCE", "in_order", "knobs_of", "stated_knobs", "with_allocator"]

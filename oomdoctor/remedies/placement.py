@@ -15,13 +15,15 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Skip
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.placement import own_processes, ranks
+from oomdoctor.signs.trace import card
 from oomdoctor.units import show
 
 _SHOWN: Final = 2
+NOBODY: Final = 0.02  # of the GPU: a context alone takes more
 _ENDED: Final = 8  # processes in one command
 
 
@@ -89,7 +91,7 @@ def _none_but_own(crash: Crash) -> Answer:
     """Nobody is to be ended: they are this job's, and either on the wrong card or too many for one."""
     mine = own_processes(crash)
     if not mine:
-        return Proposal(snippet=on_the_devices(crash))
+        return _alone(crash) or Proposal(snippet=on_the_devices(crash))
     if crash.job.spread:
         return Skip()
     return Proposal(
@@ -100,6 +102,22 @@ def _none_but_own(crash: Crash) -> Answer:
         snippet=f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
         cost=say("less parallelism"),
     )
+
+
+def _alone(crash: Crash) -> Refusal | None:
+    """The message's own figures leave nobody else on the GPU."""
+    it = card(crash)
+    beside = it.unaccounted_bytes
+    if beside is None or it.own_bytes is None or it.total_bytes is None or it.others_bytes:
+        return None
+    if beside > NOBODY * it.total_bytes:
+        return None
+    return Refusal(
+        say(
+            "no other process: {own} of this process + {free} free = {total}",
+            own=show(it.own_bytes), free=show(it.free_bytes or 0), total=show(it.own_bytes + (it.free_bytes or 0)),
+        )
+    )  # fmt: skip
 
 
 def _named(pids: Mapping[int, int | None]) -> str:

@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -33,11 +35,13 @@ from oomdoctor.job.frameworks import among
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies import cells
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 
 DATES: Final = "dates"
+AHEAD: Final = 60  # days: who builds from a checkout has an option before its release
 NO_OPTION: Final = ("line", "command")  # types
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
@@ -261,11 +265,30 @@ def known_versions(framework: str, context: Context) -> Versions:
     exact = Versions.exactly(context.frameworks.get(framework) or pin_of(framework, context))
     if exact is not None:
         return exact
-    narrowed = ALL
+    narrowed = by_then(framework, context.day)
     for name, when in _dated(framework).items():
         if name in context.settings or name in context.processes:
             narrowed = narrowed.both(when) or narrowed
     return narrowed
+
+
+@cache
+def by_then(framework: str, day: str) -> Versions:
+    """The versions that were out when the log was written, and those that were about to come."""
+    try:
+        last = (date.fromisoformat(day) + timedelta(days=AHEAD)).isoformat()
+    except ValueError:  # none is known, or the 30th of February
+        return ALL
+    later = min((since for since, out in _releases().get(framework, ()) if out > last), default=None)
+    return ALL if later is None else Versions(before=later)
+
+
+@cache
+def _releases() -> Mapping[str, Sequence[tuple[Version, str]]]:
+    found: dict[str, list[tuple[Version, str]]] = {}
+    for name, release, out, *_ in cells.rows(Path(__file__).with_name("releases.txt")):
+        found.setdefault(name, []).append((versions(f">={release}").since, out))
+    return found
 
 
 def pin_of(framework: str, context: Context) -> str | None:

@@ -15,6 +15,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.ray_store import StoreFull
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
@@ -146,8 +147,20 @@ def lower_precision(case: Case) -> Answer:
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
 
 
+# The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
+# torch/optim/adamw.py, "foreach"
+_COPIES: Final = r"\b_foreach_\w+"
+
+
 def low_memory_optimizer(case: Case) -> Answer:
     """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
+    if (case.row is None or case.row.is_call) and case.crash.in_trace(_COPIES) is not None:
+        return Proposal(
+            action=say("Let the optimizer update the parameters in place (fused), without copies of its states"),
+            snippet="optimizer = torch.optim.AdamW(model.parameters(), fused=True)",
+            assumes=(say("PyTorch >= 2.0 (not printed)"),),
+            cost=say("none"),
+        )
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
@@ -200,7 +213,9 @@ def _on_the_host(case: Case) -> Answer:
 
 def fewer_predictions(case: Case) -> Answer:
     """On the host nothing is gained by moving predictions there: only what a metric needs of them is smaller."""
-    crash = case.crash
+    crash, root = case.crash, case.crash.root
+    if isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most:
+        return _fewer_outputs(root)
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)
     if not keeps_predictions(case.cause, crash):
@@ -213,6 +228,18 @@ def fewer_predictions(case: Case) -> Answer:
         action=kept,
         setting=option,
         snippet=f"Trainer(..., {option}=lambda logits, labels: logits.argmax(dim=-1))",
+    )
+
+
+def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
+    """jax/_src/api.py, "donate_argnums": an output takes the place of the argument that it replaces."""
+    return Proposal(
+        action=say(
+            "Return less from the compiled function, or donate the arguments that its outputs replace ({outputs})",
+            outputs=show(program.outputs_bytes or 0),
+        ),
+        snippet="step = jax.jit(step, donate_argnums=(0,))",
+        cost=say("none"),
     )
 
 
@@ -234,6 +261,9 @@ def clear_references(case: Case) -> Answer:
     if phase(case.crash) == "waking":
         return Proposal(action=say("Offload the trainer and empty its cache before the engine wakes up"))
     if case.crash.pool == "object_store":
+        full = case.crash.first(StoreFull)
+        if full is not None and full.used_fraction == 0:
+            return Refusal(say("Ray's object store was empty"))
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None

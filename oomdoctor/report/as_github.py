@@ -9,7 +9,7 @@ from oomdoctor.language import say
 from oomdoctor.report import text
 from oomdoctor.report.contract import Incident, Report
 from oomdoctor.report.markup import command, harmless, shortened
-from oomdoctor.report.words import action, headline, nothing_found, open_question, root_of, sure, verdict
+from oomdoctor.report.words import action, headline, nothing_in_a_line, open_question, root_of, sure, verdict
 from oomdoctor.text import sanitize
 
 MOST: Final = 10  # annotations of a kind that GitHub shows of a step
@@ -26,8 +26,7 @@ def document(report: Report, files: Mapping[str, str]) -> str:
 
 def _annotations(report: Report, files: Mapping[str, str]) -> Iterator[str]:
     if not report.incidents and report.stats.bytes:
-        told = nothing_found(report)
-        yield command("notice", f"{told.verdict} {told.words}".strip(), title="oomdoctor")
+        yield command("notice", nothing_in_a_line(report), title="oomdoctor")
     for number, incident in enumerate(report.incidents[:MOST]):
         more = len(report.incidents) - MOST if number == MOST - 1 else 0
         yield _of_incident(report, incident, files, more)

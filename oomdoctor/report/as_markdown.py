@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.columns import cells, filled
 from oomdoctor.job.names import row as row_name
@@ -27,7 +28,7 @@ from oomdoctor.report.words import (
     formula,
     growth,
     headline,
-    nothing_found,
+    nothing_in_a_line,
     open_question,
     root_of,
     since,
@@ -149,7 +150,7 @@ _KEPT_LONGEST: Final = (
 def _head(report: Report, incident: Incident) -> Iterator[str]:
     told, root = headline(incident), root_of(report, incident)
     where = f" ({_at(root.file, root.line)})" if root is not None else ""
-    yield f"## {told.verdict}{say(': {words}', words=prose(told.words)) if told.words else ''}{where}"
+    yield f"## {verdict(replace(told, words=prose(told.words)))}{where}"
     if incident.diagnoses:
         yield _cause(incident, incident.diagnoses[0])
     if question := open_question(incident):
@@ -172,8 +173,7 @@ def _reasons(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _healthy(report: Report) -> Iterator[str]:
-    told = nothing_found(report)
-    yield f"## {told.verdict}{' ' if told.words else ''}{told.words}"
+    yield f"## {nothing_in_a_line(report)}"
     if report.last_error is not None:
         place, text = _at(report.last_error.file, report.last_error.line), code(report.last_error.text, LONGEST_NAME)
         yield say("It ends with another error: {line}", line=say("{name}: {why}", name=place, why=text))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from oomdoctor.language import say
 from oomdoctor.report.contract import Incident, Report
-from oomdoctor.report.words import action, headline, nothing_found, root_of, sure, verdict
+from oomdoctor.report.words import action, headline, nothing_in_a_line, root_of, sure, verdict
 from oomdoctor.text import sanitize
 
 
 def rendered(report: Report) -> str:
     """One line of each crash, or the one that says that there is none."""
-    lines = [_line(report, incident) for incident in report.incidents] or [_nothing(report)]
+    lines = [_line(report, incident) for incident in report.incidents] or [nothing_in_a_line(report)]
     return "".join(f"{sanitize(line)}\n" for line in lines)
 
 
@@ -33,8 +33,3 @@ def _parts(report: Report, incident: Incident) -> Iterator[str]:
         elif best.remedies:
             first = best.remedies[0]
             yield say(" Fix: {action}", action=" ".join((first.snippet or action(first)).split()))
-
-
-def _nothing(report: Report) -> str:
-    told = nothing_found(report)
-    return f"{told.verdict} {told.words}".strip()

@@ -41,6 +41,7 @@ from oomdoctor.report.words import (
     since,
     sure,
     tells_much,
+    verdict,
     what_was_read,
     who,
 )
@@ -266,7 +267,7 @@ def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[Re
 def _verdict(incident: Incident) -> RenderableType:
     told = headline(incident)
     color = "bold yellow" if incident.verdict == "inconclusive" else "bold red"
-    return _line((told.verdict, color), (say(": {words}", words=told.words) if told.words else "", "bold"))
+    return _line((told.verdict, color), (verdict(told).removeprefix(told.verdict), "bold"))
 
 
 def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:

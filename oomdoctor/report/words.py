@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semic
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
+
+if TYPE_CHECKING:
+    from oomdoctor.causes import Cause
 
 OTHERS: Final = 2  # causes that a line names beside the likeliest
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
@@ -90,9 +93,13 @@ def _others(incident: Incident) -> list[str]:
 
 
 def _fallbacks() -> set[str]:
+    return {cause.id for cause in _causes() if cause.fallback}
+
+
+def _causes() -> Sequence[Cause]:
     from oomdoctor.causes import causes  # noqa: PLC0415  (all the tables; most logs have no crash)
 
-    return {cause.id for cause in causes() if cause.fallback}
+    return causes()
 
 
 def nothing_found(report: Report) -> Told:
@@ -100,6 +107,12 @@ def nothing_found(report: Report) -> Told:
     if not report.stats.bytes:
         return Told(say("NOTHING READ"))
     return Told(say("NO MEMORY FAILURE FOUND"), say("({what} read)", what=what_was_read(report)))
+
+
+def nothing_in_a_line(report: Report) -> str:
+    """The same as one line."""
+    told = nothing_found(report)
+    return f"{told.verdict} {told.words}".strip()
 
 
 def last_error(report: Report) -> str | None:
@@ -218,7 +231,8 @@ def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
     """The remedies that are about this job: the first, and what is more than a word that any job would be told."""
     counted_on = {*gap.alone, *gap.together} if gap is not None else set()
     kept = [one for one in diagnosis.remedies if not one.general or one.knob in counted_on] or diagnosis.remedies
-    vague = {*_VAGUE, *(("stream-data",) if diagnosis.cause in (*_fallbacks(), _LIMIT) else ())}
+    only_ends = any(cause.only_ends for cause in _causes() if cause.id == diagnosis.cause)
+    vague = {*_VAGUE, *(("stream-data",) if only_ends else ())}
     later = [one for one in kept[1:] if one.has_object or one.knob not in vague]
     split = any(one.knob == "tensor-parallel" for one in later)  # over more GPUs, and says how
     return (*kept[:1], *(one for one in later if one.knob != "more-gpus" or not split))
@@ -227,7 +241,6 @@ def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
 # Without an object they are said of any job; data are streamed where the cause is about data.
 _VAGUE: Final = ("clear-references", "move-process", "offload-optimizer", "offload-parameters", "shorter-sequences",
                  "start-in-sequence")  # fmt: skip
-_LIMIT: Final = "container-limit"  # says where it ended, as a fallback does
 
 
 def _got_past(gap: Gap, amount: str) -> str:

@@ -15,11 +15,12 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, set_limits, sign
 from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT, WHO_HOLDS_IT_NOW
 from oomdoctor.signs.machine import is_on_windows
+from oomdoctor.signs.set_limits import host_refusal, host_refusals
 from oomdoctor.units import GIB, TIB, show
 
 _OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
 NO_MEMORY: Final = 12  # ENOMEM
-_ON_WINDOWS: Final = (
+ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
 _FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|\bfork(?:/exec|:)")
@@ -41,7 +42,7 @@ _HEAPS: Final = {
 @sign
 def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
     """A scheduler ended the job at its virtual memory limit."""
-    kill = next((kill for kill in crash.every(LimitKill) if kill.virtual), None)
+    kill = kill_at_a_virtual_limit(crash)
     if kill is None:
         return None
     if kill.used_bytes is None or kill.limit_bytes is None:
@@ -59,10 +60,15 @@ def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(kill,))
 
 
+def kill_at_a_virtual_limit(crash: Crash) -> LimitKill | None:
+    """A scheduler's word for a limit on address space."""
+    return next((kill for kill in crash.every(LimitKill) if kill.virtual), None)
+
+
 @sign
 def windows_commit_is_used_up(crash: Crash) -> Seen | None:
     """Windows reports error 1455, or one of its own allocators failed."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     if refused is None or not (refused.errno == WINDOWS_COMMIT or refused.allocator == "windows"):
         return None
     words = say(
@@ -75,7 +81,7 @@ def windows_commit_is_used_up(crash: Crash) -> Seen | None:
 @sign
 def windows_has_no_resources(crash: Crash) -> Seen | None:
     """Windows reports error 8, 14 or 1450."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     if refused is None or refused.errno not in WINDOWS_RESOURCES:
         return None
     words = say(
@@ -89,10 +95,10 @@ def windows_has_no_resources(crash: Crash) -> Seen | None:
 @sign
 def windows_refused_an_array(crash: Crash) -> Seen | None:
     """PyTorch could not allocate 1 GiB or more, and its message is the one for Windows: the commit limit was hit."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     if refused is None or refused.allocator != "torch" or (refused.tried_bytes or 0) < SMALL:
         return None
-    if _ON_WINDOWS not in refused.at.text:
+    if ON_WINDOWS not in refused.at.text:
         return None
     words = say(
         "This is PyTorch's message on Windows, where RAM and page file together limit how much memory can be committed."
@@ -103,7 +109,7 @@ def windows_refused_an_array(crash: Crash) -> Seen | None:
 @sign
 def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     """The heap of Java, JavaScript or another runtime is full."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
         return None
     if refused.of_classes:
@@ -131,7 +137,7 @@ def killed_instead(crash: Crash) -> Seen | None:
 @sign
 def more_than_any_limit(crash: Crash) -> Seen | None:
     """The allocation is 8 TiB or larger."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     tried = refused.tried_bytes if refused is not None else None
     if tried is None or tried < NO_MACHINE or scheduler_limits_virtual_memory(crash):
         return None
@@ -141,7 +147,7 @@ def more_than_any_limit(crash: Crash) -> Seen | None:
 @sign
 def refused_with_more_free(crash: Crash) -> Seen | None:
     """The log shows more unused RAM than was requested."""
-    refused, free = _refused(crash), _free(crash)
+    refused, free = host_refusal(crash), unused_ram(crash)
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or free is None or free <= tried:
         return None
@@ -158,7 +164,7 @@ def refused_with_more_free(crash: Crash) -> Seen | None:
 @sign
 def small_piece_refused(crash: Crash) -> Seen | None:
     """The allocation is smaller than 1 GiB, on Windows."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or tried >= SMALL or not _is_on_windows(crash, refused):
         return None
@@ -168,7 +174,7 @@ def small_piece_refused(crash: Crash) -> Seen | None:
 @sign
 def large_piece_refused(crash: Crash) -> Seen | None:
     """The allocation is 64 GiB or larger: the machine may really not have it."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or tried < LARGE:
         return None
@@ -178,7 +184,7 @@ def large_piece_refused(crash: Crash) -> Seen | None:
 @sign
 def array_refused(crash: Crash) -> Seen | None:
     """NumPy or PyTorch could not allocate an array of a size that also fails on full machines, on Windows."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     if refused is None or refused.allocator not in ARRAYS or not _is_on_windows(crash, refused):
         return None
     return _refusal(refused)
@@ -188,7 +194,7 @@ def array_refused(crash: Crash) -> Seen | None:
 def a_fork_was_refused(crash: Crash) -> Seen | None:
     """Errno 12 of a call that starts a child process. A private writable mapping counts once per process, and the
     default policy refuses obvious overcommits, too (Documentation/mm/overcommit-accounting of Linux)."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     if refused is None or refused.allocator != "os":
         return None
     if _FORK.search(refused.at.text) is None and crash.in_trace(_FORK.pattern) is None:
@@ -205,7 +211,7 @@ def a_fork_was_refused(crash: Crash) -> Seen | None:
 @sign
 def refused_with_an_errno(crash: Crash) -> Seen | None:
     """The operating system returned errno 12 (ENOMEM). NumPy and PyTorch print it whatever was short."""
-    first, refused = _refused(crash), next((one for one in _refusals(crash) if one.errno == NO_MEMORY), None)
+    first, refused = host_refusal(crash), next((one for one in host_refusals(crash) if one.errno == NO_MEMORY), None)
     if first is None or refused is None or first.allocator in ARRAYS or refused.allocator in ARRAYS:
         return None
     return None if (first.tried_bytes or SMALL) < SMALL else _refusal(refused)
@@ -214,7 +220,7 @@ def refused_with_an_errno(crash: Crash) -> Seen | None:
 @sign
 def a_call_of_the_system_was_refused(crash: Crash) -> Seen | None:
     """The log names the system call that failed: a fork, a thread, a mapping. None of them needs RAM at once."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     if refused is None or refused.allocator != "os" or _CALL.search(refused.at.text) is None:
         return None
     return _refusal(refused)
@@ -232,7 +238,7 @@ def overcommit_was_refused(crash: Crash) -> Seen | None:
 @sign
 def refused_by_any_allocator(crash: Crash) -> Seen | None:
     """Any allocator of host memory failed, whatever the size."""
-    refused = _refused(crash)
+    refused = host_refusal(crash)
     return _refusal(refused) if refused is not None else None
 
 
@@ -253,7 +259,7 @@ def shows_a_limit(crash: Crash) -> Seen | None:
 
 def _is_on_windows(crash: Crash, refused: HostAllocation) -> bool:
     """Whether the refusal's own words are those that it has there, or a path beside it is one of Windows."""
-    return _ON_WINDOWS in refused.at.text or is_on_windows(crash)
+    return ON_WINDOWS in refused.at.text or is_on_windows(crash)
 
 
 def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
@@ -274,14 +280,7 @@ def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
     )
 
 
-def _refused(crash: Crash) -> HostAllocation | None:
-    return next(iter(_refusals(crash)), None)
-
-
-def _refusals(crash: Crash) -> list[HostAllocation]:
-    return [event for event in crash.every(HostAllocation) if event.pool == "host_ram"]
-
-
-def _free(crash: Crash) -> int | None:
+def unused_ram(crash: Crash) -> int | None:
+    """What the log shows of the machine's RAM beyond what is in use."""
     total, used = (crash.context.hardware.get(name) for name in ("ram_bytes", "ram_used_bytes"))
     return total - used if isinstance(total, int) and isinstance(used, int) else None

@@ -29,7 +29,8 @@ TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of
 XPU_LARGEST: Final = 4 * GIB
 # OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
 _AT_ONCE = late(
-    r"(?i)\b(\d{6,15})(?: ?B| bytes)?\b[^\n\d]{1,60}\bmax(?:imum)?[ _]?(?:single )?(?:mem(?:ory)?|buffer)?[ _]?"
+    r"(?i)\b(\d{6,15})(?: ?B| bytes)?\b[^\n\d]{1,60}\bmax(?:imum)?[ _]?"
+    r"(?:(?:single|allowed|supported) )?(?:mem(?:ory)?|buffer)?[ _]?"
     r"(?:alloc(?:ation)?|buffer)?[ _]?(?:size|length)\b[^\n\d]{0,60}?(\d{6,15})\b"
 )
 

@@ -102,6 +102,21 @@ def array_of_a_shape(crash: Crash) -> Seen | None:
 
 
 @sign
+def outputs_hold_most(crash: Crash) -> Seen | None:
+    """XLA's account of a compiled program: what it gives back takes half of what it needs, or more."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or not array.outputs_hold_most:
+        return None
+    words = say(
+        "The compiled program needs {needed}, and {outputs} of it are its outputs. They stay on the GPU until the "
+        "program's caller drops them.",
+        needed=show(array.needed_bytes or 0),
+        outputs=show(array.outputs_bytes or 0),
+    )
+    return Seen(words=words, evidence=(array,), stage="forward" if crash.stage == "unknown" else None)
+
+
+@sign
 def array_without_a_shape(crash: Crash) -> Seen | None:
     """An array did not fit while the program ran; its shape is not printed."""
     array = crash.root

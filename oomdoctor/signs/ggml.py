@@ -216,6 +216,12 @@ def _buffer(crash: Crash, root: BufferRefused, against: tuple[str, ...] = ()) ->
 
 
 @sign
+def a_program_of_ggml(crash: Crash) -> Seen | None:
+    """llama.cpp, Ollama or another program of ggml computes: what it puts on the GPU is set when it loads."""
+    return Seen(words="") if crash.job.world == "ggml" else None
+
+
+@sign
 def model_refused_by_ollama(crash: Crash) -> Seen | None:
     """Ollama or its runner had no room for the model, not just for the KV cache or the compute buffer."""
     root = crash.root

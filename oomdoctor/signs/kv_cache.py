@@ -42,7 +42,7 @@ def weights_fill_sglangs_fraction(crash: Crash) -> Seen | None:
     pool = _no_pool(crash)
     if pool is None:
         return None
-    words = (_fraction_taken(_fraction(crash, pool)), *_fraction_needed(crash, pool))
+    words = (_fraction_taken(sglangs_fraction(crash, pool)), *_fraction_needed(crash, pool))
     return Seen(words=joined(words), evidence=(pool,))
 
 
@@ -50,7 +50,7 @@ def weights_fill_sglangs_fraction(crash: Crash) -> Seen | None:
 def sglangs_fraction_should_do(crash: Crash) -> Seen | None:
     """By the free memory before and after loading the weights, SGLang's fraction leaves room for its pool."""
     pool, loaded = _no_pool(crash), loading(crash)
-    fraction = _fraction(crash, pool) if pool is not None else None
+    fraction = sglangs_fraction(crash, pool) if pool is not None else None
     if pool is None or pool.smallest_fraction is not None or fraction is None or loaded is None:
         return None
     return Seen(words="") if fraction > loaded.smallest_fraction else None
@@ -270,7 +270,8 @@ def _refusal_by(pool: str | None, tried: int | None, length: int | None) -> str:
     return say("The weights fit, but {memory} had no room for the KV cache.", memory=memory)
 
 
-def _fraction(crash: Crash, pool: NoPool) -> float | None:
+def sglangs_fraction(crash: Crash, pool: NoPool) -> float | None:
+    """As its refusal prints it, else as it is set."""
     return pool.fraction if pool.fraction is not None else static_fraction(crash)
 
 

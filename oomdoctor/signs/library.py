@@ -15,7 +15,7 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
 from oomdoctor.signs.trace import card, refusal
-from oomdoctor.units import GIB, percent, show
+from oomdoctor.units import GIB, MIB, percent, show
 
 LEAST: Final = 0.70  # of a card: JAX takes three quarters of it
 MOST: Final = 0.99  # ... and TensorFlow nearly all
@@ -27,6 +27,10 @@ VERY: Final = 2 * SHARE
 MANY_TIMES: Final = 8  # of what was asked for: no other process takes as much between the refusal and the print
 PLENTY: Final = 0.10  # of the card free: no rounding or late print explains it
 NARROW: Final = 0.02  # of the request: the printed digits, whole segments and the driver's pages explain it
+_LOADS_A_PROGRAM = late(
+    r"(?i)\bload(?:ing)? (?:the )?(?:in-memory )?(?:CUBIN|PTX|module)\b|cuModuleLoad"
+)  # XLA's driver
+CRUMBS: Final = 32 * MIB  # whole segments of 2 and 20 MiB and what the driver keeps for itself
 
 # What a simulator on the GPU lays out for its environments and their contacts
 OF_A_SIMULATOR: Final = ("fewer-environments", "resize-sim-buffers", "free-the-gpu", "smaller-microbatch")
@@ -102,6 +106,19 @@ def a_handle_fails_in_jax(crash: Crash) -> Seen | None:
     )
     against = (say("the log does not say how much was free"), say("a version mismatch gives the same message"))
     return Seen(words=words, evidence=(handle,), against=against)
+
+
+@sign
+def a_program_found_no_room_to_be_loaded(crash: Crash) -> Seen | None:
+    """The driver could not load a compiled program of JAX: not into its pool, but beside it."""
+    root = crash.root
+    if _LOADS_A_PROGRAM.search(root.at.text) is None or crash.job.world != "jax":
+        return None
+    words = say(
+        "The driver had no memory to load a compiled program, which lies beside JAX's pool. JAX preallocates three "
+        "quarters of the GPU by default and leaves the rest to libraries and other processes."
+    )
+    return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
 
 
 @sign
@@ -273,7 +290,9 @@ def twice_as_much_was_free(crash: Crash) -> Seen | None:
 def enough_was_free(crash: Crash) -> Seen | None:
     """At least 2% more was free than requested: the figure is of after the failure, when others may have freed some."""
     it = _card_with_free(crash)
-    return _not_full(crash, it, _read_later()) if it is not None and not _narrow(it) else None
+    if it is None or _narrow(it) or (it.free_bytes or 0) < CRUMBS:
+        return None
+    return _not_full(crash, it, _read_later())
 
 
 @sign

@@ -10,6 +10,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before, stated_limit
 from oomdoctor.language import joined, say
@@ -41,6 +42,7 @@ MANAGERS: Final = {
     "yarn": "YARN",
     "aws": "AWS",
     "vertex": "Vertex AI",
+    "batch": "The batch system",
 }
 
 
@@ -74,10 +76,9 @@ def manager_reports_its_limit(crash: Crash) -> Seen | None:
 @sign
 def container_was_nearly_full(crash: Crash) -> Seen | None:
     """docker's last print before an unexplained kill shows 90% of the container's limit in use."""
-    prints = [event for event in machine_before(crash) if event.tool == "docker"]
-    if not isinstance(crash.root, Kill) or not prints or (prints[-1].share or 0) < NEARLY_FULL:
+    last = dockers_last_print(crash)
+    if not isinstance(crash.root, Kill) or last is None or (last.share or 0) < NEARLY_FULL:
         return None
-    last = prints[-1]
     words = say(
         "docker's last print before the kill shows {used} of the container's {limit} in use.",
         used=show(last.used_bytes or 0),
@@ -128,6 +129,11 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
     )
 
 
+def dockers_last_print(crash: Crash) -> MachineMemory | None:
+    """What docker printed of the container just before the failure."""
+    return next((event for event in reversed(machine_before(crash)) if event.tool == "docker"), None)
+
+
 def _a_limit_was_hit(crash: Crash) -> bool:
     return kill_at_a_limit(crash) is not None or any(kill.pool == "cgroup" for kill in crash.every(KernelKill))
 
@@ -138,9 +144,16 @@ def kill_at_a_limit(crash: Crash) -> LimitKill | None:
     return max(kills, key=lambda kill: kill.strength, default=None)
 
 
+def limit_of(crash: Crash) -> int | None:
+    """The limit of the job or the container, as its own record or another line has it."""
+    kill, recorded = kill_at_a_limit(crash), stated_limit(crash)
+    own = (kill.limit_bytes or kill.requested_bytes) if kill is not None else None
+    return own or (recorded.limit_bytes if recorded is not None else None)
+
+
 def _limit_hit(kill: KernelKill) -> str:
     group = kill.cgroup or say("A cgroup")
-    used, limit, shared = kill.used_bytes, kill.limit_bytes, _shared(kill)
+    used, limit, shared = kill.used_bytes, kill.limit_bytes, much_shared(kill)
     if used is None or limit is None:
         if shared is None:
             return say("{group} reached its memory limit; the machine itself may have free memory.", group=group)
@@ -168,7 +181,7 @@ def _limit_hit(kill: KernelKill) -> str:
     )
 
 
-def _shared(kill: KernelKill) -> int | None:
+def much_shared(kill: KernelKill) -> int | None:
     """Shared memory counts against the limit and belongs to no process: killing one frees none of it."""
     shared, used = kill.group_shmem_bytes, kill.used_bytes
     return shared if shared and used and shared >= MUCH_SHARED * used else None
@@ -219,9 +232,7 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
 
 def _figures(crash: Crash, kill: LimitKill) -> str:
     """What is printed of it, each figure behind a comma or a semicolon of its own."""
-    recorded = stated_limit(crash)
-    limit = kill.limit_bytes or kill.requested_bytes or (recorded.limit_bytes if recorded is not None else None)
-    used = kill.used_bytes
+    limit, used = limit_of(crash), kill.used_bytes
     figures = say(", limit {limit}", limit=show(limit)) if limit else ""
     figures += say(", peak {peak}", peak=show(kill.peak_bytes)) if kill.peak_bytes and not used else ""
     if limit and used and used <= limit:

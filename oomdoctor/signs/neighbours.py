@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families import gpu_table
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
@@ -273,43 +274,56 @@ def _without_total(crash: Crash) -> Event | None:
 @sign
 def a_table_lists_others_without_figures(crash: Crash) -> Seen | None:
     """The message has no figures, and nvidia-smi lists processes that the log does not show to be the job's."""
-    refused = _without_figures(crash)
-    if refused is None:
+    found = strangers(crash)
+    if found is None:
         return None
-    for table in _tables(crash):
-        if others := _others(crash, table):
-            words = say(
-                "An allocation on the GPU failed, and the message has no figures. {tool} lists processes "
-                "on the GPU (PID {pids}).",
-                tool=told_by(table),
-                pids=", ".join(str(pid) for pid in others[:4]),
-            )
-            return Seen(words=words, evidence=(refused, table))
-    return None
+    table, others = found
+    words = say(
+        "An allocation on the GPU failed, and the message has no figures. {tool} lists processes on the GPU (PID "
+        "{pids}).",
+        tool=told_by(table),
+        pids=", ".join(str(pid) for pid in others[:NAMED]),
+    )
+    return Seen(words=words, evidence=(crash.root, table))
+
+
+def strangers(crash: Crash) -> tuple[GpuTable, list[int]] | None:
+    """Beside a failure without figures the first table that lists processes that are not the job's, with them."""
+    if _without_figures(crash) is None:
+        return None
+    found = ((table, _others(crash, table)) for table in _tables(crash))
+    return next(((table, others) for table, others in found if others), None)
 
 
 @sign
 def the_card_is_full_afterwards(crash: Crash) -> Seen | None:
     """After a failure without figures, half of a GPU is in use by processes that nvidia-smi cannot list, such as those
     of another container."""
-    refused = _without_figures(crash)
-    if refused is None:
+    found = full_card(crash)
+    if found is None:
         return None
-    behind = (table for table in crash.every(GpuTable) if is_after(table, refused))
-    for table in behind:
-        full = [c for c in table.cards if c.used_bytes and c.total_bytes and c.used_bytes >= FULL * c.total_bytes]
-        if table.processes_hidden and full:
-            words = say(
-                "An allocation on the GPU failed, and the message has no figures. Afterwards, {tool} "
-                "shows {used} of {total} in use by processes that it cannot list: another container's, or"
-                " a dead one's leftovers.",
-                tool=told_by(table),
-                used=show(full[0].used_bytes or 0),
-                total=show(full[0].total_bytes or 0),
-            )
-            doubt = say("the failed process may have been still alive, and hidden like the others")
-            return Seen(words=words, evidence=(refused, table), against=(doubt,))
-    return None
+    table, full = found
+    words = say(
+        "An allocation on the GPU failed, and the message has no figures. Afterwards, {tool} shows {used} of {total} "
+        "in use by processes that it cannot list: another container's, or a dead one's leftovers.",
+        tool=told_by(table),
+        used=show(full.used_bytes or 0),
+        total=show(full.total_bytes or 0),
+    )
+    doubt = say("the failed process may have been still alive, and hidden like the others")
+    return Seen(words=words, evidence=(crash.root, table), against=(doubt,))
+
+
+def full_card(crash: Crash) -> tuple[GpuTable, gpu_table.Card] | None:
+    """The first card that is full behind a failure without figures, of processes that its table cannot list."""
+    if _without_figures(crash) is None:
+        return None
+    behind = (each for each in crash.every(GpuTable) if each.processes_hidden and is_after(each, crash.root))
+    return next(((table, each) for table in behind for each in table.cards if _is_full(each)), None)
+
+
+def _is_full(it: gpu_table.Card) -> bool:
+    return bool(it.used_bytes and it.total_bytes and it.used_bytes >= FULL * it.total_bytes)
 
 
 @sign

@@ -40,6 +40,11 @@ _NOT_ITS_OWN = (
     rf"{MOVE}|\bsynchronize\b|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
     r"|distributed_c10d|_symmetric_memory"
 )
+# deepspeed/runtime/zero/partition_parameters.py, torch/distributed/fsdp/_flat_param.py and _fully_shard
+_GATHERING = (
+    r"\b_?all_?gather_params\w*|\b_all_gather\b|\bfetch_sub_module\b|_alloc_padded_unsharded_flat_param"
+    r"|\b_all_gather_flat_param\b|\bforeach_all_gather\w*|\binit_all_gather_outputs\b"
+)
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allocator's pieces hold it
 LARGE: Final = GIB
@@ -141,6 +146,23 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
             "kernel creates tensors of this size, over all pairs of tokens or pixels.",
             tried=show(it.tried_bytes or 0),
             total=show(it.total_bytes or 0),
+        ),
+        evidence=(refusal(crash) or crash.root,),
+        against=(say("the traceback does not show which pass failed"),),
+    )
+
+
+@sign
+def while_parameters_are_gathered(crash: Crash) -> Seen | None:
+    """The innermost frames gather sharded parameters (ZeRO-3, FSDP), and nothing tells for which pass."""
+    if not crash.root.around.trace or not innermost(crash, _GATHERING) or not _nothing_tells(crash):
+        return None
+    return Seen(
+        words=joined(
+            (
+                say("While sharded parameters were gathered (ZeRO-3 or FSDP), {asked}.", asked=asked(card(crash))),
+                say("Each module's parameters are whole while it computes, beside the activations so far."),
+            )
         ),
         evidence=(refusal(crash) or crash.root,),
         against=(say("the traceback does not show which pass failed"),),

@@ -240,16 +240,23 @@ def on_an_integrated_gpu(crash: Crash) -> Seen | None:
 def process_on_several_cards(crash: Crash) -> Seen | None:
     """A table lists one process on several GPUs, and other processes on one of them: it has opened its neighbour's
     GPU."""
+    found = intruder(crash)
+    if found is None:
+        return None
+    table, pid, cards = found
+    words = say(
+        "Process {pid} has memory on {cards} GPUs, and other processes share one of them.", pid=pid, cards=cards
+    )
+    return Seen(words=words, evidence=(table, crash.root))
+
+
+def intruder(crash: Crash) -> tuple[GpuTable, int, int] | None:
+    """The table that lists such a process, its number, and on how many GPUs it is."""
     for table in crash.every(GpuTable):
         held = [process for process in table.processes if (process.used_bytes or 0) > 0]
         cards_of = Counter(process.pid for process in held)
         on_card = Counter(process.gpu for process in held)
-        twice = next((p for p in held if cards_of[p.pid] > 1 and on_card[p.gpu] > 1), None)
+        twice = next((p.pid for p in held if cards_of[p.pid] > 1 and on_card[p.gpu] > 1), None)
         if twice is not None:
-            words = say(
-                "Process {pid} has memory on {cards} GPUs, and other processes share one of them.",
-                pid=twice.pid,
-                cards=cards_of[twice.pid],
-            )
-            return Seen(words=words, evidence=(table, crash.root))
+            return table, twice, cards_of[twice]
     return None

@@ -64,43 +64,43 @@ def _figures(kill: KillOutsideLimit) -> str:
 def peak_reached_the_limit(crash: Crash) -> Seen | None:
     """A kill is unexplained, no counter denies an OOM kill, and the cgroup's peak is 98% of its limit or more; or Slurm
     recorded SIGKILL and a peak of 95% of the request or more."""
+    if not isinstance(crash.root, Kill):
+        return None
     return _of_the_cgroup(crash) or _of_the_request(crash)
 
 
 def _of_the_cgroup(crash: Crash) -> Seen | None:
-    full = next((each for each in crash.every(GroupCounters) if _is_full(each)), None)
-    if full is None or not isinstance(crash.root, Kill) or denied(crash):
+    groups = crash.every(GroupCounters)
+    full = next((each for each in groups if _reaches(each.peak_bytes, REACHED, each.limit_bytes)), None)
+    if full is None or denied(crash):
         return None
     words = say(
         "The cgroup used up to {peak} of its limit of {limit}.",
         peak=show(full.peak_bytes or 0),
         limit=show(full.limit_bytes or 0),
     )
-    doubt = say("page cache can fill a cgroup to its limit without an OOM kill")
-    return Seen(words=words, evidence=(full, crash.root), against=(doubt, *doubts(crash, full)), pool="cgroup")
-
-
-def _is_full(group: GroupCounters) -> bool:
-    return bool(group.limit_bytes and group.peak_bytes and group.peak_bytes >= REACHED * group.limit_bytes)
+    return _full(crash, full, words, say("page cache can fill a cgroup to its limit without an OOM kill"))
 
 
 def _of_the_request(crash: Crash) -> Seen | None:
     records = (each for each in crash.every(EndRecord) if each.manager == "slurm" and each.signal == SIGKILLED)
-    full = next((each for each in records if _is_used_up(each)), None)
-    if full is None or not isinstance(crash.root, Kill):
+    full = next((each for each in records if _reaches(each.peak_bytes, USED_UP, each.requested_bytes)), None)
+    if full is None:
         return None
     words = say(
         "Slurm recorded a peak of {peak} of the {limit} that the job requested.",
         peak=show(full.peak_bytes or 0),
         limit=show(full.requested_bytes or 0),
     )
-    doubt = say("Slurm recorded SIGKILL (0:9), not an OOM kill (0:125)")
-    return Seen(words=words, evidence=(full, crash.root), against=(doubt, *doubts(crash, full)), pool="cgroup")
+    return _full(crash, full, words, say("Slurm recorded SIGKILL (0:9), not an OOM kill (0:125)"))
 
 
-def _is_used_up(record: EndRecord) -> bool:
-    peak, requested = record.peak_bytes, record.requested_bytes
-    return bool(peak and requested and peak >= USED_UP * requested)
+def _reaches(peak: int | None, share: float, whole: int | None) -> bool:
+    return bool(peak and whole and peak >= share * whole)
+
+
+def _full(crash: Crash, record: Event, words: str, doubt: str) -> Seen:
+    return Seen(words=words, evidence=(record, crash.root), against=(doubt, *doubts(crash, record)), pool="cgroup")
 
 
 @sign

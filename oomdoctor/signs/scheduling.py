@@ -60,7 +60,12 @@ def a_request_waits(crash: Crash) -> Seen | None:
 
 def request_of(crash: Crash) -> Unschedulable | None:
     requests = [request for request in crash.every(Unschedulable) if request.strength]
-    return max(requests, key=lambda r: (r.state in _FINAL, r.available is not None, r.repeats), default=None)
+    return max(requests, key=lambda r: (r.state in _FINAL, r.available is not None, _gpus(r), r.repeats), default=None)
+
+
+def _gpus(request: Unschedulable) -> float:
+    """What is scarce: of several requests the one for GPUs counts, not the actor beside them."""
+    return (request.requested or {}).get("GPU", 0.0) * (request.count or 1)
 
 
 def _waiting(crash: Crash, request: Unschedulable) -> Seen:
@@ -213,10 +218,7 @@ def _sentence(request: Unschedulable) -> str:
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(
-                "Ray has not placed {count} placement groups with {what}: {end}.",
-                what=what,
-                count=count,
-                end=end,
+                "Ray has not placed a placement group with {count} x {what}: {end}.", what=what, count=count, end=end
             )
         return say("Ray has not placed a placement group with {what}: {end}.", what=what, end=end)
     if count > 1:

@@ -22,7 +22,7 @@ ROOM: Final = 1 * GIB  # what is free of it afterwards shows a limit even where 
 def request_beyond_the_address_limit(crash: Crash) -> Seen | None:
     """A host allocation failed, the address space of a process is limited, and the request alone is over the limit or
     the RAM for it was free afterwards."""
-    refused, limits = _refused(crash), _limits(crash)
+    refused, limits = host_refusal(crash), _limits(crash)
     if refused is None or limits is None or limits.address_space_bytes is None:
         return None
     over = refused.tried_bytes is not None and refused.tried_bytes >= limits.address_space_bytes
@@ -32,7 +32,7 @@ def request_beyond_the_address_limit(crash: Crash) -> Seen | None:
 @sign
 def address_space_is_limited(crash: Crash) -> Seen | None:
     """A host allocation failed, and the address space of a process is limited; nobody printed how much RAM was free."""
-    refused, limits = _refused(crash), _limits(crash)
+    refused, limits = host_refusal(crash), _limits(crash)
     if refused is None or limits is None or machine_after(crash) is not None:
         return None
     return _limited(crash, refused, limits)
@@ -42,7 +42,7 @@ def address_space_is_limited(crash: Crash) -> Seen | None:
 def commit_limit_and_free_memory(crash: Crash) -> Seen | None:
     """A host allocation failed with vm.overcommit_memory=2, although RAM was free afterwards or CommitLimit has no room
     for it."""
-    refused, settings = _refused(crash), _strict(crash)
+    refused, settings = host_refusal(crash), _strict(crash)
     if refused is None or settings is None:
         return None
     committed = _committed(crash)
@@ -53,7 +53,7 @@ def commit_limit_and_free_memory(crash: Crash) -> Seen | None:
 @sign
 def overcommit_is_off(crash: Crash) -> Seen | None:
     """A host allocation failed with vm.overcommit_memory=2; nobody printed how much RAM was free."""
-    refused, settings = _refused(crash), _strict(crash)
+    refused, settings = host_refusal(crash), _strict(crash)
     if refused is None or settings is None or machine_after(crash) is not None:
         return None
     return _committing(crash, refused, settings)
@@ -69,6 +69,16 @@ def process_has_no_limit(crash: Crash) -> Seen | None:
     if settings.overcommit_memory in (None, NEVER_BEYOND):
         return None
     return Seen(words=say("the process has no limit on address space, and overcommit is on"))
+
+
+def host_refusals(crash: Crash) -> list[HostAllocation]:
+    """The allocations of RAM that failed."""
+    return [event for event in crash.every(HostAllocation) if event.pool == "host_ram"]
+
+
+def host_refusal(crash: Crash) -> HostAllocation | None:
+    """The first of them."""
+    return next(iter(host_refusals(crash)), None)
 
 
 def address_limit(crash: Crash) -> int | None:
@@ -109,10 +119,6 @@ def _committing(crash: Crash, refused: HostAllocation, settings: KernelSettings)
     beside = (committed,) if committed is not None else ()
     evidence = dict.fromkeys((refused, settings, *beside, *_shown(crash)))
     return Seen(words=joined((what, _free_afterwards(crash))), evidence=tuple(evidence))
-
-
-def _refused(crash: Crash) -> HostAllocation | None:
-    return next((event for event in crash.every(HostAllocation) if event.pool == "host_ram"), None)
 
 
 def _limits(crash: Crash) -> ProcessLimits | None:

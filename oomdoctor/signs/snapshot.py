@@ -1,4 +1,7 @@
-"""What a PyTorch memory snapshot says: who held the memory, how it lay in pieces, and what was never freed."""
+"""What a PyTorch memory snapshot says: who held the memory, how it lay in pieces, and what was never freed.
+
+A memory timeline of torch.profiler says the first of it.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,21 @@ from oomdoctor.snapshots.names import (
     OPTIMIZER_STEP,
     PARAMETERS,
     PARAMETERS_AND_GRADIENTS,
+    TEMPORARY,
 )
 from oomdoctor.units import MIB, percent, show
 
 if TYPE_CHECKING:  # few crashes come with one
-    from oomdoctor.families.memory_snapshot import MemorySnapshot
+    from oomdoctor.families.memory_snapshot import MemorySnapshot, MemoryTimeline
     from oomdoctor.snapshots.model import Account, Growth, Holding, Room
 
+    Told = MemorySnapshot | MemoryTimeline
+
 FAMILY: Final = "memory_snapshot"
+KINDS: Final = ("memory-snapshot", "memory-timeline")
 OPTIMIZER: Final = (OPTIMIZER_STATES, OPTIMIZER_STEP)
 WEIGHTS: Final = (PARAMETERS, GATHERED, PARAMETERS_AND_GRADIENTS, GRADIENTS)
-PASSES: Final = (ACTIVATIONS, BACKWARD, LOGITS)
+PASSES: Final = (ACTIVATIONS, BACKWARD, LOGITS, TEMPORARY)
 MOST: Final = 0.5  # of what is allocated
 MUCH: Final = 0.3
 GROWN: Final = 0.05  # of what is allocated, in blocks of one stack that stay
@@ -40,9 +47,9 @@ TWO_DECIMALS: Final = 100  # what is printed with two decimals is off by one par
 STILL_THERE: Final = 0.01  # of what was allocated: what else was freed since says little of where the rest lies
 
 
-def snapshot(crash: Crash) -> MemorySnapshot | None:
+def snapshot(crash: Crash) -> Told | None:
     """The snapshot of the request that failed here, or one with as much allocated as the message prints."""
-    every = (cast("MemorySnapshot", event) for event in crash.events if event.kind == "memory-snapshot")
+    every = (cast("Told", event) for event in crash.events if event.kind in KINDS)
     found = [event for event in every if _fits(crash, event.account)]
     return found[-1] if found else None
 
@@ -72,7 +79,7 @@ def heaviest(account: Account) -> tuple[str, ...]:
     return OPTIMIZER if held(account, OPTIMIZER) > held(account, WEIGHTS) else WEIGHTS
 
 
-def decides_for(crash: Crash, group: tuple[str, ...]) -> MemorySnapshot | None:
+def decides_for(crash: Crash, group: tuple[str, ...]) -> Told | None:
     """The snapshot, where this group has half of what is allocated and is the heaviest, and nothing else decides."""
     event = snapshot(crash)
     if event is None or heaviest(event.account) != group:
@@ -82,7 +89,7 @@ def decides_for(crash: Crash, group: tuple[str, ...]) -> MemorySnapshot | None:
     return event if held(event.account, group) >= MOST * event.account.allocated else None
 
 
-def _much(crash: Crash, group: tuple[str, ...]) -> MemorySnapshot | None:
+def _much(crash: Crash, group: tuple[str, ...]) -> Told | None:
     event = snapshot(crash)
     if event is None or heaviest(event.account) != group or decides_for(crash, group) is not None:
         return None
@@ -129,10 +136,13 @@ def passes_hold_much(crash: Crash) -> Seen | None:
 def model_states_hold_most(crash: Crash) -> Seen | None:
     """A memory snapshot shows half of the allocated memory in weights or optimizer states, more than in the passes."""
     event = decides_for(crash, OPTIMIZER) or decides_for(crash, WEIGHTS)
-    return (
-        None
-        if event is None
-        else Seen(words=say("the memory snapshot shows {holders}", holders=_listed(event.account)))
+    if event is None:
+        return None
+    holders = _listed(event.account)
+    return Seen(
+        words=say("the memory timeline shows {holders}", holders=holders)
+        if event.account.is_timeline
+        else say("the memory snapshot shows {holders}", holders=holders)
     )
 
 
@@ -196,7 +206,7 @@ def free_blocks_too_few(crash: Crash) -> Seen | None:
     return Seen(words=words)
 
 
-def _lay(crash: Crash) -> tuple[MemorySnapshot | None, Room | None, int]:
+def _lay(crash: Crash) -> tuple[Told | None, Room | None, int]:
     """How the free blocks lay when the request failed, where almost nothing was freed since."""
     event = snapshot(crash)
     if event is None or event.account.refusal is None or not event.account.segments:
@@ -207,12 +217,14 @@ def _lay(crash: Crash) -> tuple[MemorySnapshot | None, Room | None, int]:
     return event, account.room, event.account.refusal.bytes
 
 
-def _seen(event: MemorySnapshot | None) -> Seen | None:
+def _seen(event: Told | None) -> Seen | None:
     return None if event is None else Seen(words=_words(event.account), evidence=(event,))
 
 
 def _words(account: Account) -> str:
     """Who held what: a sentence, and the stack that holds most."""
+    if account.is_timeline:
+        return say("The memory timeline shows where the memory was at its peak: {holders}.", holders=_listed(account))
     first = say("The memory snapshot shows where the memory was: {holders}.", holders=_listed(account))
     stack = next((one for one in account.stacks if one.frames), None)
     if stack is None:

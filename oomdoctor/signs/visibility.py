@@ -27,6 +27,15 @@ def not_visible(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_worker_of_ray_sees_none(crash: Crash) -> Seen | None:
+    """No GPU is visible to a task, an actor or a trial of Ray, which hides those that were not requested."""
+    event = crash.first(GpuVisibility)
+    if event is None or event.problem != "no-gpu" or not _in_a_worker(crash):
+        return None
+    return _not_visible(crash, event)
+
+
+@sign
 def ray_counts_fewer_than_it_was_told_of(crash: Crash) -> Seen | None:
     """`ray start` was given more GPUs than `ray status` counts, and a request waits for one."""
     requests, given, counted = _of_ray(crash)
@@ -80,6 +89,10 @@ def _not_visible(crash: Crash, event: GpuVisibility) -> Seen:
     return Seen(words=_words(crash, event), evidence=(event,), against=(doubt,), unsure=True, next_evidence=look)
 
 
+def _in_a_worker(crash: Crash) -> bool:
+    return "ray::" in " ".join(crash.root.around.before) or "ray" in crash.context.frameworks
+
+
 def _words(crash: Crash, event: GpuVisibility) -> str:
     if event.problem == "more-than-visible":
         return say(
@@ -96,7 +109,7 @@ def _words(crash: Crash, event: GpuVisibility) -> str:
         )
         return joined((asks, _mask(event)))
     worker = ""
-    if "ray::" in " ".join(crash.root.around.before) or "ray" in crash.context.frameworks:
+    if _in_a_worker(crash):
         worker = say(
             "A Ray worker sees only the GPUs that it requests; without num_gpus (or resources per trial) it sees none."
         )

@@ -25,6 +25,9 @@ MOST_TEXT: Final = 128 * 1024**2  # bytes of all strings
 MOST_PLACES: Final = 40_000_000  # of the memo
 LARGEST_NUMBER: Final = 9  # bytes: addresses are of 64 bits, with or without a sign
 
+# The allocator of pinned memory, since PyTorch 2.14: `_record_memory_history(record_pinned_host_memory=True)`.
+OF_HOST: Final = frozenset({"host_segments", "host_traces"})
+
 FOREIGN: Final = mark("a pickle that is not a PyTorch memory snapshot")
 CODE: Final = mark("a pickle that names code to run, which a PyTorch memory snapshot never does; nothing of it was run")
 SHORT: Final = mark("a PyTorch memory snapshot that breaks off")
@@ -202,7 +205,10 @@ def _text(form: str) -> Operation:
         raw = data[at : at + length]
         if len(raw) < length:
             raise IndexError
-        machine.stack.append(raw.decode("utf-8", "replace"))
+        text = raw.decode("utf-8", "replace")
+        if len(machine.marks) == 1:  # the name of one of the snapshot's parts
+            machine.tally.is_of_host = text in OF_HOST
+        machine.stack.append(text)
         return at + length
 
     return push

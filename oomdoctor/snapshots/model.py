@@ -81,26 +81,27 @@ class Strip(Struct, frozen=True):
 class Account(Struct, frozen=True, kw_only=True):
     """One GPU. Sizes of blocks are with what the allocator rounds them up by."""
 
-    device: int
-    segments: int
-    reserved: int
-    allocated: int  # at the failure, or when the snapshot was taken
-    pending: int  # freed, and waiting for another stream
-    free: int  # in segments
-    largest_free: int
-    rounding: int  # what the blocks are larger than the requests
-    private: int  # of what is reserved: pools of CUDA graphs and others
-    freed_since: int  # the failure
+    is_timeline: bool = False  # of torch.profiler: it has the peak alone, and does not name the device
+    device: int = 0
+    segments: int = 0
+    reserved: int = 0
+    allocated: int  # at the failure, at the peak of a timeline, or when the snapshot was taken
+    pending: int = 0  # freed, and waiting for another stream
+    free: int = 0  # in segments
+    largest_free: int = 0
+    rounding: int = 0  # what the blocks are larger than the requests
+    private: int = 0  # of what is reserved: pools of CUDA graphs and others
+    freed_since: int = 0  # the failure
     holdings: tuple[Holding, ...]
-    stacks: tuple[StackUse, ...]
-    refusal: Refusal | None
-    room: Room | None
-    growths: tuple[Growth, ...]
-    history: tuple[tuple[int, int], ...]  # entries of the trace, and what was allocated then
-    entries: int
-    strips: tuple[Strip, ...]
-    settings: str
-    expandable: bool
+    stacks: tuple[StackUse, ...] = ()
+    refusal: Refusal | None = None
+    room: Room | None = None
+    growths: tuple[Growth, ...] = ()
+    history: tuple[tuple[int, int], ...] = ()  # entries of the trace, and what was allocated then
+    entries: int  # of the trace, or the times of a timeline
+    strips: tuple[Strip, ...] = ()
+    settings: str = ""
+    expandable: bool = False
 
     def may_be(self, allocated: int) -> bool:
         """Whether a printed figure is what is allocated here: two decimals leave one part in a hundred open."""

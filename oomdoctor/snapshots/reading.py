@@ -44,7 +44,7 @@ def _checked(top: Any, tally: Tally) -> tuple[list[int], dict[str, Any]]:
         settings = top.get("allocator_settings", {})
     if type(segments) is not list or type(traces) is not list or any(type(one) is not list for one in traces):
         raise RefusalError(FOREIGN)
-    if any(type(one) is not Segment for one in segments) or any(one is not ENTRY for trace in traces for one in trace):
+    if any(type(one) is not Segment for one in segments) or any(trace.count(ENTRY) < len(trace) for trace in traces):
         raise RefusalError(FOREIGN)
     lengths = [len(trace) for trace in traces]
     if len(segments) != len(tally.segments) or sum(lengths) != tally.entries or not (segments or tally.entries):

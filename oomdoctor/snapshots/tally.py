@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -25,6 +25,10 @@ STATES: Final[Mapping[str, int]] = {
     "active_awaiting_free": 2,
     "inactive": 0,
 }
+ALLOCATION: Final = "alloc"
+RELEASE: Final = "free_completed"
+Change = tuple[object, int, int, int]  # the action, the address, the size, and the stack's number or -1
+NOTHING: Final[Change] = (None, 0, 0, -1)
 INACTIVE: Final = 0
 ALLOCATED: Final = 1
 PENDING: Final = 2
@@ -73,6 +77,8 @@ class _Row:
 
 ENTRY: Final = _Row("entry")
 BLOCK: Final = _Row("block")
+HOST: Final = _Row("host")
+_OF_ROWS: Final = frozenset({"action", "state", "blocks"})
 
 
 class TooManyError(ValueError):
@@ -83,6 +89,7 @@ class Tally:
     """The blocks, the trace's allocations and what became of them."""
 
     def __init__(self) -> None:
+        self.is_of_host = False  # what is read now: the pinned memory's part of the snapshot
         self.stacks: list[Stack] = []
         self.segments: list[Segment] = []
         self.sizes = array("q")  # of the blocks
@@ -97,11 +104,12 @@ class Tally:
         self.ends = array("I")  # and which one freed it; 0 of what still is allocated
         self.live: dict[int, int] = {}  # the allocation at an address
         self.net = 0
+        self._allocations = 0
         self.failures: deque[Failure] = deque(maxlen=MOST_REQUESTS)
         self.allocations_since = 0  # the last failure, or the beginning
         self.points: list[tuple[int, int]] = []  # an entry of the trace, and what was allocated then
         self._stride = 1
-        self.next_point = 0
+        self._next_point = 0
         self._of_lists: dict[int, Stack] = {}
         self._of_content: dict[tuple[int, ...], Stack] = {}
 
@@ -115,6 +123,8 @@ class Tally:
 
     def row(self, table: dict[Any, Any]) -> object | None:
         """Take a table if it is a row; what stands for it then."""
+        if self.is_of_host and not table.keys().isdisjoint(_OF_ROWS):
+            return HOST
         if "action" in table:
             self._entry(table)
             return ENTRY
@@ -126,7 +136,7 @@ class Tally:
             self.segments.append(segment)
             return segment
         if "filename" in table and "line" in table:
-            return Frame(_text(table.get("name", "")), _text(table["filename"]), _address(table["line"]))
+            return Frame(_text(table.get("name", "")), _text(table["filename"]), address_of(table["line"]))
         return None
 
     def number_of(self, value: Any) -> int:
@@ -146,72 +156,77 @@ class Tally:
     def _block(self, table: Mapping[str, Any]) -> None:
         if len(self.sizes) >= MOST_BLOCKS:
             raise TooManyError
-        frames, size = table.get("frames"), _size(table["size"])
+        frames, size = table.get("frames"), size_of(table["size"])
         asked = table.get("requested_size")
         for past in table.get("history") or ():  # PyTorch 2.0; the first is the newest
             frames, asked = past.get("frames"), past.get("real_size", asked)
             break
         self.sizes.append(size)
-        self.requests.append(_size(asked) if asked else size)
+        self.requests.append(size_of(asked) if asked else size)
         self.states.append(STATES.get(table["state"], PENDING))
         self.origins.append(self.number_of(frames))
-        self.addresses.append(_address(table.get("address", 0)))
+        self.addresses.append(address_of(table.get("address", 0)))
 
     def _segment(self, table: Mapping[str, Any]) -> Segment:
         begin = self.segments[-1].end if self.segments else 0
         blocks = table["blocks"]
-        if (
-            type(blocks) is not list
-            or len(blocks) != len(self.sizes) - begin
-            or any(one is not BLOCK for one in blocks)
-        ):
+        if type(blocks) is not list or not len(blocks) == len(self.sizes) - begin == blocks.count(BLOCK):
             raise ValueError("blocks of another segment")
         pool = table.get("segment_pool_id", (0, 0))
         return Segment(
-            device=_size(table.get("device", 0)),
-            size=_size(table["total_size"]),
-            stream=_address(table.get("stream", 0)),
+            device=size_of(table.get("device", 0)),
+            size=size_of(table["total_size"]),
+            stream=address_of(table.get("stream", 0)),
             is_large=table.get("segment_type", "large") == "large",
-            pool=(_address(pool[0]), _address(pool[1])) if isinstance(pool, tuple) and len(pool) == 2 else (0, 0),
+            pool=(address_of(pool[0]), address_of(pool[1])) if isinstance(pool, tuple) and len(pool) == 2 else (0, 0),
             is_expandable=bool(table.get("is_expandable", False)),
             begin=begin,
             end=len(self.sizes),
         )
 
     def _entry(self, table: Mapping[str, Any]) -> None:
-        action = table["action"]
-        if action == "alloc":
-            self.allocation(_address(table["addr"]), _size(table["size"]), self.number_of(table.get("frames")))
-        elif action == "free_completed":
-            self.release(_address(table["addr"]), _size(table["size"]))
+        action, change = table["action"], NOTHING
+        if action == ALLOCATION:
+            change = action, address_of(table["addr"]), size_of(table["size"]), self.number_of(table.get("frames"))
+        elif action == RELEASE:
+            change = action, address_of(table["addr"]), size_of(table["size"]), -1
         elif action == "oom":
             self._failure(table)
-        if self.entries == self.next_point:
-            self.point()
-        self.entries += 1
+        self.take((change,))
 
-    def allocation(self, address: int, size: int, stack: int) -> None:
-        """Memory was taken at this address."""
-        number = len(self.taken)
-        if number >= MOST_ENTRIES:
+    def take(self, changes: Iterable[Change]) -> int:
+        """Take what the next entries of the trace did; returns how many they are."""
+        if self.is_of_host:
+            return sum(1 for _ in changes)
+        entry, net, number, live, ends = self.entries, self.net, self._allocations, self.live, self.ends
+        taken, sizes, times = self.taken, self.taken_sizes, self.taken_at
+        for action, address, size, stack in changes:
+            if action == ALLOCATION:
+                left = live.get(address)
+                if left is not None:  # its end was left out of the trace
+                    ends[left] = entry
+                    net -= sizes[left]
+                live[address] = number
+                number += 1
+                taken.append(stack)
+                sizes.append(size)
+                times.append(entry)
+                ends.append(0)
+                net += size
+            elif action == RELEASE:
+                taken_as = live.pop(address, None)
+                if taken_as is not None:  # else it was taken before the trace begins
+                    ends[taken_as] = entry
+                net -= size if taken_as is None else sizes[taken_as]
+            if entry == self._next_point:
+                self._point(entry, net)
+            entry += 1
+        count = entry - self.entries
+        self.allocations_since += number - self._allocations
+        self.entries, self.net, self._allocations = entry, net, number
+        if number > MOST_ENTRIES:
             raise TooManyError
-        if address in self.live:  # its end was left out of the trace
-            self.release(address, size)
-        self.live[address] = number
-        self.taken.append(stack)
-        self.taken_sizes.append(size)
-        self.taken_at.append(self.entries)
-        self.ends.append(0)
-        self.net += size
-        self.allocations_since += 1
-
-    def release(self, address: int, size: int) -> None:
-        """A block is free again; it may have been taken before the trace begins."""
-        number = self.live.pop(address, None)
-        if number is not None:
-            self.ends[number] = self.entries
-            size = self.taken_sizes[number]
-        self.net -= size
+        return count
 
     def _failure(self, table: Mapping[str, Any]) -> None:
         free = table.get("device_free")
@@ -219,8 +234,8 @@ class Tally:
         self.failures.append(
             Failure(
                 entry=self.entries,
-                size=_size(table["size"]),
-                device_free=_size(free) if free is not None else None,
+                size=size_of(table["size"]),
+                device_free=size_of(free) if free is not None else None,
                 stream=table.get("stream"),
                 stack=stack if stack >= 0 else None,
                 net=self.net,
@@ -228,16 +243,16 @@ class Tally:
         )
         self.allocations_since = 0
 
-    def point(self) -> None:
+    def _point(self, entry: int, net: int) -> None:
         """Note what is allocated, every so many entries."""
-        self.points.append((self.entries, self.net))
+        self.points.append((entry, net))
         if len(self.points) >= MOST_POINTS:
             del self.points[1::2]
             self._stride *= 2
-        self.next_point = self.entries + self._stride
+        self._next_point = entry + self._stride
 
 
-def _size(value: object) -> int:
+def size_of(value: object) -> int:
     if type(value) is not int or not 0 <= value < LARGEST:
         raise ValueError("no size")
     return value
@@ -249,7 +264,7 @@ def _text(value: object) -> str:
     return value
 
 
-def _address(value: object) -> int:
+def address_of(value: object) -> int:
     """Of 64 bits, as one number with a sign."""
     if type(value) is not int:
         raise ValueError("no address")

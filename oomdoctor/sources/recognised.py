@@ -22,6 +22,9 @@ OUTSIDE: Final = mark("names that lead out of the archive")
 SAMPLE: Final = 4096
 SNAPSHOT_HEAD: Final = 256
 _SNAPSHOT_PARTS: Final = (b"segments", b"device_traces", b"total_size")
+# torch.profiler's memory timeline: times in microseconds since 1970, and rows of sizes
+_TIMELINE: Final = b"[["
+_OF_TIMELINE = late(rb"\[\[\d{16}(?:, ?\d{16}|\], ?\[\[0,)")
 _PICKLES: Final = frozenset({".pickle", ".pkl"})
 
 # `runtime_resources` holds the job's own code and packages, `export_events` every task's every state.
@@ -130,13 +133,20 @@ def not_by_content(path: PurePath, head: bytes) -> str | None:
     suffix = path.suffix.lower()
     if suffix not in _STRUCTURED or _OF_KUBERNETES.match(head):
         return None
-    told = suffix == ".json" and (_JSON_LINES.match(head) or (path.name == "error.json" and _OF_TORCHRUN.match(head)))
+    told = suffix == ".json" and (
+        _JSON_LINES.match(head) or (path.name == "error.json" and _OF_TORCHRUN.match(head)) or may_be_timeline(head)
+    )
     return None if told else DATA
 
 
 def is_snapshot(head: bytes) -> bool:
     """Whether these first bytes are those of PyTorch's memory snapshot: a pickle, and the name of its first part."""
     return head[:1] == b"\x80" and any(name in head[:SNAPSHOT_HEAD] for name in _SNAPSHOT_PARTS)
+
+
+def may_be_timeline(head: bytes) -> bool:
+    """Whether a text that begins so may be torch.profiler's memory timeline."""
+    return head.startswith(_TIMELINE) and _OF_TIMELINE.match(head[:SNAPSHOT_HEAD]) is not None
 
 
 def place(path: PurePath) -> Place:

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.sources import text, unpack
+from oomdoctor.sources.recognised import may_be_timeline
 from oomdoctor.sources.trouble import PickleError, Trouble, UnreadableError, why
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Source(Struct):
     notes: list[str] = field(default_factory=list)
     part: Part | None = None  # where it lies in an archive
     is_pickle: bool = False
+    is_timeline: bool = False  # as far as its first bytes say
 
     def blocks(self) -> Iterator[bytes]:
         """The log's bytes as UTF-8 (or another superset of ASCII), decompressed, in blocks of bounded size."""
@@ -54,10 +56,11 @@ class Source(Struct):
                     nuls += len(block) - len(written)
                     if self.size == 0:
                         self._note_cut(written)
+                        self.is_timeline = may_be_timeline(written) and not self._is_piped
                     self.size += len(written)
                     yield written
         except UnreadableError as error:
-            self.is_pickle = isinstance(error, PickleError) and (self.path is not None or self.part is not None)
+            self.is_pickle = isinstance(error, PickleError) and not self._is_piped
             self.troubles.append(Trouble(self.name, str(error)))
         except OSError as error:
             self.troubles.append(Trouble(self.name, why(error)))
@@ -78,6 +81,11 @@ class Source(Struct):
             for block in unpack.unpacked(stream, BLOCK):
                 self.size += len(block)
                 yield block
+
+    @property
+    def _is_piped(self) -> bool:
+        """Whether it can be read but once."""
+        return self.path is None and self.part is None
 
     def _open(self) -> AbstractContextManager[BinaryIO]:
         if self.part is not None:

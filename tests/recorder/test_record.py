@@ -14,11 +14,11 @@ import pytest
 import oomdoctor
 from oomdoctor.recorder import cgroup, machine, proc, processes, versions
 from oomdoctor.recorder.cgroup import Level, Mount
-from oomdoctor.recorder.ended import Ended
 from oomdoctor.recorder.flight import Flight
 from oomdoctor.recorder.kernel_log import KernelLog, Kill
 from oomdoctor.recorder.machine import Memory
 from oomdoctor.recorder.nvidia_smi import NvidiaSmi
+from oomdoctor.recorder.outcome import Outcome
 from oomdoctor.recorder.processes import Size, Tree
 from oomdoctor.recorder.record import MOST, RECENT, Record
 from oomdoctor.recorder.schema import VERSION, End, Named, Sample, Start
@@ -100,7 +100,7 @@ def test_an_error_of_the_recorder_is_kept_from_the_job(tmp_path: Path, monkeypat
     assert flight.tick() > time.monotonic() + 1000
     assert isinstance(flight.why_not, MemoryError)
     assert flight.tick() > time.monotonic() + 1000
-    assert flight.end(Ended(status=0)).startswith(b'{"flight":"start"')
+    assert flight.end(Outcome(status=0)).startswith(b'{"flight":"start"')
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from remedy_logs import crashes_of, cuda
 import oomdoctor
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.backfill import EVIDENCE
-from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.order import BOUGHT, in_order, stated_knobs
+from oomdoctor.remedies.knobs import BOUGHT, KNOBS
+from oomdoctor.remedies.order import in_order, stated_knobs
 
 LIMIT = "container-limit"
 

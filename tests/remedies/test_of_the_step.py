@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, crashes_of, cuda, kill
 
-from oomdoctor.remedies.device import with_allocator
+from oomdoctor.remedies.order import with_allocator
 from oomdoctor.signs.commands import OF_A_REFUSAL
 
 LOADED = 'File "/x/transformers/modeling_utils.py", line 900, in from_pretrained\n    model.load_state_dict(state)\n'

@@ -56,3 +56,36 @@ def test_an_array_has_a_shape_or_none() -> None:
     assert arrays.array_without_a_shape(asked(1 << 32)) is not None
     assert arrays.array_of_a_shape(asked(1 << 32)) is None
     assert arrays.array_of_a_program(asked(1 << 32)) is None
+
+
+def compiled(outputs: str, needed: str) -> Crash:
+    return crash(
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5153960755 bytes.",
+        "BufferAssignment stats:",
+        "             parameter allocation:  512.00MiB",
+        f"        maybe_live_out allocation:   {outputs}",
+        "     preallocated temp allocation:    4.80GiB",
+        f"                 total allocation:   {needed}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "needed", "most"),
+    [
+        ("10.00GiB", "15.30GiB", True),
+        ("5.32GiB", "10.63GiB", True),
+        ("5.31GiB", "10.64GiB", False),
+        ("0B", "5.31GiB", False),
+    ],
+)
+def test_what_a_program_gives_back_is_half_of_its_need_or_less(outputs: str, needed: str, most: bool) -> None:
+    seen = arrays.outputs_hold_most(compiled(outputs, needed))
+    assert (seen is not None) is most
+    if seen is not None:
+        assert f"needs {needed[:-3]} GiB" in seen.words
+
+
+def test_what_the_compiler_planned_is_a_ledger() -> None:
+    (ledger,) = compiled("10.00GiB", "15.30GiB").ledgers
+    assert [row.what for row in ledger.rows] == ["outputs", "temporary buffers", "arguments"]
+    assert sum(row.bytes for row in ledger.rows) <= (ledger.total_bytes or 0)

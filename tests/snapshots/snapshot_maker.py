@@ -1,9 +1,10 @@
-"""Makes snapshots as PyTorch 2.0 to 2.13 write them: a small caching allocator with a trace, and two picklers."""
+"""Makes snapshots as PyTorch 2.0 to 2.14 write them: a small caching allocator with a trace, and two picklers."""
 
 from __future__ import annotations
 
 import pickle
 import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -144,6 +145,13 @@ class Allocator:
             }
         if self.release >= (2, 5):
             found["external_annotations"] = [{"device": self.device, "time_us": 5, "stage": "START", "name": "step"}]
+        if self.release >= (2, 14):
+            pinned = Allocator((2, 13), stacks=self.stacks)
+            segment = pinned.segment(5 * GIB)
+            for _ in range(3):
+                pinned.take(segment["address"], 5 * GIB, BATCH)
+            pinned.block(segment, 5 * GIB, BATCH)
+            found |= {"host_segments": pinned.segments, "host_traces": [pinned.trace]}
         return found
 
 
@@ -196,19 +204,39 @@ def steps(count: int, *, leak: int = 0, work: int = GIB, kept: Sequence[str] = K
 
 
 class TorchScriptPickler:
-    """As PyTorch's C++ writes a snapshot: protocol 2, a container's place in the memo behind its content."""
+    """As PyTorch's C++ writes a snapshot: protocol 2, and the place in the memo behind the content.
+
+    Containers that nothing else holds have no place: a stack and its row are held by what found it, and all empty
+    stacks are one.
+    """
 
     def __init__(self) -> None:
+        self._empty: list[Any] = []
         self._parts = [b"\x80\x02"]
         self._places: dict[Any, int] = {}
+        self._uses: Counter[int] = Counter()
 
     def dumps(self, value: Any) -> bytes:
+        self._count(value)
         self._write(value)
         return b"".join([*self._parts, b"."])
 
+    def _count(self, value: Any) -> None:
+        if isinstance(value, (dict, list)):
+            self._uses[id(value)] += 1
+            if self._uses[id(value)] == 1:
+                for part in value.values() if isinstance(value, dict) else value:
+                    self._count(part)
+
+    def _is_shared(self, value: Any) -> bool:
+        has_stack = isinstance(value, dict) and bool(value.get("frames"))
+        is_stack = isinstance(value, list) and (not value or "filename" in value[0])
+        return isinstance(value, str) or has_stack or is_stack or self._uses[id(value)] > 1
+
     def _write(self, value: Any) -> None:
+        value = self._empty if value == [] else value
         key = value if isinstance(value, str) else id(value)
-        if isinstance(value, (str, dict, list)) and key in self._places:
+        if key in self._places and isinstance(value, (str, dict, list)):
             self._refer(self._places[key])
             return
         if isinstance(value, bool):
@@ -223,20 +251,16 @@ class TorchScriptPickler:
         elif isinstance(value, tuple):
             self._items(value, b"", b"\x86")
         elif isinstance(value, list):
-            self._items(value, b"]", b"e")
+            self._items(value, b"](", b"e")
         elif isinstance(value, dict):
-            self._items([part for pair in value.items() for part in pair], b"}", b"u")
-        if isinstance(value, (str, dict, list)):
+            self._items([part for pair in value.items() for part in pair], b"}(", b"u")
+        if isinstance(value, (str, dict, list)) and self._is_shared(value):
             self._places[key] = len(self._places)
             place = self._places[key]
             self._parts.append(b"q" + bytes([place]) if place < 256 else b"r" + struct.pack("<I", place))
 
     def _items(self, items: Sequence[Any], begin: bytes, end: bytes) -> None:
         self._parts.append(begin)
-        if begin and not items:
-            return
-        if begin:
-            self._parts.append(b"(")
         for item in items:
             self._write(item)
         self._parts.append(end)

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from snapshot_maker import FORWARD, GIB, STATES, WEIGHTS, Allocator, dumped, filled, steps
 
-from oomdoctor.snapshots import machine, reading
+from oomdoctor.snapshots import machine, reading, rows
 from oomdoctor.snapshots.machine import CODE, DAMAGED, FOREIGN, LARGE, SHORT, Machine, RefusalError
 from oomdoctor.snapshots.model import Account
-from oomdoctor.snapshots.rows import Rows
-from oomdoctor.snapshots.tally import Tally
+from oomdoctor.snapshots.rows import Rows, TraceShape
+from oomdoctor.snapshots.tally import Change, Tally
 
-RELEASES = [(2, 0), (2, 1), (2, 2), (2, 5), (2, 8), (2, 10), (2, 13)]
+RELEASES = [(2, 0), (2, 1), (2, 2), (2, 5), (2, 8), (2, 10), (2, 13), (2, 14)]
 
 
 def blocks(data: bytes, size: int = 64 * 1024) -> Iterator[bytes]:
@@ -73,6 +73,84 @@ def test_rows_taken_whole_say_what_rows_taken_apart_say(
     monkeypatch.setattr(Rows, "entries", lambda _self, _data, at, _end: (at, 0))
     monkeypatch.setattr(Rows, "frames", lambda *_: None)
     assert read(data) == fast
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("release", RELEASES)
+def test_almost_all_rows_are_taken_whole(
+    release: tuple[int, int], protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart: list[dict[str, Any]] = []
+    row = Tally.row
+
+    def counted(tally: Tally, table: dict[Any, Any]) -> object | None:
+        apart.append(table)
+        return row(tally, table)
+
+    monkeypatch.setattr(Tally, "row", counted)
+    for context in (FORWARD, WEIGHTS[:1], ()):
+        allocator = Allocator(release)
+        for number in range(400):
+            allocator.take(number * GIB, GIB + number % 40, context)
+            allocator.give(number * GIB, GIB)
+        if not context:
+            for entry in allocator.trace:
+                del entry["frames"]
+        (found,) = read(dumped(allocator, protocol))
+        assert found.entries == 1200
+    assert len(apart) < 150
+
+
+def test_a_row_whose_references_have_the_byte_of_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memo's places from 0x6500 on are written with the opcode that ends a list."""
+    snapshot = steps(30, leak=GIB // 8).snapshot()
+    for first in (0x6500 - 60, 0x656565 % 0x6600):
+        data = pickle.dumps({"names": [f"name {number}" for number in range(first)], **snapshot})
+        fast = read(data)
+        with monkeypatch.context() as patched:
+            patched.setattr(Rows, "entries", lambda _self, _data, at, _end: (at, 0))
+            assert read(data) == fast
+
+
+@pytest.mark.parametrize("apart", [1, 100, 600, 1000, 3000])
+def test_a_row_without_an_end_is_given_up_soon(apart: int) -> None:
+    """What may be references could be searched for its end over megabytes, for each row anew."""
+    keys = [(b"h\x05", "action"), (b"h\x06", "addr"), (b"h\x07", "size"), (b"h\x08", "frames")]
+    shape = TraceShape(keys, (b"\x94", *[b""] * 5))
+    row = b"}\x94(h\x05h\x09h\x06K\x01h\x07K\x02h\x08]\x94(h\x0ae"
+    assert shape.pattern.match(row + b"u") is not None
+    data = row + (b"\x01" * apart + b"e") * (4 * 1024**2 // apart)
+    begin = time.process_time()
+    assert not any(shape.pattern.match(data) for _ in range(1000))
+    assert time.process_time() - begin < 1
+
+
+def test_a_shape_that_most_rows_only_begin_as_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_FAILED", 10)
+    allocator = filled([(WEIGHTS, GIB, 20)])
+    for number in range(100):  # a text longer than those that are taken whole
+        allocator.entry("alloc", GIB, FORWARD, addr=number * GIB)["user_metadata"] = f"{number:60}"
+    data = dumped(allocator)
+    begun = []
+    entries = Rows._entries
+
+    def counted(self: Rows, shape: TraceShape, data: bytes, at: int, end: int) -> Iterator[Change]:
+        begun.append(at)
+        return entries(self, shape, data, at, end)
+
+    monkeypatch.setattr(Rows, "_entries", counted)
+    assert read(data)[0].entries == 120
+    assert len(begun) < 60
+
+
+def test_pinned_memory_is_no_memory_of_the_gpu() -> None:
+    """PyTorch 2.14 can record it, too; wherever its parts stand."""
+    snapshot = filled([(WEIGHTS, GIB, 3)], request=GIB, release=(2, 14)).snapshot()
+    parts = list(snapshot.items())
+    plain = read(pickle.dumps({name: part for name, part in parts if not name.startswith("host")}))
+    assert plain[0].reserved == 3 * GIB
+    for ordered in (parts, parts[::-1], [*parts[-2:], *parts[:-2]]):
+        assert read(pickle.dumps(dict(ordered))) == plain
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

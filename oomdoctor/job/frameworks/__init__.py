@@ -280,10 +280,20 @@ def hallmarks() -> Mapping[str, tuple[str, ...]]:
         for name, *_, engine in (row for row in (*each.actors, *each.writers) if len(row) > 2):
             inside.setdefault(engine, []).append(name)
     return {
-        each.name: (*each.prints, *each.launches, *(row[0] for row in each.actors), *inside.get(each.name, ()))
+        each.name: (
+            *_on_windows(each.prints), *each.launches, *(row[0] for row in each.actors), *inside.get(each.name, ())
+        )
         for each in frameworks()
         if each.layer != "host"
-    }
+    }  # fmt: skip
+
+
+def _on_windows(prints: Iterable[str]) -> Iterator[str]:
+    """Paths with the separators of Windows, too."""
+    for words in prints:
+        yield words
+        if "/" in words.strip("/") and " " not in words:
+            yield words.replace("/", "\\")
 
 
 def has_versions(name: str) -> bool:

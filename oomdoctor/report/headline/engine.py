@@ -20,7 +20,7 @@ from oomdoctor.families.vllm_error import (
     WarmupOutOfMemory,
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, WeightsLoaded
-from oomdoctor.incident.engine_facts import EngineFacts, Loading, facts, loading, phase, static_fraction
+from oomdoctor.incident.engine_facts import EngineFacts, Loading, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, mark, say, translated
 from oomdoctor.report.headline.card import start
@@ -242,7 +242,7 @@ def fraction(crash: Crash) -> str | None:
     pool = crash.first(NoPool)
     if pool is None or kv_cache.sglangs_fraction_should_do(crash) is not None:
         return None
-    found = pool.fraction if pool.fraction is not None else static_fraction(crash)
+    found = kv_cache.sglangs_fraction(crash, pool)
     return f"{found:g}" if found is not None else None
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from oomdoctor.families import gpu_table
 from oomdoctor.families.cuda import OtherProcess
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
@@ -246,12 +246,10 @@ def _beyond(size: int | None, event: ArrayOutOfMemory) -> str | None:
     return shown(size) if event.total_bytes and (size or 0) > event.total_bytes else None
 
 
-@where(neighbours.a_table_lists_others_without_figures)
-def table_pids(crash: Crash) -> str | None:
-    """Processes that nvidia-smi lists behind an allocation that failed without figures."""
-    own = {pid for pids in crash.context.processes.values() for pid in pids} | {crash.root.process.pid}
-    pids = (p.pid for table in crash.every(GpuTable) for p in table.processes if p.pid not in own)
-    return listed(str(pid) for pid in list(dict.fromkeys(pids))[:3]) or None
+@about(neighbours.strangers)
+def table_pids(found: tuple[GpuTable, Sequence[int]]) -> str | None:
+    """Processes that nvidia-smi lists beside an allocation that failed without figures."""
+    return listed(str(pid) for pid in list(dict.fromkeys(found[1]))[:3])
 
 
 def listed_neighbour(crash: Crash) -> str | None:
@@ -268,18 +266,15 @@ def listed_held(crash: Crash) -> str | None:
 
 def table_tool(crash: Crash) -> str | None:
     """The tool whose table is told of."""
-    table = crash.first(GpuTable)
-    return neighbours.told_by(table) if table is not None else None
+    found = neighbours.strangers(crash) or neighbours.full_card(crash)
+    return neighbours.told_by(found[0]) if found is not None else None
 
 
-@where(neighbours.the_card_is_full_afterwards)
-def in_table(crash: Crash) -> str | None:
+@about(neighbours.full_card)
+def in_table(found: tuple[GpuTable, gpu_table.Card]) -> str | None:
     """What nvidia-smi shows in use of a full GPU."""
-    cards = [card for table in crash.every(GpuTable) for card in table.cards if card.used_bytes and card.total_bytes]
-    fullest = max(cards, key=lambda card: (card.used_bytes or 0) / (card.total_bytes or 1), default=None)
-    if fullest is None:
-        return None
-    return say("{used} of {total}", used=show(fullest.used_bytes or 0), total=show(fullest.total_bytes or 0))
+    _, full = found
+    return say("{used} of {total}", used=show(full.used_bytes or 0), total=show(full.total_bytes or 0))
 
 
 def sharing(crash: Crash) -> str | None:
@@ -318,15 +313,11 @@ def restored(crash: Crash) -> str | None:
     return gpu(crash)
 
 
-@where(placement.process_on_several_cards)
-def on_several(crash: Crash) -> str | None:
+@about(placement.intruder)
+def on_several(found: tuple[GpuTable, int, int]) -> str | None:
     """A process that nvidia-smi lists on several GPUs."""
-    for table in crash.every(GpuTable):
-        numbers = Counter(process.pid for process in table.processes if process.used_bytes)
-        pid, most = max(numbers.items(), key=lambda pair: pair[1], default=(0, 0))
-        if most > 1:
-            return say("PID {pid} holds memory on {count} GPUs", pid=pid, count=most)
-    return None
+    _, pid, count = found
+    return say("PID {pid} holds memory on {count} GPUs", pid=pid, count=count)
 
 
 # what an allocator keeps, and what grows

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.cgroup import KillOutsideLimit
-from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.container import ANY_MANAGER, LimitKill, NodePressure
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HOG, machine_before
+from oomdoctor.incident.node import HOG
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly
 from oomdoctor.report.headline.slot import about, first
 from oomdoctor.report.headline.victims import heaviest, held_by, in_container, name_of
 from oomdoctor.signs.kills import as_reported, program_of
-from oomdoctor.signs.limits import MANAGERS, MUCH_SHARED, job_and_step, kill_at_a_limit
+from oomdoctor.signs.limits import MANAGERS, dockers_last_print, job_and_step, kill_at_a_limit, limit_of, much_shared
 
 _LONG_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{20,}")
 _SPAN: Final = late(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -50,8 +51,7 @@ def kernel_limit(kill: KernelKill) -> str | None:
 @about(_at_its_group)
 def kernel_shared(kill: KernelKill) -> str | None:
     """How much of that limit is shared memory, where it is much."""
-    much = kill.used_bytes and (kill.group_shmem_bytes or 0) >= MUCH_SHARED * kill.used_bytes
-    return briefly(kill.group_shmem_bytes) if much else None
+    return briefly(much_shared(kill))
 
 
 @about(_at_its_group)
@@ -76,6 +76,8 @@ def limit_killed_most(kill: KernelKill) -> str | None:
 @about(kill_at_a_limit)
 def limited_job(kill: LimitKill) -> str | None:
     """The job or the container that a scheduler or a container engine ended at its limit, as it is called there."""
+    if kill.manager == ANY_MANAGER:
+        return say("The job")
     manager = MANAGERS[kill.manager]
     manager = manager[:1].upper() + manager[1:]
     if kill.job:
@@ -89,11 +91,10 @@ def limited_job(kill: LimitKill) -> str | None:
     return None if kill.manager == "kernel" else say("The {manager} container", manager=manager)
 
 
-def job_limit(crash: Crash) -> str | None:
+@about(limit_of)
+def job_limit(size: int) -> str | None:
     """The limit of that job or container, as its own record or another line has it."""
-    kill = kill_at_a_limit(crash)
-    own = (kill.limit_bytes or kill.requested_bytes) if kill is not None else None
-    return briefly(own or next((event.limit_bytes for event in crash.every(MemoryLimit) if event.limit_bytes), None))
+    return briefly(size)
 
 
 @about(kill_at_a_limit)
@@ -146,10 +147,10 @@ def _count_of(tasks: str) -> int:
     return sum(int(span[2] or span[1]) - int(span[1]) + 1 for span in spans if span is not None)
 
 
-def docker_used(crash: Crash) -> str | None:
+@about(dockers_last_print)
+def docker_used(last: MachineMemory) -> str | None:
     """What docker's last print before the kill shows of the container's memory in use."""
-    prints = [event for event in machine_before(crash) if event.tool == "docker"]
-    return beside(prints[-1].used_bytes, prints[-1].total_bytes) if prints else None
+    return beside(last.used_bytes, last.total_bytes)
 
 
 @about(first(NodePressure))

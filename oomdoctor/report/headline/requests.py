@@ -19,9 +19,8 @@ from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
-from oomdoctor.report.headline.slot import about, first, root
+from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import address_space, set_limits
-from oomdoctor.signs.address_space import WINDOWS_COMMIT, WINDOWS_RESOURCES
 from oomdoctor.signs.pinned import the_traceback_ends_in_pinning
 from oomdoctor.units import show
 
@@ -39,10 +38,6 @@ def _request(crash: Crash) -> HostAllocation | ArrayOutOfMemory | BufferRefused 
     return next((event for event in asked if event.tried_bytes), next(iter(asked), None))
 
 
-def _refusal(crash: Crash) -> HostAllocation | None:
-    return next((event for event in crash.every(HostAllocation) if event.pool == "host_ram"), None)
-
-
 def ram_requested(crash: Crash) -> str | None:
     """The allocation of RAM that failed: the failure's own, else the first that is printed."""
     event = _request(crash)
@@ -55,13 +50,11 @@ def ram_total(size: int) -> str | None:
     return briefly(size)
 
 
-def ram_free(crash: Crash) -> str | None:
+@where(address_space.refused_with_more_free)
+@about(address_space.unused_ram)
+def ram_free(size: int) -> str | None:
     """The RAM that was unused, where it is more than the allocation that failed."""
-    total, used = (crash.context.hardware.get(name) for name in ("ram_bytes", "ram_used_bytes"))
-    refusal = _refusal(crash)
-    if refusal is None or refusal.tried_bytes is None or not isinstance(total, int) or not isinstance(used, int):
-        return None
-    return brief(total - used) if total - used > refusal.tried_bytes else None
+    return brief(size)
 
 
 def array(crash: Crash) -> str | None:
@@ -72,7 +65,7 @@ def array(crash: Crash) -> str | None:
     return say("{shape} of {dtype}", shape=event.shape, dtype=event.dtype) if event.dtype else event.shape
 
 
-@about(_refusal)
+@about(set_limits.host_refusal)
 def ram_error(refusal: HostAllocation) -> str | None:
     """How the refusal is called: "errno 12", "std::bad_alloc"."""
     if _on_windows(refusal):
@@ -93,18 +86,18 @@ def maps_spent(_: MapsSpent) -> str | None:
     return "vm.max_map_count"
 
 
-@about(_refusal)
+@about(set_limits.host_refusal)
 def windows_error(refusal: HostAllocation) -> str | None:
     """Windows' error number of it: "error 1455"."""
     if not _on_windows(refusal):
         return None
-    return say("error {number}", number=refusal.errno or WINDOWS_COMMIT)
+    return say("error {number}", number=refusal.errno or address_space.WINDOWS_COMMIT)
 
 
-@about(_refusal)
+@about(set_limits.host_refusal)
 def windows_words(refusal: HostAllocation) -> str | None:
     """Windows, where PyTorch's allocator has the words that it has there."""
-    return "Windows" if "not enough memory: you tried to allocate" in refusal.at.text else None
+    return "Windows" if address_space.ON_WINDOWS in refusal.at.text else None
 
 
 def address_limit(crash: Crash) -> str | None:
@@ -122,20 +115,17 @@ def commit_limit(crash: Crash) -> str | None:
 
 
 def _on_windows(refusal: HostAllocation) -> bool:
-    return refusal.allocator == "windows" or refusal.errno in (WINDOWS_COMMIT, *WINDOWS_RESOURCES)
+    errors = (address_space.WINDOWS_COMMIT, *address_space.WINDOWS_RESOURCES)
+    return refusal.allocator == "windows" or refusal.errno in errors
 
 
-def _of_address_space(crash: Crash) -> LimitKill | None:
-    return next((kill for kill in crash.every(LimitKill) if kill.virtual), None)
-
-
-@about(_of_address_space)
+@about(address_space.kill_at_a_virtual_limit)
 def virtual_used(kill: LimitKill) -> str | None:
     """The address space that a scheduler ended the job for."""
     return shown(kill.used_bytes)
 
 
-@about(_of_address_space)
+@about(address_space.kill_at_a_virtual_limit)
 def virtual_limit(kill: LimitKill) -> str | None:
     """The scheduler's limit on address space."""
     return shown(kill.limit_bytes)

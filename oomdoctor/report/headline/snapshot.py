@@ -10,7 +10,6 @@ from oomdoctor.report.headline.slot import about
 from oomdoctor.signs import snapshot
 
 if TYPE_CHECKING:
-    from oomdoctor.families.memory_snapshot import MemorySnapshot
     from oomdoctor.snapshots.model import Growth
 
 
@@ -24,10 +23,10 @@ def weights_held(crash: Crash) -> str | None:
     return _held(crash, snapshot.WEIGHTS)
 
 
-@about(snapshot.snapshot)
-def tensors_held(event: MemorySnapshot) -> str | None:
+def tensors_held(crash: Crash) -> str | None:
     """What is allocated in all."""
-    return brief(event.account.allocated)
+    event = snapshot.snapshot(crash)
+    return None if event is None else brief(event.account.allocated)
 
 
 @about(snapshot.growth)

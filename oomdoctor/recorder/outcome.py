@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Ended(Struct, frozen=True):
+class Outcome(Struct, frozen=True):
     """One of the two is not None."""
 
     status: int | None = None

@@ -1,0 +1,30 @@
+"""The day of a crash, where its lines are stamped with one: a year, a month and a day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from oomdoctor.families.event import Event
+from oomdoctor.patterns import late
+
+# At the head of a line, with a time behind it: "2024-06-21 10:00:01", "[2024/06/21T10:00", "| 2024-06-21 10:00:01.2 |"
+_DAY: Final = late(r"(20[1-4]\d)[-/](0[1-9]|1[0-2])[-/](0[1-9]|[12]\d|3[01])(?=[T ,_]{1,2}\d{1,2}:\d\d)")
+_HEAD: Final = 80  # characters
+
+
+def day_of(root: Event, told: Sequence[Event]) -> str:
+    """The root's own, else that of the lines around it or of other events of its log; "" where no line has one."""
+    beside = (event for event in told if event.at.file == root.at.file)
+    texts = chain(_stamps(root), root.around.below, reversed(root.around.before), *map(_stamps, beside))
+    found = (_DAY.search(text[:_HEAD]) for text in texts)
+    return next(("-".join(match.groups()) for match in found if match), "")
+
+
+def _stamps(event: Event) -> Iterator[str]:
+    yield event.time or ""
+    yield event.at.text
+
+
+__all__ = ["day_of"]
