@@ -13,6 +13,8 @@ from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
 OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add-nodes", "shard-states",
                 "smaller-microbatch", "more-gpus")  # fmt: skip
+OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights",
+                        "more-host-memory")  # fmt: skip
 OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory", "smaller-buffers")
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading")
 OF_A_CLUSTER = (
@@ -62,6 +64,7 @@ CAUSE = Cause(
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
         (ray_kills.rays_limit_is_low, ("clear-references", "tune-ray-monitor", *OF_A_CLUSTER[1:])),
         (node.a_rank_is_the_largest, OF_A_TRAINER),
+        (node.an_engine_is_the_largest, OF_AN_ENGINES_WORKER),
         (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),
         (states_are_sharded, OF_A_TRAINER),
         (no_cluster_in_sight, OF_ONE_MACHINE),

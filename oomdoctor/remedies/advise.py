@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from oomdoctor.arithmetic import vllm
@@ -29,6 +30,7 @@ from oomdoctor.remedies import (
     own_line,
     own_options,
     placement,
+    ray_workers,
     together,
     training,
 )
@@ -164,15 +166,38 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
     if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None
-    row = spelling(knob.id, crash.context) or _engines_own(knob, crash) or _systems_own(knob, crash)
+    in_sight = partial(_in_sight, crash=crash)
+    row = spelling(knob.id, crash.context, in_sight=in_sight) or _engines_own(knob, crash) or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):
-        row = spelling(knob.id, crash.context, crash.job.world)
+        row = spelling(knob.id, crash.context, crash.job.world, in_sight)
+    if row is not None and not _reaches(row, crash):
+        return None
     if row is not None:
         row = of_call(row, crash.context, _calls(knob, crash))
     in_code = row is not None and (row.is_call or row.is_argument)
     if in_code and _told_by_an_application(crash):
         return None
     return None if row is not None and row.is_call and not _own_program(crash) else row
+
+
+def _in_sight(row: Spelling, crash: Crash) -> bool:
+    """Whether the job calls what takes the option, where not every job with the framework does: the log states it under
+    one of its names, or shows the words of the row."""
+    if row.never and _shows(row.never, crash):
+        return False
+    return not row.words or current(row.knob, row, crash.context) is not None or _shows(row.words, crash)
+
+
+def _shows(words: Sequence[str], crash: Crash) -> bool:
+    any_of_them = f"(?i){'|'.join(words)}"
+    return crash.in_trace(any_of_them) is not None or crash.mentions(any_of_them) is not None
+
+
+def _reaches(row: Spelling, crash: Crash) -> bool:
+    """Whether the job turns it: Ray's number of CPUs is about its tasks, and a build of Python starts ninja itself."""
+    if row.knob == "fewer-build-jobs" and row.type != "command":
+        return row.is_export or not device.python_builds(crash)
+    return row.knob != "fewer-workers" or row.framework != ray_workers.NAME or ray_workers.tasks(crash)
 
 
 def _calls(knob: Knob, crash: Crash) -> Iterator[str]:
@@ -294,8 +319,9 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
-    setting = answer.setting or _setting(row, argument)
-    held_by = holder(knob.id, case.crash) if answer.action is None and not (snippet or setting) else None
+    setting = (_setting(row, argument) if answer.setting is None else answer.setting) or None
+    tells = snippet or setting or answer.subject or answer.derivation
+    held_by = holder(knob.id, case.crash) if not tells else None
     action = answer.action or translated(knob.action)
     return Remedy(
         knob=knob.id,

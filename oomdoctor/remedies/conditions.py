@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -30,6 +31,7 @@ from oomdoctor.signs import placement
 from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
+from oomdoctor.signs.node import an_engine_is_the_largest
 
 Question = Callable[[Case], bool]
 
@@ -42,9 +44,14 @@ _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_uti
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
+_OF_LOADING: Final = ("checkpoint-spike", "device-misplacement", "host-model-load")  # causes
 _WEIGHTS_MOVE: Final = frozenset({"model_load", "checkpoint_load", "checkpoint_save", "weight_sync"})
 _BATCHES_ON_THE_HOST: Final = ("activations", "dataset-in-ram", "eval-accumulation", "logits-spike", "shm-too-small")
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
+_OF_DATA: Final = (
+    r"(?i)data_?set|data_?loader|load_data|\.(?:csv|parquet|arrow|jsonl?|npz|h5ad)\b"
+    r"|tokenize|load_shard|_read\b|\bread_|\bray\.data\b|\bdask\b|\bpandas\b|data_?frame"
+)
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
 _DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
 # A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
@@ -192,6 +199,8 @@ def batch_of_its_own(case: Case) -> bool:
     crash = case.crash
     if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
         return False
+    if some(crash.job.frameworks, "has no batch"):
+        return False
     if _beyond_a_half(crash.root) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
@@ -293,7 +302,7 @@ def _several(case: Case) -> bool:
     crash = case.crash
     told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
     named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
-    starts_some = case.row is not None and bool(case.row.defaults)
+    starts_some = case.row is not None and (case.row.smallest_default(None) or 0) > 1
     return told or named or starts_some or crash.mentions(_NAMES_WORKERS) is not None
 
 
@@ -308,9 +317,23 @@ def weights_are_loaded(case: Case) -> bool:
     crash = case.crash
     if crash.stage == "checkpoint_save":
         return False
-    if not isinstance(crash.root, HostAllocation) or crash.stage in _LOADING:
+    if SIDES.get(crash.pool) != "host" or crash.stage in _LOADING or case.cause in _OF_LOADING:
         return True
-    return crash.in_trace(_OF_WEIGHTS) is not None or bool(crash.context.models)
+    if crash.in_trace(_OF_WEIGHTS) is not None or crash.mentions(_OF_WEIGHTS) is not None:
+        return True
+    return bool(crash.context.models) or an_engine_is_the_largest(crash) is not None
+
+
+def data_are_loaded(case: Case) -> bool:
+    """A step, a frame or a line near the failure is about data that are read; self-play makes its own."""
+    crash = case.crash
+    of_data = crash.job.task == "data" and crash.pool != "object_store"
+    if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:
+        return True
+    if option_for_it(case) or crash.in_trace(_OF_DATA) is not None or crash.mentions(_OF_DATA) is not None:
+        return True
+    memory = node_memory(crash)
+    return memory is not None and any(re.search(_OF_DATA, holder.name) for holder in memory.holders)
 
 
 def offloaded(case: Case) -> bool:
@@ -368,6 +391,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "what is kept is known": kept_is_known,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,
+    "data are loaded": data_are_loaded,
     "something is offloaded": offloaded,
     "an object store": object_store,
     "memory grows": memory_grows,

@@ -588,6 +588,16 @@ def _visible_gpus(crash: Crash) -> Proposal:
     return Proposal(action=action, snippet="ray status -v; ray list actors --filter state=ALIVE")
 
 
+_OF_PYTHON: Final = (
+    r"\bsetup\.py\b|bdist_wheel|build_ext|Building wheel|\bpip\b|pyproject|CalledProcessError|/setuptools/"
+)
+
+
+def python_builds(crash: Crash) -> bool:
+    """Whether setuptools or pip runs the build, so that nobody types the command of the build tool."""
+    return crash.mentions(_OF_PYTHON) is not None or crash.in_trace(_OF_PYTHON) is not None
+
+
 def fewer_jobs(case: Case) -> Answer:
     """One, as the tool spells it that builds; PyTorch's extensions where none is named."""
     row = case.row or next(of_knob(case.knob, "torch"))

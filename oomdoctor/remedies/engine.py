@@ -60,6 +60,8 @@ _CAPTURED: Final = (
 )
 FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
 _BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
+# Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
+_SERVER: Final = r"api_server|/entrypoints/(?:openai|launcher)|async_llm|(?i:uvicorn|vllm serve)"
 _NOTEBOOK: Final = r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^File <ipython-input"
 _FLASH_ATTENTION: Final = r"Flash Attention was auto, set to enabled|\bflash_attn\s{1,4}= (?:1|on|enabled)\b"
 PRINTED: Final = "printed"
@@ -195,7 +197,9 @@ def lower(case: Case) -> Answer:
 
 def in_python(crash: Crash) -> bool:
     """Whether a program or a notebook builds the engine itself, by arguments of the options' names."""
-    return crash.in_trace(_BUILT) is not None or crash.mentions(_NOTEBOOK) is not None
+    if crash.in_trace(_BUILT) is not None or crash.mentions(_NOTEBOOK) is not None:
+        return True
+    return phase(crash) == "waking" and crash.in_trace(_SERVER) is None and crash.mentions(_SERVER) is None
 
 
 def _as_the_engine_says(case: Case) -> Proposal | None:

@@ -35,9 +35,9 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, models
+from oomdoctor.remedies import engine, models, ray_workers
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import known_versions, of_knob, spelling
+from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
 from oomdoctor.signs.host_caches import caches_of_ranks
@@ -55,6 +55,7 @@ OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 ROOM: Final = 0.8  # of a limit, to come to rest below it
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 USUAL_SHM: Final = "8g"
+_CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=host|shm[-_]size"
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
 _PORT: Final = "PORT"
 _URL: Final = late(
@@ -67,6 +68,13 @@ _GROUPS: Final = (
     ("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("slurm", "slurm"), (".service", "systemd"),
     (".scope", "systemd"),
 )  # fmt: skip
+# A limit that a program of Python with its libraries may pass at its start
+SMALL: Final = 4 * GIB
+OFTEN: Final = 3  # restarts of a container that is killed again and again
+SECONDS: Final = 60
+_RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
+_TIME_OF: Final = r"(?i)\b{}(?:At)?\b\W{{1,12}}.{{0,40}}\d\d:\d\d:\d\d"
+_CLOCK: Final = late(r"(?i)\b(?:started|finished)(?:at)?\b\W{1,12}(?P<day>.{0,40}?)(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)")
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 
 
@@ -174,7 +182,7 @@ def fewer_workers(case: Case) -> Answer:
         max((h for h in memory.holders if len(h.sizes) > 1), key=lambda h: h.bytes, default=None) if memory else None
     )
     if memory is None or group is None or threshold is None or memory.used_bytes is None:
-        return engine.half(case)
+        return _of_actors(case) or engine.half(case)
     limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
@@ -197,6 +205,7 @@ def fewer_workers(case: Case) -> Answer:
                 threshold=at,
             ),
         )
+    line, assumed = _at_most(case.row, fit)
     return Proposal(
         action=say("Run at most {count} {name} at once on this node", count=fit, name=group.name),
         suggested=fit,
@@ -208,9 +217,27 @@ def fewer_workers(case: Case) -> Answer:
             each=show(one),
             count=fit,
         ),
-        assumes=(say("processes not listed by Ray (it lists ten) are of the same kind"),),
-        snippet=None if case.row is None or case.row.framework == "ray" else case.row.snippet(fit),
+        assumes=(say("processes not listed by Ray (it lists ten) are of the same kind"), *assumed),
+        snippet=line,
     )
+
+
+def _at_most(row: Spelling | None, count: int) -> tuple[str | None, tuple[str, ...]]:
+    """The option with this number; where a task's own request for CPUs is all that is known, Ray's number of them."""
+    if row is None or row.takes_value:
+        return (row.snippet(count) if row is not None else None), ()
+    by_number = next((one for one in of_knob(row.knob, row.framework) if one.is_call and one.takes_value), None)
+    if by_number is None:
+        return None, ()
+    return by_number.snippet(count), (say("the program starts Ray itself (not in the log)"),)
+
+
+def _of_actors(case: Case) -> Proposal | None:
+    """Actors that the program starts: no option of Ray's says how many."""
+    name = ray_workers.own_actor(case.crash) if case.row is None and case.now is None else None
+    if name is None:
+        return None
+    return Proposal(action=say("Start fewer {name} actors: the program says how many", name=name), subject=name)
 
 
 # offload, swap, store
@@ -537,7 +564,7 @@ def bigger_shm(case: Case) -> Answer:
         return Proposal(
             suggested=USUAL_SHM,
             derivation=say("{value} is a usual start value", value=USUAL_SHM),
-            snippet=f"docker run --shm-size={USUAL_SHM}   # or --ipc=host, which uses the node's",
+            snippet=_for_shm(crash, USUAL_SHM),
             setting="--shm-size",
             assumes=(say("64 MiB of /dev/shm (Docker's default)"),),
         )
@@ -545,6 +572,15 @@ def bigger_shm(case: Case) -> Answer:
     if not tried:
         return _shm(now, 2 * now, twice)
     return _shm(now, 2 * now + tried, say("{formula} + {amount} that failed", formula=twice, amount=show(tried)))
+
+
+def _for_shm(crash: Crash, amount: str) -> str:
+    """For the manager of the container; where none is in sight, first whether it is one."""
+    if commands.in_a_pod(crash):
+        return f"emptyDir: {{medium: Memory, sizeLimit: {amount.upper()}i}}   # mounted at /dev/shm"
+    line = f"docker run --shm-size={amount}   # or --ipc=host, which uses the node's"
+    shown = crash.mentions(_CONTAINER) is not None or crash.in_trace(_CONTAINER) is not None
+    return line if shown else f"df -h /dev/shm   # 64M is a container's\n{line}"
 
 
 def _shm(now: int | None, needed: int, why: str) -> Proposal:
@@ -568,13 +604,39 @@ def raise_limit(case: Case) -> Answer:
     states = _offloaded(crash)
     if states is not None and states[0] > limit:
         return _room_for_states(crash, manager, limit, *states)
+    if limit < SMALL and _dies_early(crash):
+        return replace(
+            _raised_to(_amount(2 * limit), crash, manager, limit),
+            derivation=f"2 x {show(limit)} = {show(2 * limit)}",
+            assumes=(say("twice is a guess: it dies at its start, and the peak is unknown"),),
+        )
     then = max(_gib_up(MORE * limit), _gib_up(limit) + 1) if limit >= GIB else None
-    amount = f"{then}G" if then is not None else f"{math.ceil(MORE * limit / MIB)}M"
+    amount = f"{then}G" if then is not None else _amount(MORE * limit)
     return replace(
         _raised_to(amount, crash, manager, limit),
         derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
         assumes=(say("25 % more is a guess: the peak is unknown"),),
     )
+
+
+def _amount(size_bytes: float) -> str:
+    """In whole GiB where it comes to that, else in MiB, rounded up."""
+    whole = size_bytes >= GIB and not size_bytes % GIB
+    return f"{round(size_bytes / GIB)}G" if whole else f"{math.ceil(size_bytes / MIB)}M"
+
+
+def _dies_early(crash: Crash) -> bool:
+    """Again and again, or within seconds: what it needs is not a little more than the limit."""
+    counted = crash.mentions(_RESTARTS.pattern)
+    restarts = _RESTARTS.search(counted) if counted is not None else None
+    if restarts is not None and int(restarts[1]) >= OFTEN:
+        return True
+    lines = (crash.mentions(_TIME_OF.format(word)) for word in ("Started", "Finished"))
+    times = [_CLOCK.search(line) for line in lines if line is not None]
+    if len(times) < 2 or times[0] is None or times[1] is None or times[0]["day"] != times[1]["day"]:
+        return False
+    first, last = (int(at["h"]) * 3600 + int(at["m"]) * 60 + int(at["s"]) for at in times if at is not None)
+    return 0 <= last - first <= SECONDS
 
 
 def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:
@@ -694,7 +756,7 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
     if manager == "slurm":
         yield commands.of_slurm(crash)
     elif manager == "kubernetes":
-        yield commands.POD
+        yield commands.POD if amount is None else commands.SET_LIMIT.format(amount=amount)
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
         yield (

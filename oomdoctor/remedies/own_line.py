@@ -49,6 +49,7 @@ _FIRST: Final = frozenset(
     ["fix-shape", "fix-environment", "fix-placement", "free-the-gpu", "pin-version", "bigger-shm", "chunked-logits"]
 )
 _IN_CODE_ALONE: Final = frozenset({"clear-references"})  # a knob that no library has a general line for
+_OF_BATCHES: Final = "smaller-microbatch"
 _AFTER_TRAINING: Final = frozenset({"eval"})  # stages in which a job that trains does not
 
 
@@ -296,15 +297,21 @@ def referring(remedy: Remedy, case: Case) -> Remedy:
     if reading is None:
         return remedy
     in_code = (remedy.current is None or remedy.snippet is None) and (case.row is None or of_a_library(case.row))
-    if in_code and reading.snippet and not _has_a_value(remedy, reading.row):
+    by_size = _by_the_size(remedy, reading)
+    if in_code and reading.snippet and not by_size and not _has_a_value(remedy, reading.row):
         return _changed(remedy, reading, case.crash)
     if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or reading.line.owner == "framework"):
         return remedy
-    in_words = in_code and remedy.snippet is None and reading.line.owner != "framework"
+    in_words = in_code and not by_size and remedy.snippet is None and reading.line.owner != "framework"
     action = _sentence(reading, translated(reading.row.instead) if in_words else remedy.action)
     line = reading.line
     subject = remedy.subject or (f"{line.file}:{line.line}" if line.file else None)
     return replace(remedy, action=action, subject=None if remedy.snippet or remedy.setting else subject)
+
+
+def _by_the_size(remedy: Remedy, reading: Reading) -> bool:
+    """Whether the batch comes from elsewhere and is simply made smaller there, not cut in the line that passes it."""
+    return remedy.knob == _OF_BATCHES and reading.row.of == "pass" and bool(reading.snippet) and remedy.snippet is None
 
 
 def _has_a_value(remedy: Remedy, row: Row) -> bool:

@@ -9,7 +9,9 @@ The columns of a row, separated by `|`; what is left empty says nothing:
     set       what to set, where the knob has one right value
     default   what holds where nobody says: `0.9`, or by version `0.9 <0.20; 0.92 >=0.20`
     versions  which releases know it: `>=0.5.8 <0.10.2`
-    needs     what has to be there beside it: another framework (`deepspeed`), or a setting (`enforce_eager=True`)
+    needs     what has to be there beside it: another framework (`deepspeed`), or a setting (`enforce_eager=True`);
+              between quotation marks expressions without blanks, of which a line or a frame near the failure holds one:
+              it shows that the job calls what takes the option; with a `!` before it, none does
     excludes  a setting that it does not go together with
     spends    the pools that it spends here, where they are not the knob's; `none`
     source    where upstream it was looked up: a file of its repository, a page, a release
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
@@ -43,6 +45,8 @@ from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 DATES: Final = "dates"
 AHEAD: Final = 60  # days: who builds from a checkout has an option before its release
 NO_OPTION: Final = ("line", "command")  # types
+_QUOTE: Final = '"'
+_NOT: Final = "!"
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
@@ -109,6 +113,20 @@ class Spelling(NamedTuple):
     @property
     def takes_value(self) -> bool:
         return "{}" in self.write
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Of which the log has to show one, where not every job calls what takes the option."""
+        return tuple(word for word in self._quoted if not word.startswith(_NOT))
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """Of which the log shows none, where another program of the same name has other options."""
+        return tuple(word.removeprefix(_NOT) for word in self._quoted if word.startswith(_NOT))
+
+    @property
+    def _quoted(self) -> tuple[str, ...]:
+        return tuple(word for need in self.needs if need.startswith(_QUOTE) for word in need.strip(_QUOTE).split())
 
     @property
     def shown(self) -> str:
@@ -209,9 +227,16 @@ def _words(text: str) -> tuple[str, ...]:
 # choosing
 
 
-def spelling(knob: str, context: Context, layer: str | None = None) -> Spelling | None:
+def _anywhere(_: Spelling) -> bool:
+    return True
+
+
+def spelling(
+    knob: str, context: Context, layer: str | None = None, in_sight: Callable[[Spelling], bool] = _anywhere
+) -> Spelling | None:
     """How the outermost framework of the log that owns the knob spells it; an option before a line of code."""
-    chosen = [row for framework in ([layer] if layer else _layers(context)) if (row := _best(knob, framework, context))]
+    layers = [layer] if layer else _layers(context)
+    chosen = [row for framework in layers if (row := _best(knob, framework, context, in_sight))]
     return next((row for row in chosen if not row.is_code), chosen[0] if chosen else None)
 
 
@@ -232,11 +257,14 @@ def _layers(context: Context) -> Iterator[str]:
     return (name for name in context.frameworks if name not in left)
 
 
-def _best(knob: str, framework: str, context: Context) -> Spelling | None:
+def _best(
+    knob: str, framework: str, context: Context, in_sight: Callable[[Spelling], bool] = _anywhere
+) -> Spelling | None:
     """The first row of a framework's file that fits the log; one that the log itself spells out before others."""
     known = known_versions(framework, context)
     fitting = [row for row in of_knob(knob, framework) if _is_there(row, context) and row.versions.overlaps(known)]
-    return next((row for row in fitting if row.key in context.settings), fitting[0] if fitting else None)
+    stated = next((row for row in fitting if row.key in context.settings), None)
+    return stated or next(filter(in_sight, fitting), None)
 
 
 def of_knob(knob: str, framework: str) -> Iterator[Spelling]:
@@ -252,6 +280,8 @@ def _options(knob: str, framework: str) -> list[Spelling]:
 def _is_there(row: Spelling, context: Context) -> bool:
     """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
     for need in row.needs:
+        if need.startswith(_QUOTE):
+            continue
         name, stated, _ = need.partition("=")
         if not stated and name not in context.frameworks:
             return False

@@ -12,22 +12,23 @@ from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
-from oomdoctor.families.event import RAM
+from oomdoctor.families.event import RAM, SIDES
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_store import StoreFull
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import some
+from oomdoctor.incident.node import largest_kill, node_memory
+from oomdoctor.job.frameworks import driven, some
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, models
+from oomdoctor.remedies import engine, models, own_line
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import done
+from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
 from oomdoctor.units import GIB, MIB, show
@@ -36,6 +37,20 @@ _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
+_OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
+_AUTOCAST: Final = "autocast"
+_TOO_LARGE: Final = "model-does-not-fit"
+_OF_WEIGHTS: Final = (_TOO_LARGE, "optimizer-states")  # causes
+_WITH_WEIGHTS: Final = ("model_load", "optimizer_step")  # stages
+_MIXED: Final = frozenset({"bf16", "fp16", "amp", "use_amp", "mixed_precision"})
+_RUNS_MIXED: Final = (
+    r"grad_scaler|GradScaler|autocast_mode|\bscaler\.(?:scale|step)\(|with (?:torch\.)?(?:cuda\.amp\.)?autocast"
+)
+# model.to: torch/nn/modules/module.py; tree_map: jax/_src/tree_util.py
+_TO_16_BITS: Final[Mapping[str, str]] = {
+    "torch": "model = model.to(torch.bfloat16)",
+    "jax": "params = jax.tree_util.tree_map(lambda p: p.astype(jax.numpy.bfloat16), params)",
+}
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 _TRAINER: Final = r"transformers/trainer"
 _FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
@@ -44,7 +59,11 @@ _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
-WITHOUT_TRAINING: Final = ("serving", "inference", "data")  # tasks
+_TRAINING: Final = ("training", "rl")  # tasks
+WITHOUT_TRAINING: Final = ("serving", "inference", "data")
+_CALLED_TRAINING: Final = r"(?i)\b(?:train(?:ing|er|_|\b)|fine_?tun)|\bepochs?\b"
+_BY_BATCHES: Final = ("activations", "eval-accumulation", "logits-spike")  # causes
+_BARE: Final = "gpu-memory-exhausted"
 _WITHOUT_GRADIENTS: Final = ("rollout", "logprob", "reward")
 _FORWARD_BATCHES: Final = (
     "micro_rollout_batch_size", "rollout.micro_batch_size", "log_prob_micro_batch_size_per_gpu",
@@ -69,7 +88,7 @@ def smaller_microbatch(case: Case) -> Answer:
         answer, share = _quarter(case, answer), _QUARTER
     if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
-    proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Halve the batch size"))
+    proposal = answer if isinstance(answer, Proposal) else _half_a_batch(case)
     accumulation = _accumulation(case)
     if _updates_nothing(case.crash):
         return replace(proposal, cost=say("lower throughput"))
@@ -96,6 +115,17 @@ def smaller_microbatch(case: Case) -> Answer:
         ),
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
+    )
+
+
+def _half_a_batch(case: Case) -> Proposal:
+    """Without an option, that the program may not have: first where it trains, or where batches are the cause."""
+    task = own_line.task_of(case.crash)
+    first = case.cause in _BY_BATCHES and task not in WITHOUT_TRAINING
+    first = first or (case.cause == _BARE and task in _TRAINING)
+    first = first and not some(case.crash.job.frameworks, "simulates worlds")
+    return Proposal(
+        action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
     )
 
 
@@ -126,8 +156,11 @@ def _quarter(case: Case, answer: Proposal) -> Proposal:
 
 
 def _updates_nothing(crash: Crash) -> bool:
+    """Whether no step of training is in sight, whose batches a sum of gradients could make up for."""
     passes = crash.stage in _WITHOUT_UPDATES or crash.in_trace(r"\bgenerate\b") is not None
-    return passes or crash.job.task in WITHOUT_TRAINING
+    task = own_line.task_of(crash)
+    named = task == "unknown" and (crash.in_trace(_CALLED_TRAINING) or crash.mentions(_CALLED_TRAINING)) is not None
+    return passes or not (named or task in _TRAINING)
 
 
 def lower_precision(case: Case) -> Answer:
@@ -140,11 +173,45 @@ def lower_precision(case: Case) -> Answer:
         if stated is None or stated.value not in _FULL_PRECISION:
             return Skip()
         return Proposal(suggested="bfloat16", setting="--dtype", current=stated.value, snippet="--dtype bfloat16")
-    if crash.pool in RAM and crash.job.world == "torch" and in_code:
-        return Proposal(snippet="model = model.to(torch.bfloat16)")
+    on_the_host = crash.pool in RAM and crash.job.world == "torch"
+    if case.cause in _OF_WEIGHTS or crash.stage in _WITH_WEIGHTS or on_the_host:
+        weights = _half_the_weights(case)
+        if weights is not None:
+            return weights
+    elif (on := _mixed_already(crash)) is not None:
+        return Refusal(say("mixed precision is on already ({place})", place=on))
+    elif row is not None and row.is_call and _AUTOCAST in row.write:
+        return Proposal(action=say("Compute in bf16 where that is safe (autocast; the weights stay as they are)"))
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def _half_the_weights(case: Case) -> Answer:
+    """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
+    crash, row = case.crash, case.row
+    if row is not None and not row.is_call and not _is_mixed(row):
+        return None
+    line = _TO_16_BITS.get(crash.job.world)
+    if line is None or driven(crash.job.frameworks):
+        return Skip() if row is not None else None
+    if row is not None and case.cause != _TOO_LARGE and crash.job.task not in WITHOUT_TRAINING:
+        action = say(
+            "Convert the weights to bf16 before the optimizer is created: autocast leaves them and Adam in fp32"
+        )
+        return Proposal(action=action, snippet=line, setting="")
+    return Proposal(action=say("Load the weights in bf16 instead of fp32"), snippet=line, setting="")
+
+
+def _is_mixed(row: Spelling) -> bool:
+    """Whether the option lets the library choose the type of each operation, and not that of the weights."""
+    return "mixed" in row.shown or row.key.rsplit(".", 1)[-1].lower() in _MIXED or ".AMP." in row.write
+
+
+def _mixed_already(crash: Crash) -> str | None:
+    """Where the traceback shows that the passes run in 16 bits."""
+    frame = crash.in_trace(_RUNS_MIXED)
+    return f"{frame.file.rpartition('/')[2]}:{frame.line}" if frame is not None else None
 
 
 # The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
@@ -177,6 +244,30 @@ def _as_spelled(case: Case) -> Value:
     return None if case.row is None else True if case.row.is_switch else case.row.value
 
 
+def load_in_parts(case: Case) -> Answer:
+    """A job of one process has no ranks, each with a copy."""
+    crash = case.crash
+    if SIDES.get(crash.pool) == "device":
+        return _load_to_ram(case)
+    if crash.job.spread or crash.in_trace(_OF_RANKS) is not None or crash.mentions(_OF_RANKS) is not None:
+        return None
+    action = say(
+        "Load the weights without a second full copy in RAM: memory-mapped (safetensors, not .bin) or shard by shard"
+    )
+    plain = case.row is None or not case.row.takes_value
+    return Proposal(action=action) if plain else None
+
+
+def _load_to_ram(case: Case) -> Answer:
+    """torch.load restores each tensor to where it was saved from, whichever card the process has."""
+    if case.row is None or case.row.framework != "torch":
+        return None
+    action = say(
+        "Load checkpoints to the CPU first: without map_location, torch.load puts them on the GPU that saved them"
+    )
+    return Proposal(action=action)
+
+
 def shard_checkpoint(case: Case) -> Answer:
     """Options that list what is saved: whole weights come off the list; where the log does not show it, states do."""
     row = case.row
@@ -191,7 +282,11 @@ def shard_checkpoint(case: Case) -> Answer:
             suggested=value,
             snippet=row.write.replace("{}", f'"{value}"'),
         )
-    return Proposal(suggested=row.value, cost=say("the checkpoint has no optimizer states: no exact resume"))
+    return Proposal(
+        action=say("Save the weights alone, without the optimizer states"),
+        suggested=row.value,
+        cost=say("the checkpoint has no optimizer states: no exact resume"),
+    )
 
 
 def keeps_predictions(cause: str, crash: Crash) -> bool:
@@ -251,8 +346,22 @@ def fused_attention(case: Case) -> Answer:
     return Proposal(action=action, snippet=_FUSED_CALL)
 
 
+# Processes of other languages, as the kernel's table and Ray's name them: comm of proc(5)
+_OTHER_LANGUAGES: Final = late(
+    r"(?i)(?:perl|java|node|ruby|php(?:-fpm)?|mono|dotnet|rsession|julia|matlab|beam\.smp|mysqld|mariadbd|postgres"
+    r"|mongod|redis-server|clickhouse-serv|prometheus|dockerd|containerd|chrome|firefox|xorg|gnome-shell|llama-server)\b"
+)
+
 # --sort-by: python/ray/scripts/scripts.py since 1.2
 _OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
+
+
+def _not_in_python(crash: Crash) -> bool:
+    """Whether the process that held it runs another language, or an engine whose code is not the job's."""
+    killed, memory = largest_kill(crash), node_memory(crash)
+    name = killed.process.name if killed is not None else None
+    name = name or (memory.heaviest.name if memory is not None and memory.heaviest is not None else None)
+    return _OTHER_LANGUAGES.match(name or "") is not None
 
 
 def clear_references(case: Case) -> Answer:
@@ -265,6 +374,10 @@ def clear_references(case: Case) -> Answer:
         if full is not None and full.used_fraction == 0:
             return Refusal(say("Ray's object store was empty"))
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
+    if case.crash.pool in RAM and _not_in_python(case.crash):
+        return Skip()
+    if case.crash.pool in RAM and job.world != "torch":
+        return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
@@ -449,6 +562,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "chunked-logits": chunk_logits,
     "mixed-precision": lower_precision,
     "sharded-checkpoint": shard_checkpoint,
+    "low-memory-loading": load_in_parts,
     "low-memory-optimizer": low_memory_optimizer,
     "smaller-buffers": fewer_predictions,
     "clear-references": clear_references,

@@ -16,8 +16,10 @@ from oomdoctor.incident.node import (
     is_rank,
     killed_another,
     node_memory,
+    ray_kill,
     victim,
 )
+from oomdoctor.job.roles import role_of
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OBJECTS, SHM, raylet_log
@@ -198,6 +200,18 @@ def a_rank_is_the_largest(crash: Crash) -> Seen | None:
     if memory is None or memory.heaviest is None or not is_rank(memory.heaviest.name):
         return None
     return Seen(words="")
+
+
+@sign
+def an_engine_is_the_largest(crash: Crash) -> Seen | None:
+    """The largest process, or the one that was killed where no table stands, is an engine's own worker."""
+    memory = table(crash)
+    if memory is not None:
+        role = memory.heaviest.role if memory.heaviest is not None else None
+    else:
+        kill = ray_kill(crash)
+        role = next((role_of(one.name) for one in kill.victims if one.name), None) if kill is not None else None
+    return Seen(words="") if role == "engine" else None
 
 
 @sign

@@ -35,9 +35,16 @@ def test_a_process_is_not_named_beside_an_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("launch", "value"), [("python fit.py --batch_size 8", "--batch_size 4"), ("python fit.py", "batch_size=1")]
+    ("launch", "value"),
+    [
+        ("python fit.py --batch_size 8", "--batch_size 4"),
+        ("python fit.py\nfor x, y in DataLoader(data):", "batch_size=1"),
+        ("python fit.py\nepoch 1 batch_size unknown", "batch_size=1"),
+        ("python fit.py", None),
+        ("python webui.py\nbatch 3 of 7 done", None),
+    ],
 )
-def test_a_batch_that_the_log_prints_is_halved_and_another_begins_at_the_least(launch: str, value: str) -> None:
+def test_a_batch_is_spelled_where_the_log_shows_who_takes_it(launch: str, value: str | None) -> None:
     log = f"{launch}\ntorch.OutOfMemoryError: " + cuda()
     remedy = advise(log, BATCH)[0][BATCH]
     assert remedy.snippet == value

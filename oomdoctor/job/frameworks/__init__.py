@@ -68,6 +68,7 @@ Trait = Literal[
     "spreads over cards",
     "keeps an object store",
     "has no sequences",  # but pictures, points or worlds
+    "has no batch",  # one prompt, one picture after the other
     "simulates worlds",
 ]
 Row = tuple[str, ...]
@@ -182,7 +183,9 @@ def some(names: Iterable[str], trait: Trait) -> bool:
 
 def driven(names: Iterable[str]) -> bool:
     """Whether one of the frameworks with these names is a program with options, which no code of the job's turns."""
-    return any(each.layer in _DRIVEN and each.style != "code" for each in among(names))
+    shown = among(names)
+    left = {name for each in shown for name in each.replaces}
+    return any(each.layer in _DRIVEN and each.style != "code" and each.name not in left for each in shown)
 
 
 @cache

@@ -1,0 +1,312 @@
+"""An option is written as the program at work has it; where it is not known to have one, the idea alone."""
+
+from __future__ import annotations
+
+import pytest
+from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
+
+from oomdoctor.remedies import ray_workers
+
+BATCH, WORKERS, DATA, BF16 = "smaller-microbatch", "fewer-workers", "stream-data", "mixed-precision"
+STEP = (
+    "Traceback (most recent call last):\n"
+    '  File "job.py", line 212, in train\n    {code}\n'
+    '  File "/env/lib/python3.11/site-packages/torch/{file}", line 10, in step\n    pass\n'
+)
+OOM = "torch.OutOfMemoryError: " + cuda()
+
+
+# batches
+
+
+@pytest.mark.parametrize(
+    ("above", "cost"),
+    [
+        ("epoch 3 done", "smaller global batch without more accumulation"),
+        ("python train_net.py", "smaller global batch without more accumulation"),
+        ("POST /upscale 200", "lower throughput"),
+        ("step 3 of 20", "lower throughput"),
+        ("trained model loaded from /m", "lower throughput"),
+    ],
+)
+def test_a_global_batch_is_spoken_of_where_something_is_trained(above: str, cost: str) -> None:
+    assert advise(f"{above}\n{OOM}", BATCH)[0][BATCH].cost == cost
+
+
+@pytest.mark.parametrize(("above", "there"), [("ComfyUI started", True), ("Fooocus version: 2.5.5", False)])
+def test_a_program_that_draws_one_picture_at_a_time_has_no_batch(above: str, there: bool) -> None:
+    assert (BATCH in advise(f"{above}\n{OOM}", BATCH)[0]) is there
+
+
+@pytest.mark.parametrize(
+    ("cause", "above", "ahead"),
+    [
+        ("activations", "", True),
+        ("gpu-memory-exhausted", "{'loss': 1.2}", True),
+        ("gpu-memory-exhausted", "", False),
+        ("non-torch-memory", "{'loss': 1.2}", False),
+        ("activations", "Uvicorn running on http://0.0.0.0", False),
+    ],
+)
+def test_without_an_option_it_stands_first_only_where_batches_are_the_matter(
+    cause: str, above: str, ahead: bool
+) -> None:
+    remedy = advise(f"{above}\n{OOM}", BATCH, cause=cause)[0][BATCH]
+    assert (remedy.snippet, remedy.has_object) == (None, ahead)
+
+
+# workers
+
+
+def test_a_loaders_workers_are_an_option_where_a_loader_is_in_sight() -> None:
+    verl = "python3 -m verl.trainer.main_ppo trainer.nnodes=1\n"
+    table = kill(891.0, 937.5, "2285\t10.13\tray::AgentLoopWorker.run\n2286\t10.13\tray::AgentLoopWorker.run\n")
+    assert "rollout.agent.num_workers" in str(advise(verl + table, WORKERS)[0][WORKERS].snippet)
+    assert "num_workers" not in str(advise(verl + kill(891.0, 937.5, "2285\t10.13\tray::Other.run\n"), WORKERS))
+    loaded = verl + table.replace("AgentLoopWorker", "DataLoader")
+    assert "data.dataloader_num_workers" in str(advise(loaded, WORKERS)[0][WORKERS].snippet)
+
+
+@pytest.mark.parametrize(
+    ("row", "above", "snippet"),
+    [
+        ("ray::tokenize_shard", "", "ray.init(num_cpus=5)"),
+        ("ray::tokenize_shard", "Started a local Ray instance.", "ray.init(num_cpus=5)"),
+        ("ray::tokenize_shard", "$ ray start --head", "ray start --head --num-cpus=5"),
+        ("ray::SelfPlay.continuous_self_play()", "", None),
+        ("ray::SelfPlay.continuous_self_play()", "$ ray start --head", None),
+        ("python worker.py", "$ ray start --head", None),
+    ],
+)
+def test_rays_number_of_cpus_is_about_tasks(row: str, above: str, snippet: str | None) -> None:
+    table = kill(95.1, 100.0, "".join(f"{pid}\t15.00\t{row}\n" for pid in range(6))).replace("LLMRayActor", "Shard")
+    remedy = advise(f"{above}\n{table}", WORKERS, cause="too-many-workers")[0][WORKERS]
+    assert remedy.snippet == snippet
+    assert remedy.action.startswith("Run at most 5 ")
+
+
+def test_of_one_task_no_number_is_known_and_it_asks_for_more_cpus() -> None:
+    text = kill(95.1, 100.0, "").replace("name=LLMRayActor.__init__", "name=shard").replace("actor ID", "task ID")
+    remedy = advise(text, WORKERS)[0][WORKERS]
+    assert (remedy.action, remedy.snippet) == ("Run fewer worker processes", "task.options(num_cpus=2).remote(...)")
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("SimEnv.__init__", "SimEnv"),
+        ("pool_3:SimEnv.__init__", "SimEnv"),
+        ("LLMRayActor.__init__", None),
+        ("abc123WorkerDict_0:5:WorkerDict.__init__", None),
+        ("main_task", None),
+        ("Project-Fanout [Stage:3]", None),
+    ],
+)
+def test_how_many_actors_there_are_says_the_program(name: str, own: str | None) -> None:
+    (crash, *_) = crashes_of(kill(95.1, 100.0, "").replace("LLMRayActor.__init__", name))
+    assert ray_workers.own_actor(crash) == own
+
+
+# data, weights, references
+
+
+def test_data_are_streamed_where_some_are_read() -> None:
+    play = "".join(f"{pid}\t4.50\tray::SelfPlay.continuous_self_play()\n" for pid in (1, 2))
+    reads = "".join(f"{pid}\t4.50\tray::load_shard\n" for pid in (1, 2))
+    logs = (kill(12.1, 12.7, rows).replace("LLMRayActor", "Worker0") for rows in (play, reads))
+    played, read = (advise(log, DATA, cause="too-many-workers")[0] for log in logs)
+    assert DATA not in played
+    remedy = read[DATA]
+    assert remedy.action.startswith("Stream or memory-map the data instead of loading all of it")
+
+
+PLASMA = "pyarrow.lib.PlasmaStoreFull: object does not fit in the plasma store\n"
+
+
+def test_objects_of_a_store_are_no_files() -> None:
+    assert DATA not in advise(PLASMA, DATA)[0]
+    assert "ParquetFile" in str(advise("pq.read_table('part.parquet')\n" + PLASMA, DATA)[0][DATA].snippet)
+
+
+@pytest.mark.parametrize(
+    ("above", "words"),
+    [
+        ("", "without a second full copy in RAM"),
+        ("[rank1]: ", "not one full copy per rank"),
+        ("torchrun train.py\n", "not one full copy per rank"),
+    ],
+)
+def test_a_copy_per_rank_needs_ranks(above: str, words: str) -> None:
+    refused = (
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: you tried "
+    )
+    knob = "low-memory-loading"
+    remedy = advise(f"{above}{refused}to allocate 27262976 bytes. Error code 12\n", knob, cause="host-model-load")
+    assert words in remedy[0][knob].action
+
+
+KERNEL = (
+    "Out of memory: Killed process 4711 ({}) total-vm:64000000kB, anon-rss:30000000kB, file-rss:0kB, shmem-rss:0kB\n"
+)
+
+
+@pytest.mark.parametrize(("name", "there"), [("python3", True), ("cellxgene", True), ("perl", False), ("java", False)])
+def test_references_are_dropped_in_python(name: str, there: bool) -> None:
+    chosen = advise(KERNEL.format(name), "clear-references", "low-memory-loading")[0]
+    assert ("clear-references" in chosen) is there
+    assert "low-memory-loading" not in chosen, "nothing shows that weights are loaded"
+    assert not there or "tensors" not in chosen["clear-references"].action
+
+
+# bf16
+
+
+@pytest.mark.parametrize("code", ["optimizer.step()", "scaler.step(optimizer)"])
+def test_for_states_the_weights_are_converted(code: str) -> None:
+    log = STEP.format(code=code, file="optim/adamw.py") + OOM
+    remedy = advise(log, BF16, cause="optimizer-states")[0][BF16]
+    assert remedy.action.startswith("Convert the weights to bf16")
+    assert remedy.snippet == "model = model.to(torch.bfloat16)"
+
+
+def test_for_activations_autocast_unless_it_is_on() -> None:
+    plain = advise(STEP.format(code="out = model(x)", file="nn/modules/module.py") + OOM, BF16, cause="activations")[0]
+    assert "autocast" in plain[BF16].action
+    assert "autocast" in str(plain[BF16].snippet)
+    scaled = STEP.format(code="scaler.scale(loss).backward()", file="_tensor.py") + OOM
+    chosen, rejected = advise(scaled, BF16, cause="activations")
+    assert BF16 not in chosen
+    assert rejected[BF16].why == "mixed precision is on already (job.py:212)"
+
+
+def test_an_option_for_mixed_precision_is_none_for_the_weights() -> None:
+    trainer = '  File "/env/lib/python3.11/site-packages/transformers/trainer.py", line 9, in train\n    pass\n'
+    log = "Traceback (most recent call last):\n" + trainer + OOM
+    assert "--bf16" in str(advise(log, BF16, cause="activations")[0][BF16].snippet)
+    assert "--bf16" not in str(advise(log, BF16, cause="model-does-not-fit")[0].get(BF16))
+
+
+# front ends
+
+
+LLAMA = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory\n"
+    "ggml_gallocr_reserve_n: failed to allocate CUDA4 buffer of size 150995968\n"
+    "llama_new_context_with_model: failed to allocate compute buffers\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("below", "prefill", "attention"),
+    [
+        ("", "-ub", "-fa on"),
+        ('  File "/env/site-packages/llama_cpp/llama.py", line 9, in __init__\n', "n_batch", "flash_attn=True"),
+        ("    llm = LlamaCpp(\n  from langchain\n", "n_batch", 'model_kwargs={"flash_attn": True}'),
+    ],
+)
+def test_the_arguments_of_python_and_the_flags_of_a_program(below: str, prefill: str, attention: str) -> None:
+    chosen = advise(LLAMA + below, "smaller-prefill", "memory-efficient-attention", "shorter-context")[0]
+    assert prefill in chosen["smaller-prefill"].action
+    assert chosen["memory-efficient-attention"].snippet == attention
+    assert chosen["shorter-context"].setting == ("-c" if prefill == "-ub" else "n_ctx")
+
+
+FAILED = (
+    "[4/85] /usr/local/cuda/bin/nvcc -c flash_bwd.cu\nFAILED: flash_bwd.o\nKilled\n"
+    "ninja: build stopped: subcommand failed.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("below", "snippet"),
+    [
+        ("", "ninja -j 1"),
+        (
+            "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.\n",
+            "export MAX_JOBS=1",
+        ),
+        ("error: subprocess-exited-with-error: Building wheel for x (setup.py)\n", "export MAX_JOBS=1"),
+    ],
+)
+def test_a_build_of_python_starts_ninja_itself(below: str, snippet: str) -> None:
+    assert advise(FAILED + below, "fewer-build-jobs")[0]["fewer-build-jobs"].snippet == snippet
+
+
+@pytest.mark.parametrize(("script", "there"), [("train_ppo_ray", True), ("train_ppo", False), ("train_sft", False)])
+def test_only_one_program_of_openrlhf_has_vllm(script: str, there: bool) -> None:
+    log = OPENRLHF.format("").replace("train_ppo_ray", script) + OOM
+    knobs = ("tensor-parallel", "lower-engine-reservation", "engine-sleep")
+    assert ("vllm" in str([one.snippet for one in advise(log, *knobs)[0].values()])) is there
+
+
+WAKE = (
+    "Traceback (most recent call last):\n"
+    '  File "/env/site-packages/vllm/{file}", line 1, in x\n    pass\n'
+    '  File "/env/site-packages/vllm/device_allocator/cumem.py", line 208, in wake_up\n    create_and_map(handle)\n'
+    "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "snippet"),
+    [
+        ("engine/llm_engine.py", "gpu_memory_utilization=0.85"),
+        ("entrypoints/openai/api_server.py", "--gpu-memory-utilization 0.85"),
+        ("v1/engine/async_llm.py", "--gpu-memory-utilization 0.85"),
+    ],
+)
+def test_an_engine_that_is_woken_up_was_built_by_a_program(file: str, snippet: str) -> None:
+    knob = "lower-engine-reservation"
+    assert advise(WAKE.format(file=file), knob)[0][knob].snippet == snippet
+
+
+@pytest.mark.parametrize(
+    ("above", "first"),
+    [
+        ("docker run --gpus all image", "docker run --shm-size=8g"),
+        ("Pod trainer-0 kubectl logs", "emptyDir:"),
+        ("python train.py", "df -h /dev/shm"),
+    ],
+)
+def test_first_it_is_looked_whether_it_is_a_container(above: str, first: str) -> None:
+    log = f"{above}\nRuntimeError: unable to write to file </torch_1_2>: No space left on device (28)\n"
+    assert str(advise(log, "bigger-shm")[0]["bigger-shm"].snippet).startswith(first)
+
+
+# limits of containers
+
+
+POD = (
+    "    State:          Waiting\n      Reason:       CrashLoopBackOff\n    Last State:     Terminated\n"
+    "      Reason:       OOMKilled\n      Exit Code:    137\n"
+    "      Started:      {started}\n      Finished:     {finished}\n"
+    "    Restart Count:  {count}\n    Limits:\n      memory:  {limit}\n"
+)
+EARLY, LATE = "Sat, 21 Nov 2026 10:01:11 +0000", "Sat, 21 Nov 2026 14:02:11 +0000"
+
+
+@pytest.mark.parametrize(
+    ("started", "finished", "count", "limit", "then"),
+    [
+        (EARLY, LATE, 14, "350Mi", "700Mi"),
+        (EARLY, LATE, 2, "350Mi", "438Mi"),
+        (EARLY, EARLY.replace("01:11", "01:14"), 1, "64Mi", "128Mi"),
+        (EARLY, EARLY.replace("21 Nov", "22 Nov"), 1, "64Mi", "80Mi"),
+        (EARLY, LATE, 14, "2Gi", "4Gi"),
+        (EARLY, LATE, 14, "200Gi", "250Gi"),
+    ],
+)
+def test_a_small_limit_that_is_hit_at_the_start_is_doubled(
+    started: str, finished: str, count: int, limit: str, then: str
+) -> None:
+    knob = "raise-container-limit"
+    log = POD.format(started=started, finished=finished, count=count, limit=limit)
+    remedy = advise(log, knob)[0][knob]
+    assert remedy.suggested == then
+    assert f"kubectl set resources deployment NAME -c CONTAINER --limits=memory={then}" in str(remedy.snippet)
+
+
+def test_who_holds_it_is_told_beside_what_to_drop() -> None:
+    remedy = advise(HOG, "clear-references")[0]["clear-references"]
+    assert remedy.subject is not None
+    assert "held" in remedy.action
