@@ -174,6 +174,8 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         return None
     if row is not None:
         row = of_call(row, crash.context, _calls(knob, crash))
+    if row is not None and row.framework == vllm.NAME and engine.in_python(crash):
+        row = row.as_argument
     in_code = row is not None and (row.is_call or row.is_argument)
     if in_code and _told_by_an_application(crash):
         return None
@@ -182,8 +184,8 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
 
 def _in_sight(row: Spelling, crash: Crash) -> bool:
     """Whether the job calls what takes the option, where not every job with the framework does: the log states it under
-    one of its names, or shows the words of the row."""
-    if row.never and _shows(row.never, crash):
+    one of its names, or shows the words of the row; and a program with options of its own is not called."""
+    if (row.is_call and not _own_program(crash)) or (row.never and _shows(row.never, crash)):
         return False
     return not row.words or current(row.knob, row, crash.context) is not None or _shows(row.words, crash)
 

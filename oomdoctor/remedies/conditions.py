@@ -23,6 +23,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
+from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, host, own_line, own_options, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
@@ -52,6 +53,7 @@ _OF_DATA: Final = (
     r"(?i)data_?set|data_?loader|load_data|\.(?:csv|parquet|arrow|jsonl?|npz|h5ad)\b"
     r"|tokenize|load_shard|_read\b|\bread_|\bray\.data\b|\bdask\b|\bpandas\b|data_?frame"
 )
+_BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
 _DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
 # A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
@@ -199,7 +201,9 @@ def batch_of_its_own(case: Case) -> bool:
     crash = case.crash
     if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
         return False
-    if some(crash.job.frameworks, "has no batch"):
+    if some(crash.job.frameworks, "has no batch") or _BY_A_SIMULATOR.search(crash.root.at.text):
+        return False
+    if case.cause == "shm-too-small" and not _loads_batches(crash):
         return False
     if _beyond_a_half(crash.root) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
@@ -207,6 +211,11 @@ def batch_of_its_own(case: Case) -> bool:
         return True
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
+
+
+def _loads_batches(crash: Crash) -> bool:
+    """Workers hand batches over in shared memory."""
+    return crash.stage == "data_load" or crash.mentions(_OF_DATA) is not None or crash.in_trace(_OF_DATA) is not None
 
 
 def _batches_lie_elsewhere(case: Case) -> bool:

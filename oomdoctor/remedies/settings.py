@@ -49,6 +49,7 @@ _QUOTE: Final = '"'
 _NOT: Final = "!"
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
+_FLAG: Final = late(r"--[a-z][\w-]{1,60}(?: \{\})?")
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
 _CALL: Final = late(
     r"(?:\w{1,20} = )?(?P<function>[a-z_]\w{0,40}(?:\.\w{1,40}){0,6})\((?:.{0,200}[ (.\"](?P<argument>\w{1,60})='?\Z)?"
@@ -109,6 +110,13 @@ class Spelling(NamedTuple):
     def is_argument(self) -> bool:
         """A library's argument, for which the job's own program may have an option: "batch_size={}"."""
         return self.write == f"{self.key}={{}}" and "." not in self.key
+
+    @property
+    def as_argument(self) -> Spelling:
+        """A flag as the argument of the same name, for who calls the program's code."""
+        if not _FLAG.fullmatch(self.write):
+            return self
+        return self._replace(write=f"{self.key}={'{}' if self.takes_value else True}")
 
     @property
     def takes_value(self) -> bool:

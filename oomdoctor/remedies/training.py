@@ -63,7 +63,7 @@ _TRAINING: Final = ("training", "rl")  # tasks
 WITHOUT_TRAINING: Final = ("serving", "inference", "data")
 _CALLED_TRAINING: Final = r"(?i)\b(?:train(?:ing|er|_|\b)|fine_?tun)|\bepochs?\b"
 _BY_BATCHES: Final = ("activations", "eval-accumulation", "logits-spike")  # causes
-_BARE: Final = "gpu-memory-exhausted"
+_BARE: Final = ("gpu-memory-exhausted", "non-torch-memory")
 _WITHOUT_GRADIENTS: Final = ("rollout", "logprob", "reward")
 _FORWARD_BATCHES: Final = (
     "micro_rollout_batch_size", "rollout.micro_batch_size", "log_prob_micro_batch_size_per_gpu",
@@ -122,7 +122,7 @@ def _half_a_batch(case: Case) -> Proposal:
     """Without an option, that the program may not have: first where it trains, or where batches are the cause."""
     task = own_line.task_of(case.crash)
     first = case.cause in _BY_BATCHES and task not in WITHOUT_TRAINING
-    first = first or (case.cause == _BARE and task in _TRAINING)
+    first = first or (case.cause in _BARE and task in _TRAINING)
     first = first and not some(case.crash.job.frameworks, "simulates worlds")
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
@@ -195,7 +195,8 @@ def _half_the_weights(case: Case) -> Answer:
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks):
         return Skip() if row is not None else None
-    if row is not None and case.cause != _TOO_LARGE and crash.job.task not in WITHOUT_TRAINING:
+    of_states = case.cause != _TOO_LARGE and crash.job.task not in WITHOUT_TRAINING and crash.job.world == "torch"
+    if row is not None and of_states:
         action = say(
             "Convert the weights to bf16 before the optimizer is created: autocast leaves them and Adam in fp32"
         )
@@ -245,22 +246,24 @@ def _as_spelled(case: Case) -> Value:
 
 
 def load_in_parts(case: Case) -> Answer:
-    """A job of one process has no ranks, each with a copy."""
-    crash = case.crash
+    """A job of one process has no ranks, each with a copy; an engine maps the files that are made for it."""
+    crash, row = case.crash, case.row
     if SIDES.get(crash.pool) == "device":
-        return _load_to_ram(case)
-    if crash.job.spread or crash.in_trace(_OF_RANKS) is not None or crash.mentions(_OF_RANKS) is not None:
+        return Skip() if crash.job.in_engine else _load_to_ram(case)
+    ranks = crash.job.spread or crash.in_trace(_OF_RANKS) is not None or crash.mentions(_OF_RANKS) is not None
+    if ranks and not crash.job.in_engine:
         return None
     action = say(
         "Load the weights without a second full copy in RAM: memory-mapped (safetensors, not .bin) or shard by shard"
     )
-    plain = case.row is None or not case.row.takes_value
-    return Proposal(action=action) if plain else None
+    if row is None or not row.takes_value:
+        return Proposal(action=action)
+    return Proposal(action=action, suggested=row.value) if crash.job.in_engine else None
 
 
 def _load_to_ram(case: Case) -> Answer:
     """torch.load restores each tensor to where it was saved from, whichever card the process has."""
-    if case.row is None or case.row.framework != "torch":
+    if case.row is None or not case.row.is_call:
         return None
     action = say(
         "Load checkpoints to the CPU first: without map_location, torch.load puts them on the GPU that saved them"
@@ -544,6 +547,8 @@ def fewer(case: Case) -> Answer:
     if row is None or row.type not in ("int", "size"):
         return None
     usual, default = row.value, row.smallest_default(None)
+    if case.knob == "fewer-environments" and case.number() is None and row.smallest_default(None) is None:
+        return Proposal(action=say("Halve {name} (value not in the log)", name=row.setting))
     counts = not isinstance(usual, int) or default is None or default > usual
     return halved(case) if counts and (usual is None or case.number() is not None) else None
 

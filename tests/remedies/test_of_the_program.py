@@ -33,7 +33,9 @@ def test_a_global_batch_is_spoken_of_where_something_is_trained(above: str, cost
     assert advise(f"{above}\n{OOM}", BATCH)[0][BATCH].cost == cost
 
 
-@pytest.mark.parametrize(("above", "there"), [("ComfyUI started", True), ("Fooocus version: 2.5.5", False)])
+@pytest.mark.parametrize(
+    ("above", "there"), [("python draw.py", True), ("ComfyUI started", False), ("Fooocus version: 2.5.5", False)]
+)
 def test_a_program_that_draws_one_picture_at_a_time_has_no_batch(above: str, there: bool) -> None:
     assert (BATCH in advise(f"{above}\n{OOM}", BATCH)[0]) is there
 
@@ -44,7 +46,8 @@ def test_a_program_that_draws_one_picture_at_a_time_has_no_batch(above: str, the
         ("activations", "", True),
         ("gpu-memory-exhausted", "{'loss': 1.2}", True),
         ("gpu-memory-exhausted", "", False),
-        ("non-torch-memory", "{'loss': 1.2}", False),
+        ("non-torch-memory", "{'loss': 1.2}", True),
+        ("non-torch-memory", "", False),
         ("activations", "Uvicorn running on http://0.0.0.0", False),
     ],
 )
@@ -310,3 +313,49 @@ def test_who_holds_it_is_told_beside_what_to_drop() -> None:
     remedy = advise(HOG, "clear-references")[0]["clear-references"]
     assert remedy.subject is not None
     assert "held" in remedy.action
+
+
+@pytest.mark.parametrize(
+    ("above", "snippet"),
+    [
+        ("", "ray.init(object_store_memory="),
+        ("$ ray start --head\n", "ray start --head --object-store-memory="),
+        (OPENRLHF.format("").replace("http", "x"), "ray start --head --object-store-memory="),
+    ],
+)
+def test_the_store_is_sized_where_ray_is_started(above: str, snippet: str) -> None:
+    knob, log = "smaller-object-store", kill(95.1, 100.0, "").replace("LLMRayActor", "Shard")
+    assert str(advise(above + log, knob)[0][knob].snippet).startswith(snippet)
+
+
+def test_what_is_set_in_an_interface_is_no_code() -> None:
+    chosen = advise("ComfyUI started\n" + OOM, "smaller-input", "gradient-checkpointing")[0]
+    assert str(chosen["smaller-input"].snippet).startswith("EmptyLatentImage: ")
+
+
+@pytest.mark.parametrize("root", ["PxgCudaDeviceMemoryAllocator fail to allocate memory 100663296 bytes!! Result = 2"])
+def test_a_simulator_has_worlds_and_no_batches(root: str) -> None:
+    above = "Importing module 'gym_38' (/w/isaacgym/python/isaacgym/_bindings)\n"
+    chosen = advise(f"{above}{root}\n", BATCH, "fewer-environments", cause="non-torch-memory")[0]
+    assert BATCH not in chosen
+    assert chosen["fewer-environments"].suggested is None, "fewer than nobody knows how many"
+
+
+@pytest.mark.parametrize(
+    ("below", "name"),
+    [("", "--max-num-seqs"), ('  File "/w/job.py", line 3, in <module>\n    llm = LLM(model="m")\n', "max_num_seqs")],
+)
+def test_a_flag_is_an_argument_where_a_program_builds_the_engine(below: str, name: str) -> None:
+    log = f"INFO 11-20 10:00:00 vllm/engine/llm_engine.py:1\nTraceback (most recent call last):\n{below}"
+    frame = '  File "/env/site-packages/vllm/engine/llm_engine.py", line 1, in x\n    pass\n'
+    remedy = advise(log + frame + OOM, "fewer-sequences")[0]["fewer-sequences"]
+    assert remedy.setting == name
+    assert f" {name}" in remedy.action
+    assert (" --" in remedy.action) is (not below)
+
+
+def test_an_engine_maps_its_files_and_drops_no_references() -> None:
+    log = kill(12.5, 13.2, "").replace("LLMRayActor", "RayWorkerVllm")
+    chosen = advise(log, "low-memory-loading", cause="process-ram-hog")[0]
+    assert chosen["low-memory-loading"].snippet == "--load-format safetensors"
+    assert "rank" not in chosen["low-memory-loading"].action

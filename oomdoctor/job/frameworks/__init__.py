@@ -68,7 +68,7 @@ Trait = Literal[
     "spreads over cards",
     "keeps an object store",
     "has no sequences",  # but pictures, points or worlds
-    "has no batch",  # one prompt, one picture after the other
+    "has no batch",  # one prompt, one picture after the other, unless somebody asks for more
     "simulates worlds",
 ]
 Row = tuple[str, ...]
