@@ -237,7 +237,8 @@ def _of_actors(case: Case) -> Proposal | None:
     name = ray_workers.own_actor(case.crash) if case.row is None and case.now is None else None
     if name is None:
         return None
-    return Proposal(action=say("Start fewer {name} actors: the program says how many", name=name), subject=name)
+    action = say("Start fewer {name} actors: their number is set in your program", name=name)
+    return Proposal(action=action, subject=name)
 
 
 # offload, swap, store

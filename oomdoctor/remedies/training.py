@@ -121,7 +121,7 @@ def smaller_microbatch(case: Case) -> Answer:
 def _half_a_batch(case: Case) -> Proposal:
     """Without an option, that the program may not have: first where it trains, or where batches are the cause."""
     task = own_line.task_of(case.crash)
-    first = case.cause in _BY_BATCHES and task not in WITHOUT_TRAINING
+    first = case.cause in _BY_BATCHES and task != "serving"
     first = first or (case.cause in _BARE and task in _TRAINING)
     first = first and not some(case.crash.job.frameworks, "simulates worlds")
     return Proposal(
