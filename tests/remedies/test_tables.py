@@ -51,7 +51,7 @@ def test_what_moves_memory_to_the_host_spends_host_memory(knob: str) -> None:
 
 def test_every_row_is_of_a_known_knob_and_stands_once() -> None:
     assert {row.knob for row in ROWS} <= KNOBS.keys()
-    keys = [(row.knob, row.framework, row.write, row.versions) for row in ROWS]
+    keys = [(row.knob, row.framework, row.write, row.versions, row.needs) for row in ROWS]
     assert len(keys) == len(set(keys))
 
 
