@@ -125,16 +125,21 @@ class Spelling(NamedTuple):
     @property
     def words(self) -> tuple[str, ...]:
         """Of which the log has to show one, where not every job calls what takes the option."""
-        return tuple(word for word in self._quoted if not word.startswith(_NOT))
+        return tuple(word for word in self._words() if not word.startswith(_NOT))
 
     @property
     def never(self) -> tuple[str, ...]:
         """Of which the log shows none, where another program of the same name has other options."""
-        return tuple(word.removeprefix(_NOT) for word in self._quoted if word.startswith(_NOT))
+        return tuple(word.removeprefix(_NOT) for word in self._words() if word.startswith(_NOT))
 
     @property
-    def _quoted(self) -> tuple[str, ...]:
-        return tuple(word for need in self.needs if need.startswith(_QUOTE) for word in need.strip(_QUOTE).split())
+    def quoted(self) -> tuple[str, ...]:
+        """What it needs in words of the log."""
+        return tuple(need for need in self.needs if need.startswith(_QUOTE))
+
+    def _words(self) -> Iterator[str]:
+        for need in self.quoted:
+            yield from need.strip(_QUOTE).split()
 
     @property
     def shown(self) -> str:
