@@ -233,7 +233,8 @@ def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
     kept = [one for one in diagnosis.remedies if not one.general or one.knob in counted_on] or diagnosis.remedies
     only_ends = any(cause.only_ends for cause in _causes() if cause.id == diagnosis.cause)
     vague = {*_VAGUE, *(("stream-data",) if only_ends else ())}
-    later = [one for one in kept[1:] if one.has_object or one.knob not in vague]
+    delays = {_DELAY} if only_ends else set()
+    later = [one for one in kept[1:] if one.knob not in delays and (one.has_object or one.knob not in vague)]
     split = any(one.knob == "tensor-parallel" for one in later)  # over more GPUs, and says how
     return (*kept[:1], *(one for one in later if one.knob != "more-gpus" or not split))
 
@@ -241,6 +242,9 @@ def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
 # Without an object they are said of any job; data are streamed where the cause is about data.
 _VAGUE: Final = ("clear-references", "move-process", "offload-optimizer", "offload-parameters", "shorter-sequences",
                  "start-in-sequence")  # fmt: skip
+
+
+_DELAY: Final = "tune-ray-monitor"  # on a full node: what it gains is a moment
 
 
 def _got_past(gap: Gap, amount: str) -> str:

@@ -43,6 +43,23 @@ def test_what_any_job_would_be_told_is_left_out(given: tuple[Remedy, ...], kept:
     assert particular(diagnosis(given), None) == kept
 
 
+DELAY = Remedy(knob="tune-ray-monitor", action="Raise the threshold", setting="RAY_memory_usage_threshold")
+
+
+@pytest.mark.parametrize(
+    ("cause", "given", "kept"),
+    [
+        ("host-memory-exhausted", (SET, DELAY, BOUGHT), (SET, BOUGHT)),
+        ("host-memory-exhausted", (DELAY, BOUGHT), (DELAY, BOUGHT)),
+        ("process-ram-hog", (SET, DELAY, BOUGHT), (SET, DELAY, BOUGHT)),
+    ],
+)
+def test_a_delay_is_none_of_three_where_the_node_is_full(
+    cause: str, given: tuple[Remedy, ...], kept: tuple[Remedy, ...]
+) -> None:
+    assert particular(diagnosis(given, cause), None) == kept
+
+
 def test_what_the_arithmetic_counts_on_stays() -> None:
     gap = Gap(pool="gpu", missing_low_bytes=1, missing_high_bytes=1, derivation="", alone=("smaller-microbatch",))
     assert particular(diagnosis((SET, GENERAL)), gap) == (SET, GENERAL)
