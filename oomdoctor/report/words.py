@@ -233,8 +233,8 @@ def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
     kept = [one for one in diagnosis.remedies if not one.general or one.knob in counted_on] or diagnosis.remedies
     only_ends = any(cause.only_ends for cause in _causes() if cause.id == diagnosis.cause)
     vague = {*_VAGUE, *(("stream-data",) if only_ends else ())}
-    delays = {_DELAY} if only_ends else set()
-    later = [one for one in kept[1:] if one.knob not in delays and (one.has_object or one.knob not in vague)]
+    later = [one for one in kept[1:] if one.has_object or one.knob not in vague]
+    later = [one for one in later if not (only_ends and _only_delays(one))]
     split = any(one.knob == "tensor-parallel" for one in later)  # over more GPUs, and says how
     return (*kept[:1], *(one for one in later if one.knob != "more-gpus" or not split))
 
@@ -244,7 +244,12 @@ _VAGUE: Final = ("clear-references", "move-process", "offload-optimizer", "offlo
                  "start-in-sequence")  # fmt: skip
 
 
-_DELAY: Final = "tune-ray-monitor"  # on a full node: what it gains is a moment
+_FULL: Final = 0.9  # of a node: from there on a higher threshold of Ray's gains a moment
+
+
+def _only_delays(remedy: Remedy) -> bool:
+    now = remedy.current if isinstance(remedy.current, int | float) else 1.0
+    return remedy.knob == "tune-ray-monitor" and now >= _FULL
 
 
 def _got_past(gap: Gap, amount: str) -> str:

@@ -43,7 +43,8 @@ def test_what_any_job_would_be_told_is_left_out(given: tuple[Remedy, ...], kept:
     assert particular(diagnosis(given), None) == kept
 
 
-DELAY = Remedy(knob="tune-ray-monitor", action="Raise the threshold", setting="RAY_memory_usage_threshold")
+DELAY = Remedy(knob="tune-ray-monitor", action="Raise it", setting="RAY_memory_usage_threshold", current=0.95)
+LOW = Remedy(knob="tune-ray-monitor", action="Raise it", setting="RAY_memory_usage_threshold", current=0.7)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ DELAY = Remedy(knob="tune-ray-monitor", action="Raise the threshold", setting="R
     [
         ("host-memory-exhausted", (SET, DELAY, BOUGHT), (SET, BOUGHT)),
         ("host-memory-exhausted", (DELAY, BOUGHT), (DELAY, BOUGHT)),
+        ("host-memory-exhausted", (SET, LOW, BOUGHT), (SET, LOW, BOUGHT)),
         ("process-ram-hog", (SET, DELAY, BOUGHT), (SET, DELAY, BOUGHT)),
     ],
 )
