@@ -75,6 +75,7 @@ _CHOICES: Final = frozenset(
 )  # fmt: skip
 _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a class, or who wrote the line and when
 _TELLING: Final = 8  # characters of a function's name
+_JOBS: Final = "-j"
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
 _SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill or leaves it to the kernel")
@@ -187,6 +188,8 @@ def _in_sight(row: Spelling, crash: Crash) -> bool:
     one of its names, or shows the words of the row; and a program with options of its own is not called."""
     if (row.is_call and not _own_program(crash)) or (row.never and _shows(row.never, crash)):
         return False
+    if row.setting == _JOBS and device.python_builds(crash):
+        return False  # nobody types that command
     return not row.words or current(row.knob, row, crash.context) is not None or _shows(row.words, crash)
 
 
@@ -196,9 +199,7 @@ def _shows(words: Sequence[str], crash: Crash) -> bool:
 
 
 def _reaches(row: Spelling, crash: Crash) -> bool:
-    """Whether the job turns it: Ray's number of CPUs is about its tasks, and a build of Python starts ninja itself."""
-    if row.knob == "fewer-build-jobs" and row.type != "command":
-        return row.is_export or not device.python_builds(crash)
+    """Whether the option is about the processes that hold the memory: Ray's number of CPUs is about its tasks."""
     return row.knob != "fewer-workers" or row.framework != ray_workers.NAME or ray_workers.tasks(crash)
 
 

@@ -235,6 +235,13 @@ def test_a_build_of_python_starts_ninja_itself(below: str, snippet: str) -> None
     assert advise(FAILED + below, "fewer-build-jobs")[0]["fewer-build-jobs"].snippet == snippet
 
 
+def test_make_reads_its_options_from_the_environment() -> None:
+    typed = "c++: fatal error: Killed signal terminated program cc1plus\nmake: *** [Makefile:9: all] Error 1\n"
+    built = f"Building wheel for x (pyproject.toml)\n{typed}"
+    lines = [advise(log, "fewer-build-jobs")[0]["fewer-build-jobs"].snippet for log in (typed, built)]
+    assert lines == ["make -j 1", "export MAKEFLAGS=-j1"]
+
+
 @pytest.mark.parametrize(("script", "there"), [("train_ppo_ray", True), ("train_ppo", False), ("train_sft", False)])
 def test_only_one_program_of_openrlhf_has_vllm(script: str, there: bool) -> None:
     log = OPENRLHF.format("").replace("train_ppo_ray", script) + OOM
