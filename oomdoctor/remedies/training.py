@@ -194,7 +194,8 @@ def _half_the_weights(case: Case) -> Answer:
         return None
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks):
-        return Skip() if row is not None else None
+        of_any_library = row is None and case.cause == _TOO_LARGE
+        return Proposal(action=say("Load the weights in bf16 instead of fp32")) if of_any_library else Skip()
     of_states = case.cause != _TOO_LARGE and crash.job.task not in WITHOUT_TRAINING and crash.job.world == "torch"
     if row is not None and of_states:
         action = say(
