@@ -190,9 +190,10 @@ def test_an_option_for_mixed_precision_is_none_for_the_weights() -> None:
 
 
 def test_a_mixed_policy_of_keras_keeps_the_states_as_they_are() -> None:
-    log = "tensorflow/core/framework/op_kernel.cc:1655] OP_REQUIRES failed: Resource exhausted: OOM when allocating tensor "
-    log += (
-        "with shape[1024,50257] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
+    log = (
+        "tensorflow/core/framework/op_kernel.cc:1655] OP_REQUIRES failed: Resource exhausted: OOM when allocating "
+        "tensor with shape[1024,50257] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator "
+        "GPU_0_bfc\n"
     )
     assert BF16 not in advise(log, BF16, cause="optimizer-states")[0]
     assert BF16 in advise(log, BF16, cause="activations")[0]
