@@ -76,6 +76,11 @@ _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
 _TIME_OF: Final = r"(?i)\b{}(?:At)?\b\W{{1,12}}.{{0,40}}\d\d:\d\d:\d\d"
 _CLOCK: Final = late(r"(?i)\b(?:started|finished)(?:at)?\b\W{1,12}(?P<day>.{0,40}?)(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)")
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
+# docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
+# limits are not changed while it runs
+_SET_LIMIT: Final = (
+    "kubectl set resources deployment NAME -c CONTAINER --limits=memory={amount}   # or statefulset, daemonset"
+)
 
 
 def threshold_of(crash: Crash) -> tuple[int, str] | None:
@@ -757,7 +762,7 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
     if manager == "slurm":
         yield commands.of_slurm(crash)
     elif manager == "kubernetes":
-        yield commands.POD if amount is None else commands.SET_LIMIT.format(amount=amount)
+        yield commands.POD if amount is None else _SET_LIMIT.format(amount=amount)
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
         yield (

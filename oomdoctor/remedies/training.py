@@ -27,6 +27,7 @@ from oomdoctor.remedies import engine, models, own_line
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
+from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
@@ -190,7 +191,7 @@ def lower_precision(case: Case) -> Answer:
 def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
-    if row is not None and not row.is_call and not _is_mixed(row):
+    if (row is not None and not row.is_call and not _is_mixed(row)) or own_option(case.knob, crash) is not None:
         return None
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks):

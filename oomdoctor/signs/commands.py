@@ -82,11 +82,6 @@ GROUP: Final = (
 # A state is cut after ten characters where no width is given.
 SACCT: Final = "sacct -j {JOB} --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
 POD: Final = "kubectl describe pod POD"  # whole: each container's limit stands below its state, its name above
-# docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
-# limits are not changed while it runs
-SET_LIMIT: Final = (
-    "kubectl set resources deployment NAME -c CONTAINER --limits=memory={amount}   # or statefulset, daemonset"
-)
 _OF_A_CONTAINER: Final = (
     "OOMKilled={{.State.OOMKilled}} ExitCode={{.State.ExitCode}} Memory={{.HostConfig.Memory}} "
     "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}"
