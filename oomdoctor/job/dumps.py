@@ -36,7 +36,7 @@ KNOWN: Final = (
     "chunked_prefill_size", "max_running_requests", "max_total_tokens", "load_in_4bit", "load_in_8bit", "pin_memory",
     "shm_size", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
     "CUDA_VISIBLE_DEVICES", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
     "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "VLLM_USE_V1",
 )  # fmt: skip
 _KNOWN_NAMES: Final = "|".join(name.replace("_", "[_-]") for name in KNOWN)
@@ -61,6 +61,11 @@ _OVERRIDE: Final = late(
     r"\b(?:Override|Set args\.|Overriding) ?(?P<by>\w{1,80})(?: from \S{1,80})?(?: with \w+=| to )(?P<to>\S{1,100})"
     r"|\b(?P<left>\w{1,80}) already set by user to (?P<at>[^\s,]{1,100})"
 )
+# ultralytics/engine/trainer.py and utils/callbacks; yolov5/utils/general.py, print_args
+_PAIRS: Final = late(r"[^\w]{0,12}(?:engine/\w{3,12}|train|val|detect)\W{1,8}(?=\w{1,40}=)")
+_PAIR: Final = late(r"(?:^|, )([a-z]\w{0,40})=((?:(?!, [a-z]\w{0,40}=).){0,200})")
+FEWEST_PAIRS: Final = 4
+LONGEST_PAIRS: Final = 4000  # characters
 _BANNER: Final = late(
     r"(Num examples|Num Epochs|Instantaneous batch size per device|Gradient Accumulation steps|Total optimization steps"
     r"|Total (?:training )?steps|Using max model len|Number of trainable parameters|Total [Pp]arameters)\s?[=:]?\s?"
@@ -167,6 +172,15 @@ def rendered(here: Here) -> Iterator[Stated]:
         yield from _dump(here, match.end() - 1)
 
 
+def pairs(here: Here) -> Iterator[Stated]:
+    """Ultralytics' and YOLOv5's own line: "engine/trainer: task=detect, batch=16, ...", "train: weights=a.pt, ..."."""
+    head = _PAIRS.match(here.text[:LONGEST_PAIRS])
+    found = _PAIR.findall(here.text[head.end() : LONGEST_PAIRS]) if head is not None else []
+    if len(found) >= FEWEST_PAIRS:
+        for name, value in found:
+            yield Stated(name, typed(value.strip("'\"")), here.line)
+
+
 def named_dict(here: Here) -> Iterator[Stated]:
     """`non-default args: {...}`, `kwargs: {...}`."""
     yield from _dump(here, here.text.find("args: {"))
@@ -267,6 +281,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     (("docker run", "serve "), command),
     (("Namespace(", "Args(", "Arguments(", "Config("), rendered),
     (("args: {",), named_dict),
+    (("engine/trainer: ", "engine/validator: ", "train: weights=", "val: data=", "detect: weights="), pairs),
     (("with config: ",), engine),
     ((*_LISTS, "', '--", '", "--'), listed_command),
     ((" .. ", " ..."), dotted),

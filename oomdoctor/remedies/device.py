@@ -15,7 +15,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_schedule import Unschedulable
-from oomdoctor.incident.card import card_of
+from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import address_of
@@ -34,6 +34,7 @@ from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
+NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
@@ -63,17 +64,33 @@ def allocator_config(case: Case) -> Answer:
     why = no_fragmentation(root)
     if why is not None:
         return Refusal(why)
-    unused, tried = card_of(root).unallocated_bytes, root.tried_bytes
+    if maker(crash) == "NPU":
+        return _of_the_npu(card_of(root))
     torch = version_of(crash.context.frameworks.get("torch"))
     assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
     if torch is None or torch[:2] == (2, 9):
         assumes.append(say("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one"))
     return Proposal(
         suggested=True if case.row is not None and case.row.type == "bool" else EXPANDABLE,
-        derivation=say("{unused} reserved but unused; {tried} requested", unused=show(unused), tried=show(tried))
-        if unused and tried
-        else None,
+        derivation=_unused(card_of(root)),
         assumes=tuple(assumes),
+    )
+
+
+def _unused(it: Card) -> str | None:
+    unused, tried = it.unallocated_bytes, it.tried_bytes
+    if not unused or not tried:
+        return None
+    return say("{unused} reserved but unused; {tried} requested", unused=show(unused), tried=show(tried))
+
+
+def _of_the_npu(it: Card) -> Proposal:
+    """torch_npu/csrc/core/npu/NPUCachingAllocator.cpp reads a variable of its own."""
+    return Proposal(
+        suggested=EXPANDABLE,
+        derivation=_unused(it),
+        setting=NPU_ALLOCATOR,
+        snippet=f"export {NPU_ALLOCATOR}={EXPANDABLE}",
     )
 
 
