@@ -476,10 +476,13 @@ def _default_swap(case: Case) -> Answer:
     )
 
 
+FALLBACK: Final = "host-memory-exhausted"
+
+
 def smaller_store(case: Case) -> Answer:
     total = total_bytes(case.crash)
-    if total is None:
-        return None
+    if total is None:  # nobody knows what it holds, nor of how much
+        return None if case.now is not None or case.cause != FALLBACK else Skip()
     held = store_bytes(case.crash, ray_kill(case.crash))
     if held is not None and held < HARDLY * total:
         return Refusal(
