@@ -14,7 +14,7 @@ from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.pip_show import InstalledPackage
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
-from oomdoctor.incident.day import day_of
+from oomdoctor.incident.era import day_of, releases_of
 from oomdoctor.incident.joins import explains, long_apart, seconds_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
@@ -274,7 +274,8 @@ def _crash(
     stage = next((e.stage for e in (root, *group) if e.stage != "unknown"), "unknown")
     root = next(event for event in told if event.role == "root" and event.identity() == root.identity())
     side = SIDES[root.pool]
-    context = replace(_with_packages(context_of(root.at.file), told), day=day_of(root, told))
+    context = _with_packages(context_of(root.at.file), told)
+    context = replace(context, day=day_of(root, told), releases=releases_of(told))
     figures = [t for t in trajectories if _of_one_job(root.at.file, t.file, context_of)]
     return Crash(
         events=told,

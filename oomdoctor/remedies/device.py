@@ -34,6 +34,8 @@ from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
+GROWS: Final = (2, 1)  # the first release of PyTorch that has expandable_segments
+SPLIT_MB: Final = 512
 NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
@@ -66,6 +68,8 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     if maker(crash) == "NPU":
         return _of_the_npu(card_of(root))
+    if case.row is not None and case.row.versions.before <= GROWS:
+        return _without_splits(card_of(root))
     torch = version_of(crash.context.frameworks.get("torch"))
     assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
     if torch is None or torch[:2] == (2, 9):
@@ -82,6 +86,16 @@ def _unused(it: Card) -> str | None:
     if not unused or not tried:
         return None
     return say("{unused} reserved but unused; {tried} requested", unused=show(unused), tried=show(tried))
+
+
+def _without_splits(it: Card) -> Proposal:
+    """Segments do not grow before 2.1."""
+    return Proposal(
+        action=say("Keep PyTorch's allocator from splitting its largest blocks (max_split_size_mb)"),
+        suggested=f"max_split_size_mb:{SPLIT_MB}",
+        derivation=_unused(it) or say("{value} is a usual start value", value=SPLIT_MB),
+        cost=say("slower allocation"),
+    )
 
 
 def _of_the_npu(it: Card) -> Proposal:

@@ -309,6 +309,8 @@ def known_versions(framework: str, context: Context) -> Versions:
     if exact is not None:
         return exact
     narrowed = by_then(framework, context.day)
+    if (told := context.releases.get(framework)) is not None:
+        narrowed = narrowed.both(versions(told)) or narrowed
     for name, when in _dated(framework).items():
         if name in context.settings or name in context.processes:
             narrowed = narrowed.both(when) or narrowed

@@ -67,3 +67,37 @@ def test_a_call_is_proposed_from_its_release_on(year: int, known: bool) -> None:
     )
     remedy = advise(log, "mixed-precision", cause="activations")[0]["mixed-precision"]
     assert ("set_global_policy" in (remedy.snippet or "")) is known
+
+
+OLD = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 3.25 GiB (GPU 0; 31.75 GiB total capacity; 18.00 GiB already "
+    "allocated; 1.20 GiB free; 24.31 GiB reserved in total by PyTorch)\n"
+)
+NEW = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.25 GiB. GPU 0 has a total capacity of 31.75 GiB "
+    "of which 1.20 GiB is free. Of the allocated memory 18.00 GiB is allocated by PyTorch, and 6.31 GiB is reserved by "
+    "PyTorch but unallocated.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "told"), [(OLD, {"torch": "<2.1"}), (NEW, {}), (OLD.replace("CUDA", "NPU").replace("(GPU", "(NPU"), {})]
+)
+def test_the_words_of_a_message_tell_its_releases(log: str, told: dict[str, str]) -> None:
+    assert crashes_of(log)[0].context.releases == told
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (OLD, "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"),
+        (NEW, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+        (
+            OLD.replace("CUDA", "NPU").replace("(GPU", "(NPU"),
+            "export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True",
+        ),
+    ],
+)
+def test_an_allocator_is_told_what_its_release_knows(log: str, line: str) -> None:
+    remedy = advise(log, "allocator-config", cause="allocator-fragmentation")[0]["allocator-config"]
+    assert remedy.snippet == line
