@@ -105,6 +105,7 @@ def test_its_rows_are_whole(one: Framework) -> None:
     for expression in (
         *(row[0] for row in (*one.titles, *one.methods, *one.commands)),
         *(row[-1] for row in one.banners),
+        *(row[0] for row in one.wordings),
     ):
         re.compile(expression.replace("{version}", r"(\d+)"))
     for *_, expression in one.banners:
