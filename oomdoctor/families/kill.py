@@ -313,11 +313,11 @@ def _is_silent(page: Page, index: int, text: str) -> bool:
 
 
 def _is_all_that_is_said(page: Page, index: int) -> bool:
-    """Whether the log ends here, and nothing above tells of an end, good or bad, or of work that was done."""
+    """Whether a log ends here, and nothing above tells of an end, good or bad, or of work that was done."""
     if any(line.text.strip() and "resource_tracker" not in line.text for line in page.lines[index + 1 :]):
         return False
     above = [line.text[:CHARACTERS] for line in page.lines[max(0, index - ABOVE_THE_END) : index]]
-    if any(_ENDED.search(text) or is_error(text) for text in above):
+    if not any(map(str.strip, above)) or any(_ENDED.search(text) or is_error(text) for text in above):
         return False
     return own_error(page, index) is None and not _crashed(page, index)
 

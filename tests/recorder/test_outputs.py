@@ -22,6 +22,7 @@ def at_a_terminal(words: list[str], typed: bytes) -> tuple[bytes, int]:
     """What a terminal shows of the command, to which this is typed once it is ready; and how it ended."""
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # who starts the tests in the background may have it ignored
         os.execvpe(words[0], words, ENVIRONMENT)
     shown, end = b"", time.monotonic() + 60
     while time.monotonic() < end:
