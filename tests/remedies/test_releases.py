@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from remedy_logs import advise, crashes_of
 
+import oomdoctor
 from oomdoctor.job.frameworks import framework
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.settings import AHEAD, by_then
 from oomdoctor.versions import ALL
 
-TABLE = Path(__file__).parent.parent.parent / "oomdoctor" / "remedies" / "releases.txt"
+TABLE = Path(oomdoctor.__file__).parent / "remedies" / "releases.txt"
 
 
 def test_the_table_names_known_frameworks_and_days() -> None:
