@@ -103,7 +103,7 @@ class Lab:
         self._running: list[subprocess.Popen[str]] = []
         # Ray takes the nodes of this machine for each other's where a variable names one.
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        self.environment |= {"RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0"}
+        self.environment |= {"RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
         (self.folder / "ray").mkdir()  # where `cluster_utils` writes its address
 
     def pair(self) -> Lab:

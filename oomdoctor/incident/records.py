@@ -20,6 +20,7 @@ from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.proc_vmstat import MachineKills
+from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.systemd_unit import CoreDump
 from oomdoctor.incident.joins import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
 from oomdoctor.job.moments import Moment, moment, seconds_between, seconds_since
@@ -37,6 +38,7 @@ ANOTHER_PROGRAM: Final = mark("the kernel killed another program, so the kill do
 ANOTHER_DAY: Final = mark("this record is from another time than the failure")
 CRASHED: Final = mark("its core dump shows a crash in native code")
 ONE_OF_SEVERAL: Final = mark("several kills are recorded, and nothing shows which one belongs to this failure")
+ANOTHER_LIMIT: Final = mark("the group that the kernel killed in may hold less than the job's node had in use")
 STARTED_LATER: Final = mark("this record belongs to a process that started after the failure")
 
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
@@ -86,6 +88,7 @@ class Trace(Struct, frozen=True):
     hosts: frozenset[str]
     pids: frozenset[int]
     programs: str  # the command that died, in words
+    used: int  # bytes of the node, where Ray's monitor measured them
     exact: Moment | None
     above: Moment | None  # of the last line before that has a time
 
@@ -205,6 +208,8 @@ def bond(claim: Claim, trace: Trace) -> Bond:
     container = _same_container(claim.containers, trace.containers)
     if container is False:
         return Bond(False, ANOTHER_CONTAINER)
+    if isinstance(claim.record, KernelKill) and (claim.record.limit_bytes or trace.used) < trace.used:
+        return Bond(False, ANOTHER_LIMIT)
     host = claim.host
     if host is not None and any(_are_siblings(host, other) for other in trace.hosts):
         return Bond(False, ANOTHER_NODE)
@@ -249,6 +254,7 @@ def trace_of(failure: Event) -> Trace:
         hosts=frozenset(host.split(".")[0] for host in hosts),
         pids=frozenset(pid for pid in (failure.process.pid, *figures.get("pids", ())) if pid is not None),
         programs=command[1] if command else "",
+        used=(isinstance(failure, NodeOutOfMemory) and failure.used_bytes) or 0,
         exact=moment(failure.time),
         above=moment(failure.around.time),
     )

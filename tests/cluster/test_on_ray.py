@@ -112,7 +112,7 @@ def test_two_raylets_with_one_folder(shared: tuple[Lab, dict[str, Any]]) -> None
     assert file == "raylet.1.out"
     assert node == f"{address}-{kill['process']['node_id'][:8]}" if "node_id" in kill["process"] else node != address
     assert said.count(" logs, ") == 1  # read once
-    assert sum("keep their logs in one folder" in note for note in report["notes"]) == 1
+    assert sum("share one log folder" in note for note in report["notes"]) == 1
 
 
 def test_another_session_that_is_not_there(shared: tuple[Lab, dict[str, Any]]) -> None:
@@ -121,7 +121,7 @@ def test_another_session_that_is_not_there(shared: tuple[Lab, dict[str, Any]]) -
     assert code == 2
     assert report["incidents"] == []
     assert len(report["errors"]) == 2
-    assert all("the latest there: session_20" in error["why"] for error in report["errors"])
+    assert all("the newest there: session_20" in error["why"] for error in report["errors"])
 
 
 def test_a_node_that_dies_while_it_reads_is_named_and_the_others_are_read(pair: tuple[Lab, dict[str, Any]]) -> None:
