@@ -14,7 +14,6 @@ from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
@@ -454,8 +453,7 @@ def _of_the_engine(crash: Crash) -> Answer:
 
 
 def _cluster(crash: Crash) -> Mapping[str, float]:
-    request = crash.first(Unschedulable)
-    have = dict(cluster(crash, request))
+    have = dict(cluster(crash, request_of(crash)))
     for kind, name in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
         stated = crash.setting(name)
         if kind not in have and stated is not None and isinstance(stated.value, int):
