@@ -631,7 +631,7 @@ def _dies_early(crash: Crash) -> bool:
     restarts = _RESTARTS.search(counted) if counted is not None else None
     if restarts is not None and int(restarts[1]) >= _OFTEN:
         return True
-    lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill))
+    lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill) if not kill.job)
     return any(first and last and 0 <= seconds_since(first, last) <= _AT_ITS_START for first, last in lives)
 
 
