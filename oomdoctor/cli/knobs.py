@@ -100,7 +100,7 @@ def _spelled(rows: Iterable[Spelling], *, named: bool) -> Iterator[tuple[str, ..
     yield (first, say("write"), say("default"), say("versions"), say("note"))
     for row in rows:
         default = "; ".join(f"{value} {where}".strip() for value, where in row.defaults)
-        needs = [say("needs {setting}", setting=need) for need in row.needs if need not in row.quoted]
+        needs = [say("needs {setting}", setting=need) for need in row.beside]
         needs += [say("where the log shows one of {words}", words=" ".join(row.words))] if row.words else []
         needs += [say("not where the log shows {words}", words=" ".join(row.never))] if row.never else []
         not_with = [say("not with {setting}", setting=one) for one in row.excludes]

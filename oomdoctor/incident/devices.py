@@ -56,4 +56,4 @@ def maker(crash: Crash) -> str:
     said = next((maker for maker, words in _MAKERS if re.search(words, text)), None)
     if said is not None or re.search(_NVIDIA, text):
         return said or NVIDIA
-    return next((maker for maker, words in _MAKERS if crash.mentions(words) or crash.in_trace(words)), NVIDIA)
+    return next((maker for maker, words in _MAKERS if crash.shows(words)), NVIDIA)

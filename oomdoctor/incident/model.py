@@ -112,6 +112,10 @@ class Crash(Struct, frozen=True, dict=True):
         wanted = re.compile(pattern)
         return next((line for line in self._nearby if wanted.search(line)), None)
 
+    def shows(self, pattern: str) -> bool:
+        """Whether a frame or a line near the root holds the pattern."""
+        return self.in_trace(pattern) is not None or self.mentions(pattern) is not None
+
     @cached_property
     def _nearby(self) -> tuple[str, ...]:
         around = self.root.around

@@ -116,6 +116,11 @@ class NodeMemory(Struct, frozen=True):
         """The name of the one largest process."""
         return max(self.holders, key=lambda holder: holder.largest, default=None)
 
+    @property
+    def group(self) -> Holder | None:
+        """Of names that several processes have, the one whose processes hold most together."""
+        return max((each for each in self.holders if len(each.sizes) > 1), key=lambda one: one.bytes, default=None)
+
     def share(self, size_bytes: int) -> float:
         return size_bytes / self.base_bytes if self.base_bytes else 0.0
 

@@ -186,16 +186,15 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
 def _in_sight(row: Spelling, crash: Crash) -> bool:
     """Whether the job calls what takes the option, where not every job with the framework does: the log states it under
     one of its names, or shows the words of the row; and a program with options of its own is not called."""
-    if (row.is_call and not _own_program(crash)) or (row.never and _shows(row.never, crash)):
+    if (row.is_call and not _own_program(crash)) or (row.never and crash.shows(_any_of(row.never))):
         return False
     if row.setting == _JOBS and device.python_builds(crash):
         return False  # nobody types that command
-    return not row.words or current(row.knob, row, crash.context) is not None or _shows(row.words, crash)
+    return not row.words or current(row.knob, row, crash.context) is not None or crash.shows(_any_of(row.words))
 
 
-def _shows(words: Sequence[str], crash: Crash) -> bool:
-    any_of_them = f"(?i){'|'.join(words)}"
-    return crash.in_trace(any_of_them) is not None or crash.mentions(any_of_them) is not None
+def _any_of(words: Sequence[str]) -> str:
+    return f"(?i){'|'.join(words)}"
 
 
 def _reaches(row: Spelling, crash: Crash) -> bool:
@@ -235,7 +234,7 @@ def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     """The engine's spelling where a message is its own and no framework is named."""
     engine = fractions.engine_of(crash)
     shown = rf"(?i)\b{vllm.NAME}\b"
-    if engine is None and (crash.mentions(shown) or crash.in_trace(shown)):
+    if engine is None and crash.shows(shown):
         engine = vllm.NAME
     return spelling(knob.id, crash.context, engine) if engine is not None else None
 
@@ -317,12 +316,11 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     if snippet is None and row is not None and answer.setting is None:
         snippet = row.snippet(answer.suggested) if answer.suggested is not None or not row.takes_value else None
     inner = row is not None and some([row.framework], "runs inside trainers") and case.crash.job.may_share
-    argument = inner or (row is not None and row.framework == vllm.NAME and engine.in_python(case.crash))
-    if row is not None and argument and snippet is not None and answer.snippet is None:
+    if row is not None and inner and snippet is not None and answer.snippet is None:
         snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
-    setting = (_setting(row, argument) if answer.setting is None else answer.setting) or None
+    setting = (_setting(row, inner) if answer.setting is None else answer.setting) or None
     tells = snippet or setting or answer.subject or answer.derivation
     held_by = holder(knob.id, case.crash) if not tells else None
     action = answer.action or translated(knob.action)

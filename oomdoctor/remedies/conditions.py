@@ -215,7 +215,7 @@ def batch_of_its_own(case: Case) -> bool:
 
 def _loads_batches(crash: Crash) -> bool:
     """Workers hand batches over in shared memory."""
-    return crash.stage == "data_load" or crash.mentions(_OF_DATA) is not None or crash.in_trace(_OF_DATA) is not None
+    return crash.stage == "data_load" or crash.shows(_OF_DATA)
 
 
 def _batches_lie_elsewhere(case: Case) -> bool:
@@ -328,9 +328,7 @@ def weights_are_loaded(case: Case) -> bool:
         return False
     if SIDES.get(crash.pool) != "host" or crash.stage in _LOADING or case.cause in _OF_LOADING:
         return True
-    if crash.in_trace(_OF_WEIGHTS) is not None or crash.mentions(_OF_WEIGHTS) is not None:
-        return True
-    return bool(crash.context.models) or an_engine_is_the_largest(crash) is not None
+    return crash.shows(_OF_WEIGHTS) or bool(crash.context.models) or an_engine_is_the_largest(crash) is not None
 
 
 def data_are_loaded(case: Case) -> bool:
@@ -339,7 +337,7 @@ def data_are_loaded(case: Case) -> bool:
     of_data = crash.job.task == "data" and crash.pool != "object_store"
     if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:
         return True
-    if option_for_it(case) or crash.in_trace(_OF_DATA) is not None or crash.mentions(_OF_DATA) is not None:
+    if option_for_it(case) or crash.shows(_OF_DATA):
         return True
     memory = node_memory(crash)
     return memory is not None and any(re.search(_OF_DATA, holder.name) for holder in memory.holders)

@@ -14,7 +14,6 @@ from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
@@ -34,9 +33,8 @@ from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
-GROWS: Final = (2, 1)  # the first release of PyTorch that has expandable_segments
-SPLIT_MB: Final = 512
-NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
+_SPLIT_MB: Final = 512
+_NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
@@ -68,7 +66,7 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     if maker(crash) == "NPU":
         return _of_the_npu(card_of(root))
-    if case.row is not None and case.row.versions.before <= GROWS:
+    if case.row is not None and case.row.value is None:
         return _without_splits(card_of(root))
     torch = version_of(crash.context.frameworks.get("torch"))
     assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
@@ -89,11 +87,11 @@ def _unused(it: Card) -> str | None:
 
 
 def _without_splits(it: Card) -> Proposal:
-    """Segments do not grow before 2.1."""
+    """Segments do not grow before 2.1: the table's row for such releases has nothing to set."""
     return Proposal(
         action=say("Keep PyTorch's allocator from splitting its largest blocks (max_split_size_mb)"),
-        suggested=f"max_split_size_mb:{SPLIT_MB}",
-        derivation=_unused(it) or say("{value} is a usual start value", value=SPLIT_MB),
+        suggested=f"max_split_size_mb:{_SPLIT_MB}",
+        derivation=_unused(it) or say("{value} is a usual start value", value=_SPLIT_MB),
         cost=say("slower allocation"),
     )
 
@@ -103,8 +101,8 @@ def _of_the_npu(it: Card) -> Proposal:
     return Proposal(
         suggested=EXPANDABLE,
         derivation=_unused(it),
-        setting=NPU_ALLOCATOR,
-        snippet=f"export {NPU_ALLOCATOR}={EXPANDABLE}",
+        setting=_NPU_ALLOCATOR,
+        snippet=f"export {_NPU_ALLOCATOR}={EXPANDABLE}",
     )
 
 
@@ -427,9 +425,7 @@ _REQUESTS: Final = (
 
 def _gpu_of_a_worker(crash: Crash) -> str | None:
     """The line by which this kind of Ray's work requests a GPU."""
-    return next(
-        (line for frames, line in _REQUESTS if crash.in_trace(frames) is not None or crash.mentions(frames)), None
-    )
+    return next((line for frames, line in _REQUESTS if crash.shows(frames)), None)
 
 
 def _less(short: Sequence[tuple[str, float, float]]) -> str:
@@ -457,8 +453,7 @@ def _of_the_engine(crash: Crash) -> Answer:
 
 
 def _cluster(crash: Crash) -> Mapping[str, float]:
-    request = crash.first(Unschedulable)
-    have = dict(cluster(crash, request))
+    have = dict(cluster(crash, request_of(crash)))
     for kind, name in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
         stated = crash.setting(name)
         if kind not in have and stated is not None and isinstance(stated.value, int):
@@ -626,7 +621,7 @@ _OF_PYTHON: Final = (
 
 def python_builds(crash: Crash) -> bool:
     """Whether setuptools or pip runs the build, so that nobody types the command of the build tool."""
-    return crash.mentions(_OF_PYTHON) is not None or crash.in_trace(_OF_PYTHON) is not None
+    return crash.shows(_OF_PYTHON)
 
 
 def fewer_jobs(case: Case) -> Answer:

@@ -199,7 +199,7 @@ def in_python(crash: Crash) -> bool:
     """Whether a program or a notebook builds the engine itself, by arguments of the options' names."""
     if crash.in_trace(_BUILT) is not None or crash.mentions(_NOTEBOOK) is not None:
         return True
-    return phase(crash) == "waking" and crash.in_trace(_SERVER) is None and crash.mentions(_SERVER) is None
+    return phase(crash) == "waking" and not crash.shows(_SERVER)
 
 
 def _as_the_engine_says(case: Case) -> Proposal | None:

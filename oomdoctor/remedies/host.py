@@ -33,6 +33,7 @@ from oomdoctor.incident.node import (
 )
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
+from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models, ray_workers
@@ -62,6 +63,7 @@ _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
+_NODE_FULL: Final = "host-memory-exhausted"  # a cause that says of nobody what it holds
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 # In the names of control groups, innermost first
 _GROUPS: Final = (
@@ -69,12 +71,10 @@ _GROUPS: Final = (
     (".scope", "systemd"),
 )  # fmt: skip
 # A limit that a program of Python with its libraries may pass at its start
-SMALL: Final = 4 * GIB
-OFTEN: Final = 3  # restarts of a container that is killed again and again
-SECONDS: Final = 60
+_SMALL: Final = 4 * GIB
+_OFTEN: Final = 3  # restarts of a container that is killed again and again
+_AT_ITS_START: Final = 60  # seconds
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
-_TIME_OF: Final = r"(?i)\b{}(?:At)?\b\W{{1,12}}.{{0,40}}\d\d:\d\d:\d\d"
-_CLOCK: Final = late(r"(?i)\b(?:started|finished)(?:at)?\b\W{1,12}(?P<day>.{0,40}?)(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)")
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
 # limits are not changed while it runs
@@ -183,26 +183,21 @@ def fewer_workers(case: Case) -> Answer:
     """As many as fit below the threshold, from what one of them holds."""
     memory = node_memory(case.crash)
     threshold = threshold_of(case.crash)
-    group = (
-        max((h for h in memory.holders if len(h.sizes) > 1), key=lambda h: h.bytes, default=None) if memory else None
-    )
+    group = memory.group if memory is not None else None
     if memory is None or group is None or threshold is None or memory.used_bytes is None:
         return _of_actors(case) or engine.half(case)
     limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
-    if memory.overlaps:
+    if memory.overlaps or fit < 1:
         return Proposal(
             action=say("Run fewer {name} at once, and check the other processes", name=group.name),
             derivation=say(
                 "{largest} in the largest of them; threshold {threshold}", largest=show(group.largest), threshold=at
-            ),
-        )
-    if fit < 1:
-        return Proposal(
-            action=say("Run fewer {name} at once, and check the other processes", name=group.name),
-            derivation=say(
+            )
+            if memory.overlaps
+            else say(
                 "{amount} in {count} listed processes + {others} in others; threshold {threshold}",
                 count=len(group.sizes),
                 amount=show(group.bytes),
@@ -476,13 +471,10 @@ def _default_swap(case: Case) -> Answer:
     )
 
 
-FALLBACK: Final = "host-memory-exhausted"
-
-
 def smaller_store(case: Case) -> Answer:
     total = total_bytes(case.crash)
     if total is None:  # nobody knows what it holds, nor of how much
-        return None if case.now is not None or case.cause != FALLBACK else Skip()
+        return None if case.now is not None or case.cause != _NODE_FULL else Skip()
     held = store_bytes(case.crash, ray_kill(case.crash))
     if held is not None and held < HARDLY * total:
         return Refusal(
@@ -588,8 +580,7 @@ def _for_shm(crash: Crash, amount: str) -> str:
     if commands.in_a_pod(crash):
         return f"emptyDir: {{medium: Memory, sizeLimit: {amount.upper()}i}}   # mounted at /dev/shm"
     line = f"docker run --shm-size={amount}   # or --ipc=host, which uses the node's"
-    shown = crash.mentions(_CONTAINER) is not None or crash.in_trace(_CONTAINER) is not None
-    return line if shown else f"df -h /dev/shm   # 64M is a container's\n{line}"
+    return line if crash.shows(_CONTAINER) else f"df -h /dev/shm   # 64M is a container's\n{line}"
 
 
 def _shm(now: int | None, needed: int, why: str) -> Proposal:
@@ -613,7 +604,7 @@ def raise_limit(case: Case) -> Answer:
     states = _offloaded(crash)
     if states is not None and states[0] > limit:
         return _room_for_states(crash, manager, limit, *states)
-    if limit < SMALL and _dies_early(crash):
+    if limit < _SMALL and _dies_early(crash):
         return replace(
             _raised_to(_amount(2 * limit), crash, manager, limit),
             derivation=f"2 x {show(limit)} = {show(2 * limit)}",
@@ -638,14 +629,10 @@ def _dies_early(crash: Crash) -> bool:
     """Again and again, or within seconds: what it needs is not a little more than the limit."""
     counted = crash.mentions(_RESTARTS.pattern)
     restarts = _RESTARTS.search(counted) if counted is not None else None
-    if restarts is not None and int(restarts[1]) >= OFTEN:
+    if restarts is not None and int(restarts[1]) >= _OFTEN:
         return True
-    lines = (crash.mentions(_TIME_OF.format(word)) for word in ("Started", "Finished"))
-    times = [_CLOCK.search(line) for line in lines if line is not None]
-    if len(times) < 2 or times[0] is None or times[1] is None or times[0]["day"] != times[1]["day"]:
-        return False
-    first, last = (int(at["h"]) * 3600 + int(at["m"]) * 60 + int(at["s"]) for at in times if at is not None)
-    return 0 <= last - first <= SECONDS
+    lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill) if not kill.job)
+    return any(first and last and 0 <= seconds_since(first, last) <= _AT_ITS_START for first, last in lives)
 
 
 def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:

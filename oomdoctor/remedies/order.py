@@ -21,7 +21,7 @@ from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
 # Without its limit on a Mac PyTorch takes the RAM that the system itself needs: after all else
-RISKY: Final = ("PYTORCH_MPS_HIGH_WATERMARK_RATIO",)
+_RISKY: Final = ("PYTORCH_MPS_HIGH_WATERMARK_RATIO",)
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
 _GROUP: Final = "container-limit"  # a cause whose own remedy is bought
 _WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what for
@@ -93,12 +93,12 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     """Two that cost nothing but a change, where they say what to change, before the first that is bought; where a limit
     was hit, no more than two. Before a purchase that no line states the vague ones stand, too. What a cluster does not
     have is no matter of price."""
-    listed = sorted(remedies, key=lambda remedy: (remedy.knob == EVIDENCE, remedy.setting in RISKY))
+    listed = sorted(remedies, key=lambda remedy: (remedy.knob == EVIDENCE, remedy.setting in _RISKY))
     place = next((n for n, remedy in enumerate(listed) if remedy.knob in BOUGHT), None)
     if place is None or pool == "scheduling":
         return listed
     before, bought = listed[:place], listed[place]
-    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE) and one.setting not in RISKY]
+    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE) and one.setting not in _RISKY]
     clear = [remedy for remedy in free if remedy.has_object]
     if cause == _GROUP:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]

@@ -43,7 +43,7 @@ def launchers() -> tuple[Launcher, ...]:
 def launcher(crash: Crash) -> Launcher | None:
     """What started the job's processes, as the traceback, the settings or the lines around it show."""
     for each in launchers():
-        if crash.in_trace(each.shows) is not None or crash.mentions(each.shows) is not None:
+        if crash.shows(each.shows):
             return each
         if any(re.search(each.shows, name) for name in crash.context.settings):
             return each

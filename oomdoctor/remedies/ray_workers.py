@@ -20,47 +20,45 @@ _CREATION: Final = ".__init__"
 _OF_GPUS: Final = ("policy", "engine", "ref", "critic", "driver")  # roles of those that are there once, or for each GPU
 
 
-class Worker(Struct, frozen=True):
+class _Worker(Struct, frozen=True):
     """Whom a kill or the table names."""
 
     name: str
     is_actor: bool
 
 
-def worker(crash: Crash) -> Worker | None:
+def _worker(crash: Crash) -> _Worker | None:
     """The workers that are there more than once and hold most; else the one that was killed."""
     memory = node_memory(crash)
-    several = [holder for holder in memory.holders if len(holder.sizes) > 1] if memory is not None else []
-    group = max(several, key=lambda holder: holder.bytes, default=None)
-    if group is not None:
-        return _of_the_table(group)
+    if memory is not None and memory.group is not None:
+        return _of_the_table(memory.group)
     killed = (one for event in crash.every(NodeOutOfMemory) for one in event.victims if one.name)
     return next(map(_killed, killed), None)
 
 
-def _of_the_table(holder: Holder) -> Worker | None:
+def _of_the_table(holder: Holder) -> _Worker | None:
     """A process that Ray did not start is neither."""
-    return None if holder.outside_ray else Worker(holder.name, holder.name[:1].isupper())
+    return None if holder.outside_ray else _Worker(holder.name, holder.name[:1].isupper())
 
 
-def _killed(victim: Victim) -> Worker:
+def _killed(victim: Victim) -> _Worker:
     name = victim.name or ""
     own = class_and_method(name)[0] or name
-    return Worker(own, victim.actor_id is not None or name.endswith(_CREATION) or own[:1].isupper())
+    return _Worker(own, victim.actor_id is not None or name.endswith(_CREATION) or own[:1].isupper())
 
 
 def tasks(crash: Crash) -> bool:
     """Whether Ray itself says how many of them run."""
-    shown = worker(crash)
+    shown = _worker(crash)
     return shown is not None and not shown.is_actor and role_of(shown.name) is None
 
 
 def own_actor(crash: Crash) -> str | None:
     """The class of actors whose number is the program's own; of a rank or an engine there is one for each GPU."""
-    shown = worker(crash)
+    shown = _worker(crash)
     if shown is None or not shown.is_actor or not shown.name.isidentifier() or is_rank(shown.name):
         return None
     return None if role_of(shown.name) in _OF_GPUS else shown.name
 
 
-__all__ = ["NAME", "Worker", "own_actor", "tasks", "worker"]
+__all__ = ["NAME", "own_actor", "tasks"]

@@ -133,13 +133,14 @@ class Spelling(NamedTuple):
         return tuple(word.removeprefix(_NOT) for word in self._words() if word.startswith(_NOT))
 
     @property
-    def quoted(self) -> tuple[str, ...]:
-        """What it needs in words of the log."""
-        return tuple(need for need in self.needs if need.startswith(_QUOTE))
+    def beside(self) -> tuple[str, ...]:
+        """The frameworks and settings that it needs."""
+        return tuple(need for need in self.needs if not need.startswith(_QUOTE))
 
     def _words(self) -> Iterator[str]:
-        for need in self.quoted:
-            yield from need.strip(_QUOTE).split()
+        for need in self.needs:
+            if need.startswith(_QUOTE):
+                yield from need.strip(_QUOTE).split()
 
     @property
     def shown(self) -> str:
@@ -270,9 +271,7 @@ def _layers(context: Context) -> Iterator[str]:
     return (name for name in context.frameworks if name not in left)
 
 
-def _best(
-    knob: str, framework: str, context: Context, in_sight: Callable[[Spelling], bool] = _anywhere
-) -> Spelling | None:
+def _best(knob: str, framework: str, context: Context, in_sight: Callable[[Spelling], bool]) -> Spelling | None:
     """The first row of a framework's file that fits the log; one that the log itself spells out before others."""
     known = known_versions(framework, context)
     fitting = [row for row in of_knob(knob, framework) if _is_there(row, context) and row.versions.overlaps(known)]
@@ -292,9 +291,7 @@ def _options(knob: str, framework: str) -> list[Spelling]:
 
 def _is_there(row: Spelling, context: Context) -> bool:
     """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
-    for need in row.needs:
-        if need.startswith(_QUOTE):
-            continue
+    for need in row.beside:
         name, stated, _ = need.partition("=")
         if not stated and name not in context.frameworks:
             return False
@@ -368,7 +365,7 @@ def excluded_by(row: Spelling, context: Context) -> Setting | None:
 def missing(row: Spelling, context: Context) -> tuple[str, ...]:
     """The settings that have to be there beside it, are not in the log, and do not hold by default."""
     version = version_of(context.frameworks.get(row.framework))
-    needed = [need for need in row.needs if "=" in need and setting_of(need, context) is None]
+    needed = [need for need in row.beside if "=" in need and setting_of(need, context) is None]
     return tuple(need for need in needed if not _holds_by_default(need, row.framework, version))
 
 

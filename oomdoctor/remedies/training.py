@@ -122,9 +122,8 @@ def smaller_microbatch(case: Case) -> Answer:
 def _half_a_batch(case: Case) -> Proposal:
     """Without an option, that the program may not have: first where it trains, or where batches are the cause."""
     task = own_line.task_of(case.crash)
-    first = case.cause in _BY_BATCHES and task != "serving"
-    first = first or (case.cause in _BARE and task in _TRAINING)
-    first = first and not some(case.crash.job.frameworks, "simulates worlds")
+    counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
+    first = counts and not some(case.crash.job.frameworks, "simulates worlds")
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
     )
@@ -160,8 +159,7 @@ def _updates_nothing(crash: Crash) -> bool:
     """Whether no step of training is in sight, whose batches a sum of gradients could make up for."""
     passes = crash.stage in _WITHOUT_UPDATES or crash.in_trace(r"\bgenerate\b") is not None
     task = own_line.task_of(crash)
-    named = task == "unknown" and (crash.in_trace(_CALLED_TRAINING) or crash.mentions(_CALLED_TRAINING)) is not None
-    return passes or not (named or task in _TRAINING)
+    return passes or not (task in _TRAINING or (task == "unknown" and crash.shows(_CALLED_TRAINING)))
 
 
 def lower_precision(case: Case) -> Answer:
@@ -252,8 +250,7 @@ def load_in_parts(case: Case) -> Answer:
     crash, row = case.crash, case.row
     if SIDES.get(crash.pool) == "device":
         return Skip() if crash.job.in_engine else _load_to_ram(case)
-    ranks = crash.job.spread or crash.in_trace(_OF_RANKS) is not None or crash.mentions(_OF_RANKS) is not None
-    if ranks and not crash.job.in_engine:
+    if not crash.job.in_engine and (crash.job.spread or crash.shows(_OF_RANKS)):
         return None
     action = say(
         "Load the weights without a second full copy in RAM: memory-mapped (safetensors, not .bin) or shard by shard"
@@ -345,7 +342,7 @@ def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
 
 def fused_attention(case: Case) -> Answer:
     """Who calls one already falls back to the plain one by an explicit mask or float32."""
-    if case.crash.in_trace(_FUSED) is None and case.crash.mentions(_FUSED) is None:
+    if not case.crash.shows(_FUSED):
         return None
     action = say("Let attention take a fused kernel: bf16 or fp16, and no explicit mask (is_causal instead)")
     return Proposal(action=action, snippet=_FUSED_CALL)
@@ -469,7 +466,7 @@ def offload_optimizer(case: Case) -> Answer:
         return None
     freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
     return Proposal(
-        suggested=(True if case.row.is_switch else case.row.value) if case.row is not None else None,
+        suggested=_as_spelled(case),
         derivation=say("12 bytes x {size} = {amount} moved to host RAM", size=model.billions, amount=show(freed)),
         assumes=(model.source,),
     )
@@ -549,7 +546,7 @@ def fewer(case: Case) -> Answer:
     if row is None or row.type not in ("int", "size"):
         return None
     usual, default = row.value, row.smallest_default(None)
-    if case.knob == "fewer-environments" and case.number() is None and row.smallest_default(None) is None:
+    if case.knob == "fewer-environments" and case.number() is None and default is None:
         return Proposal(action=say("Halve {name} (value not in the log)", name=row.setting))
     counts = not isinstance(usual, int) or default is None or default > usual
     return halved(case) if counts and (usual is None or case.number() is not None) else None

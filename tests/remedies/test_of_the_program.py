@@ -326,6 +326,15 @@ def test_a_small_limit_that_is_hit_at_the_start_is_doubled(
     assert f"kubectl set resources deployment NAME -c CONTAINER --limits=memory={then}" in str(remedy.snippet)
 
 
+@pytest.mark.parametrize(("finished", "then"), [("10:00:20", "700m"), ("14:00:20", "438m")])
+def test_a_record_on_one_line_has_two_times(finished: str, then: str) -> None:
+    log = (
+        '[{"State":{"OOMKilled":true,"ExitCode":137,"StartedAt":"2026-11-21T10:00:00.1Z",'
+        f'"FinishedAt":"2026-11-21T{finished}.2Z"}},"Name":"/job","HostConfig":{{"Memory":367001600}}}}]\n'
+    )
+    assert advise(log, "raise-container-limit")[0]["raise-container-limit"].suggested == then
+
+
 def test_who_holds_it_is_told_beside_what_to_drop() -> None:
     remedy = advise(HOG, "clear-references")[0]["clear-references"]
     assert remedy.subject is not None

@@ -9,7 +9,7 @@ from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.remedies import models
 from oomdoctor.remedies.device import BY_WORLD
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.settings import DATES, NO_OPTION, Spelling, assumptions, current, rows, spelling, typed
+from oomdoctor.remedies.settings import DATES, NO_OPTION, Spelling, assumptions, current, missing, rows, spelling, typed
 from oomdoctor.report.vocabulary import POOLS
 from oomdoctor.spellings import COLUMNS, frameworks, title
 
@@ -90,6 +90,11 @@ def test_the_cells_of_a_row_mean_something(framework: str) -> None:
             assert "=" in need or rows(need) or need in KNOWN_FRAMEWORKS or QUOTED.fullmatch(need), row
         assert all(re.compile(word) for word in (*row.words, *row.never)), row
         assert all("=" in one for one in row.excludes), row
+
+
+def test_words_of_the_log_are_no_settings() -> None:
+    (row,) = (row for row in rows("ultralytics") if row.words)
+    assert (row.words, missing(row, context())) == (("mode=predict",), ())
 
 
 QUOTED = re.compile(r'"!?[^\s"!]+(?: !?[^\s"!]+)*"')
