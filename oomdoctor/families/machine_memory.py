@@ -44,8 +44,8 @@ class MachineMemory(Event, frozen=True, kw_only=True):
     role: Role = "context"
     pool: str = "host_ram"
 
-    tool: str  # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "windows",
-    # "docker", "program"
+    # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "windows", "docker", "program"
+    tool: str
     total_bytes: Usage[int | None] = None
     used_bytes: Usage[int | None] = None
     free_bytes: Usage[int | None] = None
