@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Command, in_turns, typical
+from oomdoctor.units import GIB, MIB
 
-GIB, MIB = 1024**3, 1024**2
 STACKS, FRAMES, SIZES = 4000, 3000, 1500  # different ones in a program
 STEP = 3000  # allocations
 OURS, THEIRS = "oomdoctor", "pickle.load"
@@ -73,6 +73,7 @@ def _steps(r: random.Random, stacks: list[Frames]) -> Iterator[dict[str, Any]]:
     times = iter(range(1_763_000_000_000_000, 2**62, 17))
 
     def entry(action: str, address: int, size: int, stack: Frames) -> dict[str, Any]:
+        # A text and a pair of its own: of a constant pickle writes a reference, and PyTorch does not
         return {
             "action": action, "addr": address, "size": size, "stream": 0, "time_us": next(times), "frames": stack,
             "compile_context": "".join(("N", "/A")), "user_metadata": "", "pool_id": (0, len(action) * 0),

@@ -16,7 +16,7 @@ from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
 from oomdoctor.job.model import Context
-from oomdoctor.language import call_devices
+from oomdoctor.language import GPU, call_devices
 from oomdoctor.reading import Reading, parallel
 from oomdoctor.report.build import build
 from oomdoctor.report.contract import Report, Stats
@@ -122,6 +122,7 @@ def facts_of(
         if progress is not None:
             progress(sum(source.size for source in sources))
 
+    call_devices(GPU)  # until the crashes are known, and not as an earlier report did
     return concluded(
         parallel.read(sources, tell),
         errors=(*troubles, *(trouble for source in sources for trouble in source.troubles)),

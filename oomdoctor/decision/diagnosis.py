@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from oomdoctor.decision import Verdict
-from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_shown, judgements
-from oomdoctor.decision.ranking import Ranked, Ranking, closing, is_bare_death, ranked
+from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, is_bare_death, is_shown, judgements
+from oomdoctor.decision.ranking import Ranked, Ranking, closing, ranked
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
 from oomdoctor.signs.commands import WHOLE_LOG, unanswered
-from oomdoctor.signs.cut import last_words
-from oomdoctor.signs.machine import useful
+from oomdoctor.signs.cut import is_cut, where_cut
+from oomdoctor.signs.machine import of_its_system, useful
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ def decide(crash: Crash) -> Decision:
     return Decision(
         crash=crash,
         verdict="oom" if is_shown(crash, (answer.finding for answer in ranking.answers)) else "inconclusive",
-        answers=tuple(_with_remarks(ranking.answers, crash)),
+        answers=(*(_with_remarks(one, crash) for one in ranking.answers[:1]), *ranking.answers[1:]),
         open=ranking.open,
         ruled_out=ruled_out,
         next_evidence=_next(commands, ranking, crash),
@@ -61,7 +61,7 @@ def _next(asked: tuple[str, ...], ranking: Ranking, crash: Crash) -> tuple[str, 
     """What would tell more: what the signs ask for, else what would close an open cause."""
     told = useful(asked, crash)
     if ranking.open and not told:
-        told = useful(closing(crash, ranking.answers), crash) or useful((WHOLE_LOG,), crash, always=True)
+        told = useful(closing(crash, ranking.answers), crash) or of_its_system((WHOLE_LOG,), crash)
     return unanswered(told, crash)
 
 
@@ -77,22 +77,21 @@ def _marked(finding: Finding, context: Context) -> Finding:
     return replace(finding, why=joined((finding.why, say("Not from the log: {names}.", names=listed(named)))))
 
 
-def _with_remarks(answers: Iterable[Ranked], crash: Crash) -> Iterable[Ranked]:
-    """The answers, and with the first what is to be said of this crash whatever its cause."""
-    for place, answer in enumerate(answers):
-        finding = answer.finding
-        if place == 0 and (finding.pool or crash.pool) == "host_ram":
-            finding = replace(finding, why=joined((finding.why, of_low_limit(crash))))
-        if place == 0 and (cut := last_words(crash)) is not None:
-            words = say('the message is cut off after "{words}"', words=cut)
-            finding = replace(finding, against=(*finding.against, words))
-        if place == 0 and in_other_words(crash.root):
-            words = say("this message is unknown; it was matched to the closest known one")
-            finding = replace(finding, against=(*finding.against, words))
-        elif place == 0 and is_bare_death(crash) and not answer.cause.fallback:
-            words = say("a crash, a time limit, a scheduler or an operator can end a process like this, too")
-            finding = replace(finding, against=(*finding.against, words))
-        yield replace(answer, finding=finding)
+def _with_remarks(first: Ranked, crash: Crash) -> Ranked:
+    """The first answer with what is to be said of this crash whatever its cause."""
+    finding = first.finding
+    low = of_low_limit(crash) if (finding.pool or crash.pool) == "host_ram" else ""
+    against = (*finding.against, *_remarks(first, crash))
+    return replace(first, finding=replace(finding, why=joined((finding.why, low)), against=against))
+
+
+def _remarks(first: Ranked, crash: Crash) -> Iterator[str]:
+    if not is_cut(crash.root) and (within := where_cut(crash)) is not None:
+        yield within
+    if in_other_words(crash.root):
+        yield say("this message is unknown; it was matched to the closest known one")
+    elif is_bare_death(crash) and not first.cause.fallback:
+        yield say("a crash, a time limit, a scheduler or an operator can end a process like this, too")
 
 
 __all__ = ["Decision", "decide"]

@@ -9,13 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomdoctor.causes import Cause, Row, causes
+from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import Event
+from oomdoctor.families.kill import Kill
+from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.training_cut import CutTraining
-from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import Grade, Seen, Sign
 from oomdoctor.signs.commands import WHOLE_LOG
+from oomdoctor.signs.cut import is_cut, where_cut
 
 UNSEEN: Final = 2  # grades: memory is a usual reason at these steps, and not the only one
 
@@ -29,7 +32,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     against: tuple[str, ...] = ()
     # What it rests on shows that memory ran out, even where the crash's root is only a death or a hint.
     shows_memory: bool = False
-    unsure: bool = False  # what it rests on is seen of other failures, too, or is cut: likely at most
+    unsure: bool = False  # likely at most
     pool: str | None = None  # where it differs from the crash's
     stage: str | None = None
     knobs: tuple[str, ...] = ()  # what to change, best first
@@ -65,16 +68,24 @@ def judgement_of(cause: Cause, crash: Crash) -> Judgement | None:
     judgement = _by_table(cause, crash)
     if not isinstance(judgement, Finding) or judgement.grade is None:
         return judgement
-    if isinstance(crash.root, CutTraceback):
-        return _cut_off(judgement, judgement.grade, crash.root.said)
-    if isinstance(crash.root, CutTraining):
-        return _cut_off(judgement, judgement.grade) if judgement.grade >= Grade.POINTS else None
-    return judgement
+    if isinstance(crash.root, CutTraining) and judgement.grade < Grade.POINTS:
+        return None
+    return _cut_off(judgement, judgement.grade, crash) if is_cut(crash.root) else judgement
 
 
 def is_shown(crash: Crash, findings: Iterable[Finding]) -> bool:
     """Whether the log shows that memory (or a resource) failed: the crash's root does, or what a finding rests on."""
     return crash.proven or any(finding.shows_memory for finding in findings)
+
+
+def is_bare_death(crash: Crash) -> bool:
+    """Whether the crash is a kill or a worker's end of which no line tells the reason."""
+    return not crash.proven and isinstance(crash.root, Kill | LoaderDeath | WorkerDeath)
+
+
+def _has_a_size(seen: Seen) -> bool:
+    """Whether it has a size of memory that was in use: circumstances alone explain no bare death."""
+    return seen.used_bytes is not None or any(event.figures("usage") for event in seen.evidence)
 
 
 def _by_table(cause: Cause, crash: Crash) -> Judgement | None:
@@ -98,7 +109,7 @@ def _finding(cause: Cause, row: Row, seen: Seen, crash: Crash) -> Finding:
         evidence=seen.evidence,
         against=(*seen.against, *(found.words for _, found in weakening if found.words)),
         shows_memory=seen.shows_memory,
-        unsure=seen.unsure,
+        unsure=seen.unsure or (grade < Grade.PROVES and is_bare_death(crash) and not _has_a_size(seen)),
         pool=seen.pool,
         stage=seen.stage,
         knobs=seen.knobs or row.knobs or _knobs(cause, crash),
@@ -119,23 +130,19 @@ def _name(sign: Sign) -> str:
     return getattr(sign, "__name__", "")
 
 
-def _cut_off(finding: Finding, grade: Grade, words: str | None = None) -> Finding:
+def _cut_off(finding: Finding, grade: Grade, crash: Crash) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
-    where = (
-        say('the message is cut off after "{words}"', words=words)
-        if words
-        else say("the log ends before the error message")
-    )
+    within = where_cut(crash)
     unseen = say("The log does not show what failed. If memory ran out, this is the likeliest cause.")
     return replace(
         finding,
-        why=finding.why if words else unseen,
-        grade=grade if words else grade.lowered(UNSEEN),
+        why=finding.why if within else unseen,
+        grade=grade if within else grade.lowered(UNSEEN),
         shows_memory=False,
         unsure=True,
-        against=(where, *finding.against),
+        against=(within or say("the log ends before the error message"), *finding.against),
         next_evidence=(*finding.next_evidence, WHOLE_LOG),
     )
 
 
-__all__ = ["Finding", "Judgement", "NotEnough", "RuledOut", "is_shown", "judgement_of", "judgements"]
+__all__ = ["Finding", "Judgement", "NotEnough", "RuledOut", "is_bare_death", "is_shown", "judgement_of", "judgements"]

@@ -21,19 +21,15 @@ from msgspec.structs import replace
 
 from oomdoctor.causes import Cause, causes
 from oomdoctor.decision.features import features
-from oomdoctor.decision.judgement import Finding, is_shown
+from oomdoctor.decision.judgement import Finding, is_bare_death, is_shown
 from oomdoctor.decision.model import Model, grounds, strength_of, used
 from oomdoctor.decision.order import NAMED, Standing, in_order
-from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
-from oomdoctor.families.kill import Kill
-from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.patterns import late
-from oomdoctor.signs import Grade, commands
+from oomdoctor.signs import commands
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
@@ -57,13 +53,10 @@ UNPROVEN = 0.75
 # this is an assumption, too, and low enough for the cause to count as open.
 IN_OTHER_WORDS = 0.8
 
-
-# Where the sign is one of other failures, too, or the error's own words are cut. However often the answer is right, the
-# log itself does not prove it: an assumption as well, and low enough for the cause to count as open.
+# Where the sign is one of other failures, too, the error's own words are cut, or circumstances alone explain a bare
+# death. However often the answer is right, the log itself does not prove it: an assumption as well, and low enough for
+# the cause to count as open.
 IN_DOUBT = 0.8
-
-
-_SIZE: Final = late(r"\d [KMGT]iB\b")
 
 
 class Ranked(Struct, frozen=True):
@@ -92,29 +85,11 @@ def ranked(
         for cause, finding in known
     )
     answers = [
-        Ranked(one.cause, by_cause[one.cause.id], _confidence(one, standings, crash, model, proven=proven))
-        for one in standings
-    ]
-    answers = [
-        replace(one, confidence=min(one.confidence, IN_DOUBT)) if is_doubtful(one.finding, crash) else one
-        for one in answers
+        Ranked(one.cause, finding, _confidence(one, finding, standings, crash, model, proven=proven))
+        for one, finding in ((one, by_cause[one.cause.id]) for one in standings)
     ]
     falling = _with_reasons(_falling(answers, _most(crash, proven=proven)))
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
-
-
-def is_doubtful(finding: Finding, crash: Crash) -> bool:
-    """Whether the cause is likely at most: by its sign, or because circumstances alone explain a bare death, without a
-    size of memory that was in use before it."""
-    if finding.unsure or not is_bare_death(crash):
-        return finding.unsure
-    measured = any(event.figures("usage") for event in finding.evidence) or _SIZE.search(finding.why)
-    return (finding.grade or 0) < Grade.PROVES and not measured
-
-
-def is_bare_death(crash: Crash) -> bool:
-    """Whether the crash is a kill or a worker's end of which no line tells the reason."""
-    return not crash.proven and isinstance(crash.root, Kill | LoaderDeath | WorkerDeath)
 
 
 def _strength(finding: Finding, model: Model) -> float:
@@ -123,7 +98,9 @@ def _strength(finding: Finding, model: Model) -> float:
     return strength_of(finding.grade, next(iter(finding.signs), ""), model.strengths)
 
 
-def _confidence(one: Standing, standings: Sequence[Standing], crash: Crash, model: Model, *, proven: bool) -> float:
+def _confidence(
+    one: Standing, finding: Finding, standings: Sequence[Standing], crash: Crash, model: Model, *, proven: bool
+) -> float:
     rest = grounds(
         one.strength,
         max((other.strength for other in standings if other is not one), default=0.0),
@@ -133,7 +110,8 @@ def _confidence(one: Standing, standings: Sequence[Standing], crash: Crash, mode
         concrete=not one.cause.fallback,
         agreement=one.likely,
     )
-    sure = min(model.trust.of(rest), FALLBACK if one.cause.fallback else MOST)
+    most = FALLBACK if one.cause.fallback else IN_DOUBT if finding.unsure else MOST
+    sure = min(model.trust.of(rest), most)
     # What the classifier alone names is no surer than the classifier is.
     return sure if one.grade is not None else min(sure, one.likely)
 
@@ -219,6 +197,7 @@ def _added(
         why=say("No figure decides the cause. The message and the lines around it are most like those of this cause."),
         evidence=(crash.root,),
         against=(say("no sign in the log proves it"),),
+        unsure=is_bare_death(crash),
         next_evidence=(commands.WHOLE_LOG,),
     )
     return [(best, finding)]

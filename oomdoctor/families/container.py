@@ -142,13 +142,13 @@ _MOAB = late(r"\bjob (\d{1,12}) exceeded (V?MEM|SWAP) usage (?:hard|soft) limit 
 # What any manager of jobs may say of its own kill, and any watchdog of the limit that it guards
 _DISMISSED = late(
     r"(?i)\b(?:job|task|step|container|worker|process|application|session|workflow)\b[^\n]{0,80}?"
-    r"\b(?:killed|terminated|aborted|evicted|removed|held|stopped|cancell?ed)\b(?: by (?:the )?(?P<who>\w{2,30}))?,?"
+    r"\b(?:killed|terminated|aborted|evicted|removed|held|stopped|cancell?ed)\b(?: by (?:the )?(\w{2,30}))?,?"
     r" (?:due to|because of|for) (?:its |their )?(?:excessive|excess|too high|high|too much) (?:memory|RAM|RSS)\b"
-    r"(?:[^\n]{0,24}?\b(?:RSS|PSS|memory|used)\s?[=:]\s?(?P<used>\d[\d.]{0,12} ?[KMGT]i?B)\b)?"
+    r"(?:[^\n]{0,24}?\b(?:RSS|PSS|memory|used)\s?[=:]\s?(\d[\d.]{0,12} ?[KMGT]i?B)\b)?"
 )
 _GUARDED = late(
     r"(?i)\b(?:job|task|step|container|worker|process)\b(?: \S{1,60})? (?:has |is )?exceed(?:ed|ing) (?:its |the )?"
-    r"max(?:imum)? ?(?P<what>PSS|RSS|vsize|memory)\b(?: size| usage)?\s?[:=]?\s?(?P<limit>\d[\d.]{0,12} ?[KMGT]i?B)\b"
+    r"max(?:imum)? ?(PSS|RSS|vsize|memory)\b(?: size| usage)?\s?[:=]?\s?(\d[\d.]{0,12} ?[KMGT]i?B)\b"
 )
 _HAS = late(r"(?i)\bhas (?:PSS|RSS|vsize|memory)\b\s?[:=]?\s?(\d[\d.]{0,12} ?[KMGT]i?B)\b")
 ANY_MANAGER: Final = "batch"
@@ -480,30 +480,28 @@ def _moab(page: Page, index: int) -> Event:
 def _dismissed(page: Page, index: int) -> Event:
     """It ended a job for its memory, of which it may say how much, and not what was allowed."""
     line = page.lines[index]
-    found = _DISMISSED.search(line.text)
-    who = (found["who"] or "").lower() if found else ""
-    used = found["used"] if found else None
+    who, used = _DISMISSED.search(line.text[:CHARACTERS]).groups("")  # type: ignore[union-attr]
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
-        manager=who if who in _KNOWN else ANY_MANAGER,
-        used_bytes=_size((used,), DECIMAL) if used else None,
+        manager=who.lower() if who.lower() in _KNOWN else ANY_MANAGER,
+        used_bytes=_size((used,), DECIMAL),
     )
 
 
 def _guarded(page: Page, index: int) -> Event:
     """A watchdog beside the job prints what it allows, and what the job has."""
     line = page.lines[index]
-    found = _GUARDED.search(line.text)
+    what, limit = _GUARDED.search(line.text[:CHARACTERS]).groups()  # type: ignore[union-attr]
     near = (_HAS.search(one.text) for one in page.after(index, GUARD_LINES))
-    used = next((match[1] for match in near if match), None)
+    used = tuple(match[1] for match in near if match)
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
         manager=ANY_MANAGER,
-        limit_bytes=_size((found["limit"],), DECIMAL) if found else None,
-        used_bytes=_size((used,), DECIMAL) if used else None,
-        virtual=True if found and found["what"].lower() == "vsize" else None,
+        limit_bytes=_size((limit,), DECIMAL),
+        used_bytes=_size(used, DECIMAL),
+        virtual=what.lower() == "vsize" or None,
     )
 
 

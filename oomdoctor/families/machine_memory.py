@@ -14,7 +14,7 @@ from oomdoctor.families.event import Event, Process, Read, Role, Threshold, Usag
 from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import size
+from oomdoctor.units import KIB, size
 
 BLOCK_LINES: Final = 1000
 FREE_ROWS: Final = 7  # with -l, -t and -v
@@ -44,8 +44,8 @@ class MachineMemory(Event, frozen=True, kw_only=True):
     role: Role = "context"
     pool: str = "host_ram"
 
-    tool: str  # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "windows",
-    # "docker", "program"
+    # "free", "top", "ps", "vmstat", "sar", "dstat", "collectl", "meminfo", "psutil", "windows", "docker", "program"
+    tool: str
     total_bytes: Usage[int | None] = None
     used_bytes: Usage[int | None] = None
     free_bytes: Usage[int | None] = None
@@ -503,7 +503,7 @@ def _windows(page: Page, index: int) -> Print | None:
         match = _WINDOWS_ROW.match(line.text[:ROW_CHARACTERS])
         if match is None or match["key"] not in _OF_WINDOWS:
             break
-        said[match["key"]] = int(match["figure"]) * 1024
+        said[match["key"]] = int(match["figure"]) * KIB
         last = line
     total, free, limit, left = (said.get(key) for key in _OF_WINDOWS)
     if total is None or free is None:

@@ -21,33 +21,34 @@ WENT_ON: Final = 100  # allocations after the failure
 MOST_HOLDERS: Final = 3  # of a timeline that are told
 
 
-class MemorySnapshot(Event, frozen=True, kw_only=True):
-    """What the snapshot says of one GPU: at the failure in its trace, or when it was taken."""
+class MemoryAccount(Event, frozen=True, kw_only=True):
+    """Who holds the memory of one GPU."""
 
     family = "memory_snapshot"
-    kind = "memory-snapshot"
 
     role: Role = "context"
     pool: str = "gpu"
+
+    account: Account
+
+
+class MemorySnapshot(MemoryAccount, frozen=True, kw_only=True):
+    """At the failure in the snapshot's trace, or when it was taken."""
+
+    kind = "memory-snapshot"
 
     reserved_bytes: Usage[int]
     allocated_bytes: Usage[int]
     idle_bytes: Usage[int]  # in segments
     largest_idle_bytes: Usage[int]
-    account: Account
 
 
-class MemoryTimeline(Event, frozen=True, kw_only=True):
-    """What torch.profiler's memory timeline has at its peak; it does not say of which device."""
+class MemoryTimeline(MemoryAccount, frozen=True, kw_only=True):
+    """At the peak of torch.profiler's memory timeline, which does not say of which device."""
 
-    family = "memory_snapshot"
     kind = "memory-timeline"
 
-    role: Role = "context"
-    pool: str = "gpu"
-
     allocated_bytes: Usage[int]
-    account: Account
 
 
 class SnapshotOutOfMemory(DeviceOutOfMemory, frozen=True, kw_only=True):

@@ -73,21 +73,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
     rest = page.lines[index + 1 :]
     if step is None or not page.ends or len(rest) > MOST_LINES:
         return
-    said = [r.text for r in rest if r.text.strip()]
-    begun = bool(said) and _begun(said[-1])
-    tells = begun and _tells(said[-1])
-    last = next(r for r in reversed(rest) if r.text.strip()) if tells else line  # the error's own line
-    words = said.pop().partition(": ")[2] if begun else None
-    if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(text) for text in said):
+    below = [r for r in rest if r.text.strip()]
+    error = below.pop() if below and _begun(below[-1].text) else None
+    telling = error if error is not None and _tells(error.text) else None
+    if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(r.text) for r in below):
         yield CutTraceback(
-            at=place_of(page, last),
+            at=place_of(page, telling or line),
             time=line.mark.time,
             process=process_of(line),
             stage=_STEPS[step[1]],
             step=step[1],
-            begun=tells or None,
-            said=words if tells else None,
-            strength=2 if tells else 1,
+            begun=True if telling else None,
+            said=telling.text.partition(": ")[2] if telling else None,
+            strength=2 if telling else 1,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -16,6 +15,7 @@ from oomdoctor.families.vllm_figures import MemoryProfile
 from oomdoctor.incident import ledger_cards, ledger_engines, ledger_machine
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Ledger, LedgerRow
+from oomdoctor.incident.node import is_more_than_all
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import GPU, say, translated
@@ -51,12 +51,8 @@ def ledgers(events: Sequence[Event]) -> tuple[Ledger, ...]:
     known_pools = {ledger.pool for ledger in found.values() if len(ledger.rows) > 1}
     reported = [ledger for ledger in (*snapshots, *_last_reports(events)) if ledger.pool not in known_pools]
     told = {*known_pools, *(ledger.pool for ledger in reported)}
-    others = (*ledger_machine.ledgers(events), *(_planned(events) or ledger_cards.ledgers(events)))
+    others = (*ledger_machine.ledgers(events), *(list(ledger_machine.plans(events)) or ledger_cards.ledgers(events)))
     return (*found.values(), *reported, *(ledger for ledger in others if ledger.pool not in told))
-
-
-def _planned(events: Sequence[Event]) -> list[Ledger]:
-    return [*ledger_machine.plans(events), *ledger_machine.programs(events)]
 
 
 def _all(events: Sequence[Event]) -> Iterator[Ledger]:
@@ -116,7 +112,7 @@ def _reported_node(event: MemoryReport) -> Ledger:
 
 def _node(event: NodeOutOfMemory) -> Ledger:
     line = event.at.line
-    overlaps = _sum(event.rows) > (event.total_bytes or event.used_bytes or sys.maxsize)
+    overlaps = is_more_than_all(_sum(event.rows), event.total_bytes, event.used_bytes)
     groups = _each_alone(event.rows) if overlaps else _by_name(event.rows)
     rows = [_process(name, members, line) for name, members in groups[:PROCESSES_SHOWN]]
     rest = [row for _, members in groups[PROCESSES_SHOWN:] for row in members]
@@ -149,7 +145,7 @@ def _by_name(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _each_alone(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Rows that add up to more than there is count shared memory several times: no sum of them is one of memory."""
+    """Each row as it is, the largest first."""
     return [(short_name(row.command), [row]) for row in sorted(rows, key=lambda row: -(row.bytes or 0))]
 
 

@@ -72,29 +72,31 @@ def _name(event: MachineMemory) -> str:
     return say("node ({tool})", tool=event.tool)
 
 
-def programs(events: Sequence[Event]) -> Iterator[Ledger]:
-    """What XLA's compiler planned for a program that did not fit."""
-    for program in events:
-        if isinstance(program, ArrayOutOfMemory) and program.needed_bytes and program.temporary_bytes:
-            parts = (
-                ("outputs", program.outputs_bytes),
-                ("temporary buffers", program.temporary_bytes),
-                ("arguments", program.arguments_bytes),
-                ("constants", program.constants_bytes),
-            )
-            rows = tuple(LedgerRow(what, size, "printed", program.at.line) for what, size in parts if size)
-            yield Ledger("gpu", say("the compiled program, as planned by XLA"), program.needed_bytes, rows)
-
-
 def plans(events: Sequence[Event]) -> Iterator[Ledger]:
-    """What the loader's own table puts on each device, and what is free there."""
+    """What a loader's own table puts on each device, and what XLA's compiler planned for a program that did not fit."""
     for plan in events:
         if isinstance(plan, LoadPlan) and plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes:
-            parts = (
+            device = say("{device}, as planned by the loader", device=plan.device or translated(GPU))
+            yield _plan(
+                device,
+                plan.total_bytes,
+                plan,
                 ("weights", plan.weights_bytes),
                 ("KV cache", plan.kv_bytes),
                 ("compute buffers", plan.compute_bytes),
             )
-            rows = tuple(LedgerRow(what, size, "printed", plan.at.line) for what, size in parts if size)
-            device = say("{device}, as planned by the loader", device=plan.device or translated(GPU))
-            yield Ledger("gpu", device, plan.total_bytes, rows)
+        elif isinstance(plan, ArrayOutOfMemory) and plan.needed_bytes and plan.temporary_bytes:
+            yield _plan(
+                say("the compiled program, as planned by XLA"),
+                plan.needed_bytes,
+                plan,
+                ("outputs", plan.outputs_bytes),
+                ("temporary buffers", plan.temporary_bytes),
+                ("arguments", plan.arguments_bytes),
+                ("constants", plan.constants_bytes),
+            )
+
+
+def _plan(what: str, total: int, event: Event, *parts: tuple[str, int | None]) -> Ledger:
+    rows = tuple(LedgerRow(name, size, "printed", event.at.line) for name, size in parts if size)
+    return Ledger("gpu", what, total, rows)

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.families.event import Event
-from oomdoctor.families.memory_snapshot import MemorySnapshot, MemoryTimeline
+from oomdoctor.families.memory_snapshot import MemoryAccount
 from oomdoctor.incident.ledger import LIVE, UNALLOCATED
 from oomdoctor.incident.model import Ledger, LedgerRow
 from oomdoctor.language import counted, mark, say
@@ -17,13 +17,12 @@ from oomdoctor.snapshots.names import OTHER
 from oomdoctor.units import show
 
 LEAST_SHARE: Final = 0.005  # of what is allocated: smaller holders share a row
-TOLD: Final = (MemorySnapshot, MemoryTimeline)
 PENDING: Final = "freed, in use by another stream"
 
 
 def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
     """One of each GPU that a snapshot tells of, the last snapshot of each."""
-    found = {(event.at.file, event.process.gpu): event for event in events if isinstance(event, TOLD)}
+    found = {(event.at.file, event.process.gpu): event for event in events if isinstance(event, MemoryAccount)}
     for event in found.values():
         account = event.account
         rows = list(_holders(account))
@@ -43,7 +42,7 @@ def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
 
 def with_holders(ledger: Ledger, events: Sequence[Event]) -> Ledger:
     """The message's ledger with the tensors' row taken apart, where the one snapshot has as much allocated."""
-    told = [event for event in events if isinstance(event, TOLD)]
+    told = [event for event in events if isinstance(event, MemoryAccount)]
     row = next((one for one in ledger.rows if one.what == LIVE), None)
     if row is None or not row.bytes or len(told) != 1:
         return ledger

@@ -97,10 +97,8 @@ class NodeMemory(Struct, frozen=True):
 
     @property
     def overlaps(self) -> bool:
-        """Whether the rows add up to more than there is: shared memory, such as Ray's object store, counts in each
-        process that has touched it. Their sums tell nothing then."""
-        there = self.total_bytes or self.used_bytes
-        return there is not None and self.listed_bytes > there
+        """Whether the sums of the rows tell nothing."""
+        return is_more_than_all(self.listed_bytes, self.total_bytes, self.used_bytes)
 
     @property
     def whole(self) -> str:
@@ -133,6 +131,13 @@ class NodeMemory(Struct, frozen=True):
         """Whether the holder's largest process alone has the memory."""
         share = self.share(holder.largest)
         return share >= HOG or (share >= HOG_OF_FEW and holder.largest >= TIMES_THE_NEXT * self.next_to(holder))
+
+
+def is_more_than_all(listed_bytes: int, total_bytes: int | None, used_bytes: int | None) -> bool:
+    """Whether rows add up to more than there is: shared memory, such as Ray's object store, counts in each process that
+    has touched it."""
+    there = total_bytes or used_bytes
+    return there is not None and listed_bytes > there
 
 
 def node_memory(crash: Crash) -> NodeMemory | None:

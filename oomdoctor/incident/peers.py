@@ -72,19 +72,15 @@ def _who(failed: RankFailure | None, lost: list[LostPeer]) -> str:
         return _reported(failed)
     missed = next((event for event in lost if event.peer_rank is not None), None)
     if missed is not None:
-        return say("rank {number}", number=missed.peer_rank)
+        return _process(missed.peer_rank)
     host = next((event.peer_host for event in lost if event.peer_host not in (None, *_LOOPBACK)), None)
     return say("another rank, on {host},", host=host) if host else say("another rank")
 
 
 def _reported(failed: RankFailure) -> str:
     """The rank as the launcher names it."""
-    if failed.process.rank is not None:
-        who = say("rank {number}", number=failed.process.rank)
-    elif failed.local_rank is not None:
-        who = say("local rank {number}", number=failed.local_rank)
-    else:
-        who = say("a rank")
+    local = failed.process.rank is None and failed.local_rank is not None
+    who = say("local rank {number}", number=failed.local_rank) if local else _process(failed.process.rank)
     if failed.host:
         who = say("{process} on {host}", process=who, host=failed.host)
     if failed.exit_code is not None:

@@ -39,6 +39,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     against: tuple[str, ...] = ()  # what weakens this very sign, in words
     shows_memory: bool = False  # it shows that memory ran out, even where the crash's root is only a death or a hint
     unsure: bool = False  # other failures look the same, or what would tell is missing: likely at most
+    used_bytes: int | None = None  # memory in use before the failure, where no event of the evidence has a figure
     pool: str | None = None  # where it differs from the crash's
     stage: str | None = None
     knobs: tuple[str, ...] = ()  # where what is seen says what to change first

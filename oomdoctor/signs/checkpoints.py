@@ -111,22 +111,21 @@ def who_held_most_was_saving(crash: Crash) -> Seen | None:
 @sign
 def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     """The job was saving or loading a checkpoint; no stack frame says where."""
-    if not crash.proven and crash.stage in ("checkpoint_load", "checkpoint_save"):
-        return Seen(words=_end_at_a_checkpoint(crash), evidence=(crash.root,), shows_memory=True)
-    if crash.stage == "checkpoint_load":
-        words = say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked_for(crash))
-    elif crash.stage == "checkpoint_save":
-        words = say("Memory ran out while the job saved a checkpoint{asked}.", asked=asked_for(crash))
-    else:
+    if crash.stage not in ("checkpoint_load", "checkpoint_save"):
         return None
-    return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+    return Seen(words=_at_a_checkpoint(crash), evidence=(crash.root,), shows_memory=True)
 
 
-def _end_at_a_checkpoint(crash: Crash) -> str:
+def _at_a_checkpoint(crash: Crash) -> str:
     """Of a death without a reason only its moment speaks."""
-    if crash.stage == "checkpoint_load":
+    loads, asked = crash.stage == "checkpoint_load", asked_for(crash)
+    if not crash.proven and loads:
         return say("The process died while the job loaded a checkpoint, when it needs the most memory.")
-    return say("The process died while the job saved a checkpoint, when it needs the most memory.")
+    if not crash.proven:
+        return say("The process died while the job saved a checkpoint, when it needs the most memory.")
+    if loads:
+        return say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked)
+    return say("Memory ran out while the job saved a checkpoint{asked}.", asked=asked)
 
 
 @sign

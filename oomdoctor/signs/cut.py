@@ -1,11 +1,15 @@
-"""Messages of which the log holds the beginning alone."""
+"""Logs that end before the error's own words, and messages of which they hold the beginning alone."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import Event
+from oomdoctor.families.training_cut import CutTraining
+from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
 from oomdoctor.patterns import late
 
 LAST_WORDS: Final = 4
@@ -14,10 +18,21 @@ _BEGUN: Final = late(r"\bTried to allocate [\d.]{1,12} [KMG]iB\b.{0,40}\btotal c
 _ENDED: Final = late(r"allocated by PyTorch|already allocated|memory in use\b|\bis free\W{0,3}$")
 
 
-def last_words(crash: Crash) -> str | None:
-    """The last words of the root's message, where it breaks off before its figures do; None where it is whole, or goes
-    on over several lines."""
-    root = crash.root
+def is_cut(root: Event) -> bool:
+    """Whether the log ends within a traceback."""
+    return isinstance(root, CutTraceback | CutTraining)
+
+
+def where_cut(crash: Crash) -> str | None:
+    """Where the root's own message breaks off, in words; None where it is whole, or not there at all."""
+    words = _last_words(crash.root)
+    return say('the message is cut off after "{words}"', words=words) if words else None
+
+
+def _last_words(root: Event) -> str | None:
+    """None where the message is whole, or goes on over several lines."""
+    if isinstance(root, CutTraceback):
+        return root.said
     if not isinstance(root, DeviceOutOfMemory) or root.at.end_line != root.at.line:
         return None
     text = root.at.text
@@ -26,4 +41,4 @@ def last_words(crash: Crash) -> str | None:
     return " ".join(text.split()[-LAST_WORDS:])
 
 
-__all__ = ["last_words"]
+__all__ = ["is_cut", "where_cut"]

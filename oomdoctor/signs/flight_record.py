@@ -75,5 +75,6 @@ def recorded_use_was_near_the_limit(crash: Crash) -> Seen | None:
         evidence=(crash.root,),
         against=(doubt or say("the kernel counted no OOM kill in the job's cgroup"),),
         shows_memory=True,
+        used_bytes=record.used_bytes,
         pool="cgroup",
     )

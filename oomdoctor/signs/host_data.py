@@ -79,7 +79,7 @@ def data_is_cached_in_memory(crash: Crash) -> Seen | None:
         return None
     held = show(size_bytes)
     words = say("{held} of data was cached in memory when the next allocation failed.", held=held)
-    return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="data_load")
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, used_bytes=size_bytes, stage="data_load")
 
 
 def cached_bytes(crash: Crash) -> int | None:

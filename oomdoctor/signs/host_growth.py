@@ -65,7 +65,8 @@ def host_memory_grew(crash: Crash) -> Seen | None:
         share=percent(growth.share),
         whole=_whole(crash, growth.base, end.bytes),
     )
-    return Seen(words=joined((change(growth.figure), share)), evidence=(crash.root,), shows_memory=True)
+    words = joined((change(growth.figure), share))
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, used_bytes=end.bytes)
 
 
 @sign

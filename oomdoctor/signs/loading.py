@@ -189,15 +189,11 @@ def _filled(crash: Crash) -> Seen | None:
         return None
     stage = "model_load" if crash.stage == "unknown" else None
     held = joined((words, _held(crash)))
-    if not (crash.stage == "model_load" and crash.doing.weak):
+    frame = crash.doing.because
+    if crash.stage != "model_load" or not crash.doing.weak or not isinstance(frame, Frame):
         return Seen(words=held, evidence=(event,), stage=stage)
-    doubt = say("only the frame {function} speaks of loading; other work passes there, too", function=_frame_of(crash))
+    doubt = say("only the frame {function} speaks of loading; other work passes there, too", function=frame.function)
     return Seen(words=held, evidence=(event,), against=(doubt,), unsure=True)
-
-
-def _frame_of(crash: Crash) -> str:
-    because = crash.doing.because
-    return because.function if isinstance(because, Frame) else ""
 
 
 @sign

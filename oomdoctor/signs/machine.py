@@ -12,11 +12,10 @@ from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory
-from oomdoctor.families.training_cut import CutTraining
-from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.patterns import late
 from oomdoctor.signs import commands
+from oomdoctor.signs.cut import is_cut
 
 _PATH_OF_WINDOWS: Final = r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\"
 _KILLED: Final = (Kill, KernelKill, UserspaceKill, LimitKill, LoaderDeath, WorkerDeath, NodeOutOfMemory)
@@ -38,17 +37,21 @@ def is_on_windows(crash: Crash) -> bool:
     return crash.mentions(_PATH_OF_WINDOWS) is not None
 
 
-def useful(asked: Iterable[str], crash: Crash, *, always: bool = False) -> tuple[str, ...]:
+def useful(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
     """The commands that the job's machine has, without a search for a traceback where none would tell."""
-    kept = (command for command in asked if always or command != commands.WHOLE_LOG or a_traceback_may_tell(crash))
-    return tuple(dict.fromkeys(_of_windows(kept) if is_on_windows(crash) else kept))
+    return of_its_system((one for one in asked if one != commands.WHOLE_LOG or a_traceback_may_tell(crash)), crash)
+
+
+def of_its_system(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
+    """The commands that the job's machine has, each once."""
+    return tuple(dict.fromkeys(_of_windows(asked) if is_on_windows(crash) else asked))
 
 
 def a_traceback_may_tell(crash: Crash) -> bool:
     """Whether Python raised the error, and its traceback may stand elsewhere: a killed process prints none, nor does a
     request that waits."""
     root = crash.root
-    if isinstance(root, CutTraceback | CutTraining):
+    if is_cut(root):
         return True
     if crash.pool == "scheduling" or isinstance(root, _KILLED) or any(_TITLE in line for line in root.around.before):
         return False
@@ -61,4 +64,4 @@ def _of_windows(asked: Iterable[str]) -> Iterator[str]:
         yield from next((there for here, there in _ON_WINDOWS if command.startswith(here)), (command,))
 
 
-__all__ = ["a_traceback_may_tell", "is_on_windows", "useful"]
+__all__ = ["a_traceback_may_tell", "is_on_windows", "of_its_system", "useful"]

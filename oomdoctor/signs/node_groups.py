@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import EXPLAINED, TOGETHER, Holder, NodeMemory, is_rank
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
@@ -42,15 +42,15 @@ def _together(memory: NodeMemory, group: Holder) -> str:
     """What the processes of one name hold; the largest process first, where it has most of it."""
     count, largest = len(group.sizes), memory.heaviest or group
     if memory.overlaps:
-        return say(
-            "{count} {name} processes hold {each}; the largest process, {who}, holds {largest}. Shared memory, such as "
-            "Ray's object store, counts in each of them: together the rows are more than the machine has.",
+        words = say(
+            "{count} {name} processes hold {each}; the largest process, {who}, holds {largest}.",
             count=count,
             name=group.name,
             each=_each(group),
             who=largest.who,
             largest=show(largest.largest),
         )
+        return joined((words, _overlap()))
     if memory.dominates(largest):
         return say(
             "{who} alone holds {largest} of {whole}: {share}. All {count} {name} processes hold {held}.",
@@ -73,6 +73,13 @@ def _together(memory: NodeMemory, group: Holder) -> str:
     )
 
 
+def _overlap() -> str:
+    return say(
+        "Shared memory, such as Ray's object store, counts in each of them: together the rows are more than the "
+        "machine has."
+    )
+
+
 @sign
 def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
     """At least four Ray workers hold half of the memory in use together, but no worker and no name holds it alone."""
@@ -85,21 +92,21 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
         return None
     if memory.overlaps:
         words = say(
-            "{count} Ray workers fill the node; the largest, {who}, holds {largest}. Shared memory, such as Ray's "
-            "object store, counts in each of them: together the rows are more than the machine has.",
+            "{count} Ray workers fill the node; the largest, {who}, holds {largest}.",
             count=count,
             who=memory.heaviest.who,
             largest=show(memory.heaviest.largest),
         )
-        return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
-    words = say(
-        "{count} Ray workers hold {held} of {whole}: {share}. The largest holds {largest}.",
-        count=count,
-        held=show(held),
-        whole=memory.whole,
-        share=percent(memory.share(held)),
-        largest=show(memory.heaviest.largest),
-    )
+        words = joined((words, _overlap()))
+    else:
+        words = say(
+            "{count} Ray workers hold {held} of {whole}: {share}. The largest holds {largest}.",
+            count=count,
+            held=show(held),
+            whole=memory.whole,
+            share=percent(memory.share(held)),
+            largest=show(memory.heaviest.largest),
+        )
     return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
 
 

@@ -27,10 +27,8 @@ from oomdoctor.snapshots.names import (
 from oomdoctor.units import MIB, percent, show
 
 if TYPE_CHECKING:  # few crashes come with one
-    from oomdoctor.families.memory_snapshot import MemorySnapshot, MemoryTimeline
+    from oomdoctor.families.memory_snapshot import MemoryAccount
     from oomdoctor.snapshots.model import Account, Growth, Holding, Room
-
-    Told = MemorySnapshot | MemoryTimeline
 
 FAMILY: Final = "memory_snapshot"
 KINDS: Final = ("memory-snapshot", "memory-timeline")
@@ -47,9 +45,9 @@ TWO_DECIMALS: Final = 100  # what is printed with two decimals is off by one par
 STILL_THERE: Final = 0.01  # of what was allocated: what else was freed since says little of where the rest lies
 
 
-def snapshot(crash: Crash) -> Told | None:
+def snapshot(crash: Crash) -> MemoryAccount | None:
     """The snapshot of the request that failed here, or one with as much allocated as the message prints."""
-    every = (cast("Told", event) for event in crash.events if event.kind in KINDS)
+    every = (cast("MemoryAccount", event) for event in crash.events if event.kind in KINDS)
     found = [event for event in every if _fits(crash, event.account)]
     return found[-1] if found else None
 
@@ -79,7 +77,7 @@ def heaviest(account: Account) -> tuple[str, ...]:
     return OPTIMIZER if held(account, OPTIMIZER) > held(account, WEIGHTS) else WEIGHTS
 
 
-def decides_for(crash: Crash, group: tuple[str, ...]) -> Told | None:
+def decides_for(crash: Crash, group: tuple[str, ...]) -> MemoryAccount | None:
     """The snapshot, where this group has half of what is allocated and is the heaviest, and nothing else decides."""
     event = snapshot(crash)
     if event is None or heaviest(event.account) != group:
@@ -89,7 +87,7 @@ def decides_for(crash: Crash, group: tuple[str, ...]) -> Told | None:
     return event if held(event.account, group) >= MOST * event.account.allocated else None
 
 
-def _much(crash: Crash, group: tuple[str, ...]) -> Told | None:
+def _much(crash: Crash, group: tuple[str, ...]) -> MemoryAccount | None:
     event = snapshot(crash)
     if event is None or heaviest(event.account) != group or decides_for(crash, group) is not None:
         return None
@@ -206,7 +204,7 @@ def free_blocks_too_few(crash: Crash) -> Seen | None:
     return Seen(words=words)
 
 
-def _lay(crash: Crash) -> tuple[Told | None, Room | None, int]:
+def _lay(crash: Crash) -> tuple[MemoryAccount | None, Room | None, int]:
     """How the free blocks lay when the request failed, where almost nothing was freed since."""
     event = snapshot(crash)
     if event is None or event.account.refusal is None or not event.account.segments:
@@ -217,7 +215,7 @@ def _lay(crash: Crash) -> tuple[Told | None, Room | None, int]:
     return event, account.room, event.account.refusal.bytes
 
 
-def _seen(event: Told | None) -> Seen | None:
+def _seen(event: MemoryAccount | None) -> Seen | None:
     return None if event is None else Seen(words=_words(event.account), evidence=(event,))
 
 

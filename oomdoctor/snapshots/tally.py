@@ -104,7 +104,6 @@ class Tally:
         self.ends = array("I")  # and which one freed it; 0 of what still is allocated
         self.live: dict[int, int] = {}  # the allocation at an address
         self.net = 0
-        self._allocations = 0
         self.failures: deque[Failure] = deque(maxlen=MOST_REQUESTS)
         self.allocations_since = 0  # the last failure, or the beginning
         self.points: list[tuple[int, int]] = []  # an entry of the trace, and what was allocated then
@@ -198,8 +197,9 @@ class Tally:
         """Take what the next entries of the trace did; returns how many they are."""
         if self.is_of_host:
             return sum(1 for _ in changes)
-        entry, net, number, live, ends = self.entries, self.net, self._allocations, self.live, self.ends
+        entry, net, live, ends = self.entries, self.net, self.live, self.ends
         taken, sizes, times = self.taken, self.taken_sizes, self.taken_at
+        before = number = len(taken)
         for action, address, size, stack in changes:
             if action == ALLOCATION:
                 left = live.get(address)
@@ -222,8 +222,8 @@ class Tally:
                 self._point(entry, net)
             entry += 1
         count = entry - self.entries
-        self.allocations_since += number - self._allocations
-        self.entries, self.net, self._allocations = entry, net, number
+        self.allocations_since += number - before
+        self.entries, self.net = entry, net
         if number > MOST_ENTRIES:
             raise TooManyError
         return count

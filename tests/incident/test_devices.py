@@ -50,7 +50,9 @@ def test_the_next_report_forgets_it(tmp_path: Path) -> None:
     log.write_text(f"RuntimeError: NPU {REFUSED.format('NPU')}\n", encoding="utf-8")
     diagnose(log)
     log.write_text(f"torch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}\n", encoding="utf-8")
-    assert "NPU" not in diagnose(log).incidents[0].headline
+    incident = diagnose(log).incidents[0]
+    assert "NPU" not in incident.headline
+    assert incident.ledger[0].device == "GPU 0"
 
 
 def test_the_ledger_names_it_too(tmp_path: Path) -> None:

@@ -75,9 +75,10 @@ def ram_error(refusal: HostAllocation) -> str | None:
     return next((word for word in _ERRORS if word in refusal.at.text), None)
 
 
+@where(address_space.a_fork_was_refused)
 def fork_error(crash: Crash) -> str | None:
     """How the refusal of a fork is called."""
-    return ram_error(crash) if address_space.a_fork_was_refused(crash) is not None else None
+    return ram_error(crash)
 
 
 @about(first(MapsSpent))
@@ -165,9 +166,10 @@ def pinning(crash: Crash) -> str | None:
     return found[0] if found is not None else None
 
 
+@where(the_traceback_ends_in_pinning)
 def pinning_last(crash: Crash) -> str | None:
     """The same, where the traceback ends there and the message is not in the log."""
-    return pinning(crash) if the_traceback_ends_in_pinning(crash) is not None else None
+    return pinning(crash)
 
 
 def pinned_share(crash: Crash) -> str | None:
