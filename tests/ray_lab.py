@@ -66,6 +66,33 @@ finally:
     hog.kill()
 """
 
+# A worker goes into a memory cgroup as a container's would, and outgrows its limit: the kernel kills it, not Ray.
+LIMITED: Final = """
+import json, os, sys
+import ray
+
+address, group, told = sys.argv[1:4]
+ray.init(address=address)
+
+@ray.remote(num_cpus=0, resources={"second": 0.1}, max_restarts=0)
+class Scorer:
+    def enter(self, group):
+        with open(f"{group}/cgroup.procs", "w") as file:
+            file.write(str(os.getpid()))
+        return os.getpid()
+
+    def grow(self):
+        kept = []
+        while True:
+            kept.append(bytearray(b"x") * (16 << 20))
+
+scorer = Scorer.remote()
+victim = ray.get(scorer.enter.remote(group))
+with open(told, "w") as file:
+    json.dump({"victim": victim}, file)
+ray.get(scorer.grow.remote())
+"""
+
 # The second node of `ray.cluster_utils`: a raylet beside the first one's, in the same session folder.
 SHARED: Final = """
 import json, sys
@@ -103,25 +130,34 @@ class Lab:
         self._running: list[subprocess.Popen[str]] = []
         # Ray takes the nodes of this machine for each other's where a variable names one.
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        self.environment |= {"RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+        self.environment |= {
+            "RAY_TMPDIR": str(self.folder),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "disabled",
+        }
         (self.folder / "ray").mkdir()  # where `cluster_utils` writes its address
 
-    def pair(self) -> Lab:
-        """Two `ray start`, as on two machines."""
+    def head(self) -> list[str]:
+        """One `ray start`; what a second node is started with, too."""
         port = _free_port()
         own = _address()
         self.address = f"{own}:{port}"
         common = ["--num-cpus=1", f"--object-store-memory={STORE}", "--block", "--disable-usage-stats"]
         of_head = ["--include-dashboard=false", f"--ray-client-server-port={_free_port()}"]
-        more = ['--resources={"second": 1}']
         self._start(
             sys.executable,
             ["--head", f"--port={port}", f"--node-ip-address={own}", f"--temp-dir={self.folder}/1", *common, *of_head],
         )
-        wait_for(lambda: self.nodes() == 1)  # or both may take one name for their sockets, where they share a folder
+        wait_for(lambda: self.nodes() == 1)
+        return common
+
+    def pair(self) -> Lab:
+        """Two `ray start`, as on two machines."""
+        # One after the other, or both may take one name for their sockets, where they share a folder
+        common = [*self.head(), '--resources={"second": 1}']
         self._start(
             self._second,
-            [f"--address={self.address}", f"--node-ip-address={SECOND}", f"--temp-dir={self.folder}/2", *common, *more],
+            [f"--address={self.address}", f"--node-ip-address={SECOND}", f"--temp-dir={self.folder}/2", *common],
             RAY_memory_usage_threshold=limit(),
             RAY_memory_monitor_refresh_ms="100",
         )
@@ -146,10 +182,17 @@ class Lab:
 
     def provoke(self) -> dict[str, Any]:
         """A kill on the second node; who held the memory, who was killed, and what the driver printed."""
-        told = self.folder / "pids.json"
         (self.folder / "cache_server.py").write_text(HOG)
+        return self._drive(DRIVER, str(HELD), str(MOST))
+
+    def outgrow(self, group: Path) -> dict[str, Any]:
+        """The kernel kills a worker of the second node at the limit of this memory cgroup."""
+        return self._drive(LIMITED, str(group))
+
+    def _drive(self, driver: str, *arguments: str) -> dict[str, Any]:
+        told = self.folder / "pids.json"
         done = subprocess.run(
-            [sys.executable, "-c", DRIVER, self.address, str(HELD), str(MOST), str(told)],
+            [sys.executable, "-c", driver, self.address, *arguments, str(told)],
             cwd=self.folder, env=self.environment, check=False, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         log = self.folder / "driver.log"

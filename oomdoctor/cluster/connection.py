@@ -39,8 +39,8 @@ def connected(address: str, packages: Path | None = None) -> Iterator[Any]:
                 logging_level=logging.ERROR,
                 runtime_env={"working_dir": str(packages)} if packages is not None else None,
             )
-        except (OSError, RuntimeError, ValueError, AssertionError) as error:
-            raise ClosedError(_why(address, error)) from error
+        except (OSError, RuntimeError, ValueError, AssertionError, ray.exceptions.RayError) as error:
+            raise ClosedError(_why(address, error, ray.exceptions)) from error
         try:
             yield ray
         finally:
@@ -74,11 +74,17 @@ def _resolved(address: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _why(address: str, error: Exception) -> str:
+def _why(address: str, error: Exception, known: Any) -> str:
     if isinstance(error, ConnectionError) and address == AUTO:
         return say(
             "no Ray cluster runs here: run this on one of its nodes, or add --address HOST:PORT; "
             "for the session folder of a stopped cluster: `oomdoctor diagnose FOLDER`"
         )
     words = " ".join(shown(str(error)).split())[:LONGEST]
-    return say("cannot connect to the Ray cluster at {address}: {why}", address=shown(address), why=words)
+    told = say("cannot connect to the Ray cluster at {address}: {why}", address=shown(address), why=words)
+    if not hasattr(known, "AuthenticationError"):
+        return told
+    # Ray 2.52 and newer; Ray's own message names the token only on its way to the log
+    return told + say(
+        ". If the cluster wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH=FILE)"
+    )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from oomdoctor.evidence.answers import answers
 from oomdoctor.evidence.questions import questions
+from oomdoctor.families.event import Event
+from oomdoctor.language import use
 from oomdoctor.reading import Reading, parallel
 from oomdoctor.sources import look
 
@@ -14,13 +17,20 @@ FOLDER = "evidence"
 _NOBODY = {"JOB": None, "CONTAINER": None, "POD": None}
 
 
-def shows_a_failure(reading: Reading) -> bool:
+def failures(reading: Reading) -> list[Event]:
     """Only beside one the records of a machine mean something: it may have killed much in its time."""
-    return any(event.role != "context" and event.strength >= 1 for event in reading.gathered.events.values())
+    return [event for event in reading.gathered.events.values() if event.role != "context" and event.strength >= 1]
 
 
-def of_machine(label: str) -> Reading:
-    """The kernel's log and the counters of the control groups, under the node's name."""
+def nodes_named(found: Iterable[Event]) -> frozenset[str]:
+    """Where the failures were, by address or by id: the driver's log tells of a death on another node."""
+    names = {name for event in found for name in (event.process.node, event.figures("fields").get("node_id"))}
+    return frozenset(name for name in names if name)
+
+
+def of_machine(label: str, language: str) -> Reading:
+    """The kernel's log and the counters of the control groups, under the node's name: this runs there."""
+    use(language)
     with TemporaryDirectory(prefix="oomdoctor-") as folder:
         for said in answers(question for question in questions(_NOBODY) if question.looks_back):
             if not said.missing:

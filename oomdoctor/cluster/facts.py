@@ -25,15 +25,17 @@ def gathered(
     tell: head.Tell,
 ) -> street.Facts:
     """What the logs on the living nodes and those that are kept elsewhere say."""
-    whole = head.read(address, session, seconds, tell)
+    with archived(kept) as found:
+        of_kept = parallel.read(found.sources) if found.sources else Reading()
+    whole = head.read(address, session, seconds, of_kept, tell)
     reading = Reading()
     left_out: Counter[str] = Counter()
     for part in whole.parts:
         reading.join(part.reading)
         left_out.update(part.left_out)
-    with archived(kept) as found:
-        if found.sources:
-            reading.join(parallel.read(found.sources))
+    for records in whole.machines:
+        reading.join(records)
+    reading.join(of_kept)
     left_out.update(found.left_out or ())
     bytes_read = sum(part.bytes for part in whole.parts) + sum(source.size for source in found.sources)
     files = sum(part.files for part in whole.parts) + sum(source.size > 0 for source in found.sources)

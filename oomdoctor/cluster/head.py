@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,12 +11,14 @@ from msgspec import Struct, field
 from oomdoctor import __version__
 from oomdoctor.cluster import part, probe
 from oomdoctor.cluster.connection import ClosedError, connected
+from oomdoctor.cluster.evidence import failures, nodes_named, of_machine
 from oomdoctor.cluster.nodes import Node, listed, of_the_dead
 from oomdoctor.cluster.part import Part, Task
 from oomdoctor.cluster.shipping import packages
 from oomdoctor.cluster.tasks import Failed, asked
 from oomdoctor.language import in_use, say
 from oomdoctor.language import listed as names
+from oomdoctor.reading import Reading
 from oomdoctor.sources import Trouble, shown
 from oomdoctor.units import show
 
@@ -45,36 +48,42 @@ class Whole(Struct):
     """What all nodes read, in the order of the nodes, and what to say of those that did not."""
 
     parts: list[Part] = field(default_factory=list)
+    machines: list[Reading] = field(default_factory=list)  # what those of the failures still know of them
     errors: list[Trouble] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def read(address: str, session: str | None, seconds: float, tell: Tell) -> Whole:
+def read(address: str, session: str | None, seconds: float, kept: Reading, tell: Tell) -> Whole:
     """Every node's logs, read by the node; one that does not answer within so many seconds is named and left out."""
     with connected(address) as ray:
-        scan = _Scan(listed(ray.nodes()), session, seconds, tell)
+        scan = _Scan(listed(ray.nodes()), session, seconds, kept, tell)
         scan.find(ray)
         scan.read(ray, scan.ready)
+        if not scan.lacking:
+            scan.ask_machines(ray)
     if scan.lacking:
         try:
             with packages() as folder, connected(address, folder) as ray:
                 scan.read(ray, scan.lacking)
+                scan.ask_machines(ray)
         except ClosedError as error:
             scan.give_up(scan.lacking, str(error))
     return scan.whole()
 
 
 class _Scan:
-    def __init__(self, nodes: tuple[Node, ...], session: str | None, seconds: float, tell: Tell) -> None:
+    def __init__(self, nodes: tuple[Node, ...], session: str | None, seconds: float, kept: Reading, tell: Tell) -> None:
         self.ready: list[Folder] = []
         self.lacking: list[Folder] = []  # their nodes have another version of oomdoctor, or none
         self._nodes = nodes
         self._session = session
         self._seconds = seconds
+        self._kept = kept  # what logs of elsewhere say, which may tell of a failure on one of these nodes
         self._tell = tell
         self._places: dict[Node, Mapping[str, Any]] = {}
         self._failed: dict[Node, str] = {}
         self._parts: dict[Node, Part] = {}
+        self._machines: list[Reading] = []
         self._folders: list[Folder] = []
 
     def find(self, ray: Any) -> None:
@@ -113,6 +122,18 @@ class _Scan:
                 if others := of_reader[node].readers[1:]:
                     waiting.append(Folder(of_reader[node].logs, others, of_reader[node].raylets))
 
+    def ask_machines(self, ray: Any) -> None:
+        """The records of the machines on which something failed, each machine once."""
+        failed = {node: failures(part.reading) for node, part in self._parts.items()}
+        named = nodes_named(chain(failures(self._kept), *failed.values()))
+        machines = {node.address: node for node in self._places if failed.get(node) or {node.address, node.id} & named}
+        tasks = {node: (node.label, in_use()) for node in machines.values()}
+        for node, records in asked(ray, of_machine, tasks, self._seconds):
+            if isinstance(records, Failed):
+                self._failed[node] = records.why
+            else:
+                self._machines.append(records)
+
     def give_up(self, given: Iterable[Folder], why: str) -> None:
         """Name the nodes that cannot be asked any more."""
         for folder in given:
@@ -144,6 +165,7 @@ class _Scan:
         parts = [self._parts[node] for node in self._nodes if node in self._parts]
         return Whole(
             parts=parts,
+            machines=self._machines,
             errors=[
                 *(Trouble(node.label, self._failed[node]) for node in self._nodes if node in self._failed),
                 *(trouble for one in parts for trouble in one.errors),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from oomdoctor.cluster.evidence import of_machine, shows_a_failure
 from oomdoctor.cluster.owners import Owners
 from oomdoctor.language import use
 from oomdoctor.reading import Reading, parallel
@@ -50,8 +49,6 @@ def read(task: Task) -> Part:
         label = owners.of(source.name) if owners is not None else task.label
         source.name = f"{label}/{source.name}"
     reading = parallel.read(found.sources)
-    if shows_a_failure(reading):
-        reading.join(of_machine(task.label))
     met = [Trouble(f"{task.label}/{trouble.file}", trouble.why) for trouble in found.troubles]
     return Part(
         reading=reading,

@@ -29,6 +29,8 @@ from oomdoctor.patterns import late
 
 # A job may print nothing for so long before it dies.
 SILENT: Final = 6 * 3600
+# Ray prints gigabytes to two digits.
+SAME_LIMIT: Final = 0.98
 
 ANOTHER_TIME: Final = mark("the kernel killed this program at another time, so the kill does not explain this failure")
 ANOTHER_JOB: Final = mark("this record belongs to another job")
@@ -38,7 +40,7 @@ ANOTHER_PROGRAM: Final = mark("the kernel killed another program, so the kill do
 ANOTHER_DAY: Final = mark("this record is from another time than the failure")
 CRASHED: Final = mark("its core dump shows a crash in native code")
 ONE_OF_SEVERAL: Final = mark("several kills are recorded, and nothing shows which one belongs to this failure")
-ANOTHER_LIMIT: Final = mark("the group that the kernel killed in may hold less than the job's node had in use")
+ANOTHER_LIMIT: Final = mark("the kernel killed at a limit below the one that Ray's node has")
 STARTED_LATER: Final = mark("this record belongs to a process that started after the failure")
 
 # As the kernel knows a job's processes, cut after 15 characters. Any other name is compared by time alone.
@@ -88,7 +90,7 @@ class Trace(Struct, frozen=True):
     hosts: frozenset[str]
     pids: frozenset[int]
     programs: str  # the command that died, in words
-    used: int  # bytes of the node, where Ray's monitor measured them
+    total: int  # bytes that its node may use, where Ray's monitor measured them
     exact: Moment | None
     above: Moment | None  # of the last line before that has a time
 
@@ -130,7 +132,7 @@ def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
     failures = failures_among(told, records)
     if not failures:
         return []
-    traces = [trace_of(failure) for failure in failures]
+    traces = traces_of(failures)
     foreign: list[tuple[Event, Lookalike | None]] = []
     untied: list[Event] = []
     for record in records:
@@ -208,7 +210,7 @@ def bond(claim: Claim, trace: Trace) -> Bond:
     container = _same_container(claim.containers, trace.containers)
     if container is False:
         return Bond(False, ANOTHER_CONTAINER)
-    if isinstance(claim.record, KernelKill) and (claim.record.limit_bytes or trace.used) < trace.used:
+    if isinstance(claim.record, KernelKill) and (claim.record.limit_bytes or trace.total) < trace.total * SAME_LIMIT:
         return Bond(False, ANOTHER_LIMIT)
     host = claim.host
     if host is not None and any(_are_siblings(host, other) for other in trace.hosts):
@@ -235,7 +237,12 @@ def claim_of(record: Event) -> Claim:
     )
 
 
-def trace_of(failure: Event) -> Trace:
+def traces_of(failures: Sequence[Event]) -> list[Trace]:
+    totals = [event.total_bytes for event in failures if isinstance(event, NodeOutOfMemory) and event.total_bytes]
+    return [_trace(failure, max(totals, default=0)) for failure in failures]
+
+
+def _trace(failure: Event, total: int) -> Trace:
     near = (failure.at.text, *failure.around.before, *failure.around.after)
     figures = failure.figures("fields")
     own = {str(figures[name]) for name in ("job",) if figures.get(name)}
@@ -254,7 +261,7 @@ def trace_of(failure: Event) -> Trace:
         hosts=frozenset(host.split(".")[0] for host in hosts),
         pids=frozenset(pid for pid in (failure.process.pid, *figures.get("pids", ())) if pid is not None),
         programs=command[1] if command else "",
-        used=(isinstance(failure, NodeOutOfMemory) and failure.used_bytes) or 0,
+        total=total,
         exact=moment(failure.time),
         above=moment(failure.around.time),
     )
@@ -350,7 +357,7 @@ def _is_no_job(record: Event) -> bool:
 
 def traces_among(events: Sequence[Event]) -> tuple[Trace, ...]:
     """What each of the job's own failures says."""
-    return tuple(map(trace_of, failures_among(events, [event for event in events if is_record(event)])))
+    return tuple(traces_of(failures_among(events, [event for event in events if is_record(event)])))
 
 
 def unproven(record: Event, traces: Sequence[Trace]) -> bool:

@@ -1,17 +1,18 @@
-"""A node's machine is asked for its records where the node's logs tell of a failure, and only there."""
+"""What a machine still knows of a failure is asked where a log says that something failed there, and only there."""
 
 from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from oomdoctor.cluster.part import Part, Task, read
+from oomdoctor.cluster.evidence import failures, nodes_named, of_machine
+from oomdoctor.cluster.part import Task, read
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.language import ENGLISH
+from oomdoctor.reading import Reading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 
@@ -28,36 +29,36 @@ KILL = (
 )
 
 
-def part(folder: Path, log: str, monkeypatch: pytest.MonkeyPatch, kernel: str) -> tuple[Part, bool]:
-    """What the node reads, and whether the kernel's log was asked for."""
-    logs, tools = folder / "logs", folder / "tools"
-    logs.mkdir()
-    tools.mkdir()
-    (logs / "worker.err").write_text(log, encoding="utf-8")
-    (tools / "kernel.txt").write_text(f"{kernel}\n", encoding="utf-8")
-    dmesg = tools / "dmesg"
-    dmesg.write_text(f"#!/bin/sh\ntouch {folder}/asked\ncat {tools}/kernel.txt\n", encoding="utf-8")
+def machine(folder: Path, monkeypatch: pytest.MonkeyPatch, kernel: str) -> Reading:
+    """What is read of a machine whose kernel printed this."""
+    (folder / "kernel.txt").write_text(f"{kernel}\n", encoding="utf-8")
+    dmesg = folder / "dmesg"
+    dmesg.write_text(f"#!/bin/sh\ncat {folder}/kernel.txt\n", encoding="utf-8")
     dmesg.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
-    return read(Task(str(logs), "10.0.0.2", {}, ENGLISH)), (folder / "asked").exists()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return of_machine("10.0.0.2", ENGLISH)
 
 
-def test_a_failure_asks_for_the_kernels_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, asked = part(tmp_path, DIED, monkeypatch, KILL.format(pid=4711))
-    kills = [event for event in found.reading.gathered.events.values() if isinstance(event, KernelKill)]
-    assert asked
-    assert [kill.at.file for kill in kills] == ["10.0.0.2/evidence/kernel.txt"]
-    assert kills[0].process.pid == 4711
+def logs(folder: Path, log: str) -> Reading:
+    (folder / "worker.err").write_text(log, encoding="utf-8")
+    return read(Task(str(folder), "10.0.0.9", {}, ENGLISH)).reading
 
 
-def test_healthy_logs_ask_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, asked = part(tmp_path, HEALTHY, monkeypatch, KILL.format(pid=4711))
-    assert not asked
-    assert not found.events
+def test_a_machine_s_records_bear_its_name_and_can_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = machine(tmp_path, monkeypatch, KILL.format(pid=4711))
+    again: Reading = pickle.loads(pickle.dumps(found))
+    (kill,) = [event for event in again.gathered.events.values() if isinstance(event, KernelKill)]
+    assert kill.at.file == "10.0.0.2/evidence/kernel.txt"
+    assert kill.process.pid == 4711
 
 
-def test_what_is_read_of_the_machine_can_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = part(tmp_path, DIED, monkeypatch, KILL.format(pid=4711))
-    again: Part = pickle.loads(pickle.dumps(found))
-    events: Mapping[str, object] = again.reading.gathered.events
-    assert events.keys() == found.reading.gathered.events.keys()
+def test_a_failure_names_its_node_wherever_it_was_told(tmp_path: Path) -> None:
+    found = failures(logs(tmp_path, DIED))
+    assert [event.kind for event in found] == ["worker-death"]
+    assert nodes_named(found) == {"10.0.0.2"}
+
+
+def test_healthy_logs_name_no_node(tmp_path: Path) -> None:
+    found = failures(logs(tmp_path, HEALTHY))
+    assert found == []
+    assert nodes_named(found) == frozenset()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from oomdoctor.cluster import part
 from oomdoctor.cluster.connection import ClosedError, check_answers
 from oomdoctor.cluster.head import Folder, folders
 from oomdoctor.cluster.nodes import MOST_NAMED, Node, listed, of_the_dead
@@ -17,14 +16,6 @@ from oomdoctor.cluster.part import Part, Task, read
 from oomdoctor.cluster.probe import raylets
 from oomdoctor.cluster.tasks import why
 from oomdoctor.language import ENGLISH, use
-from oomdoctor.reading import Reading
-
-
-@pytest.fixture(autouse=True)
-def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this one has killed in its time."""
-    monkeypatch.setattr(part, "of_machine", lambda _: Reading())
-
 
 ONE, TWO, THREE = "a1" * 28, "b2" * 28, "c3" * 28
 WORKER, DRIVER = "d4" * 28, "01000000" + "f" * 48

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from ray_lab import SECOND, Lab, wait_for
+
+from lab.cell import group
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="two nodes of one machine need Linux")
@@ -189,6 +192,60 @@ def run_and_kill(lab: Lab, logs: Path, raylet: str) -> tuple[dict[str, Any], str
     hole.unlink()
     out, said = reading.communicate(timeout=120)
     return json.loads(out), said, reading.returncode
+
+
+def test_a_kill_by_the_kernel_is_found_in_the_log_of_the_node_s_machine(bare: str) -> None:
+    """Ray only sees that the worker is gone; it took no part, and no log of its own says why."""
+    if not readable("dmesg"):
+        pytest.skip("the kernel's log cannot be read here")
+    lab = Lab(second=bare)
+    try:
+        with limited(96) as limit:
+            pids = lab.pair().outgrow(limit)
+        report, _, code = run(lab, "--archived", str(pids["log"]))
+    finally:
+        lab.close()
+    assert code == 1
+    (kill,) = [event for event in report["events"] if event["kind"] == "oom-kill" and event["role"] == "root"]
+    assert kill["process"]["pid"] == pids["victim"]
+    assert kill["file"].endswith("/evidence/kernel.txt")
+    first = report["incidents"][0]["diagnoses"][0]
+    assert first["cause"] == "container-limit"
+    assert "96 MiB" in first["headline"]
+
+
+@contextmanager
+def limited(mib: int) -> Iterator[Path]:
+    """A memory cgroup of so many MiB; without one, the test is left out."""
+    try:
+        with group(f"oomdoctor-test-{os.getpid()}-ray", mib * 2**20) as it:
+            yield it.path
+    except OSError as error:
+        pytest.skip(f"no memory cgroup can be made here: {error}")
+
+
+def readable(command: str) -> bool:
+    return subprocess.run([command], check=False, capture_output=True).returncode == 0
+
+
+def test_a_cluster_that_wants_a_token(tmp_path: Path) -> None:
+    if not hasattr(ray.exceptions, "AuthenticationError"):
+        pytest.skip("Ray before 2.52 knows no tokens")
+    lab = Lab()
+    lab.environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    try:
+        lab.head()
+        without = {**lab.environment, "RAY_AUTH_MODE": "disabled", "HOME": str(tmp_path)}
+        del without["RAY_AUTH_TOKEN"]
+        done = subprocess.run(
+            lab.oomdoctor(), check=False, capture_output=True, text=True, cwd=lab.folder, env=without, timeout=120
+        )
+        report, _, code = run(lab)
+    finally:
+        lab.close()
+    assert done.returncode == 2
+    assert "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in done.stderr
+    assert (report["verdict"], code) == ("no-oom", 0)
 
 
 def test_where_no_cluster_is(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from oomdoctor.families.event import Place, Process
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
 from oomdoctor.incident.joins import explains, long_apart
+from oomdoctor.incident.records import ANOTHER_LIMIT, set_apart
 
 
 def kill(*, node: str | None = None, address: str | None = None, time: str | None = None) -> NodeOutOfMemory:
@@ -59,3 +61,29 @@ def test_a_kill_explains_the_death_of_its_victim(
 )
 def test_what_lies_far_apart_is_not_of_one_moment(file: str, time: str | None, expected: bool) -> None:
     assert long_apart(kill(time="2026-03-01 10:00:00"), death(file=file, time=time)) is expected
+
+
+def limited(limit: int | None) -> KernelKill:
+    return KernelKill(
+        at=Place("kernel.txt", 3, 3, ""), time="Sun Mar  1 10:41:08 2026", process=Process(pid=99), limit_bytes=limit
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "total", "apart"),
+    [
+        (20_000_000_000, 64_000_000_000, True),  # a service's of its own, beside Ray
+        (64_000_000_000, 64_000_000_000, False),  # the pod's that Ray runs in
+        (63_500_000_000, 64_000_000_000, False),  # Ray prints "64.00GB"
+        (80_000_000_000, 64_000_000_000, False),  # the pod's that several containers share
+        (20_000_000_000, None, False),
+        (None, 64_000_000_000, False),  # the whole machine's memory ran out
+    ],
+)
+def test_the_kernel_killed_at_another_limit_than_the_node_s(limit: int | None, total: int | None, apart: bool) -> None:
+    of_ray = NodeOutOfMemory(
+        at=Place("raylet.out", 7, 7, ""), time="2026-03-01 10:41:07,120", total_bytes=total,
+        victims=(Victim(pid=4471),),
+    )  # fmt: skip
+    found = set_apart([of_ray, limited(limit)])
+    assert [lookalike.why for _, lookalike in found if lookalike] == ([ANOTHER_LIMIT] if apart else [])
