@@ -190,6 +190,7 @@ _ALLOCATORS: Final = tuple(
     )
 )
 
+_FAILED_TO = "(?i:could not|failed to|unable to)"
 _PINNED: Final = tuple(
     (allocator, late("|".join(patterns)))
     for allocator, *patterns in (
@@ -199,7 +200,7 @@ _PINNED: Final = tuple(
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
             r"\baclrtMallocHost\b[^\n]{0,200}error code is 207001",  # CANN's, without memory
             # llama.cpp prints this too, and goes on with pageable memory
-            r"^(?!.{0,80}ggml_).{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) .{0,40}pinned",
+            rf"^(?!.{{0,80}}ggml_).{{0,200}}{_FAILED_TO} (?:allocate|pin|lock) .{{0,40}}(?<!non-)(?<!un)pinned",
         ),
         (
             "rdma",
@@ -262,6 +263,7 @@ _THREADS = late(
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
+_IN_SHARED_MEMORY = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
@@ -366,7 +368,8 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
         return False
     if any(_GPU.search(text) for text in following):
         return True
-    return any(_ON_A_CARD.search(line.text[:CHARACTERS]) for line in page.before(index, FRAMES))
+    above = [line.text[:CHARACTERS] for line in page.before(index, FRAMES)]
+    return any(_ON_A_CARD.search(text) or _IN_SHARED_MEMORY.search(text) for text in above)
 
 
 def _compares(text: str) -> bool:
