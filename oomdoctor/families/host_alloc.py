@@ -57,6 +57,12 @@ class HostAllocation(Event, frozen=True, kw_only=True):
         return self.allocator == "java" and _OF_CLASSES.search(self.at.text) is not None
 
 
+# std::length_error: libstdc++'s (bits/stl_vector.h, basic_string.tcc) and MSVC's
+BEYOND_COUNTING: Final = (
+    r"\bcannot create std::\w{2,20} larger than max_size\(\)"
+    r"|\bwhat\(\):\s{1,4}(?:(?:vector|deque|basic_string)::_M_(?:default_append|fill_insert|range_insert|realloc_\w{1,12}"
+    r"|create|replace_aux)|(?:vector|deque|string) too long)$"
+)
 _OF_CLASSES = late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")
 
 
@@ -129,6 +135,7 @@ _ALLOCATORS: Final = tuple(
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
             r"\] bad allocation$|^bad allocation$",  # of MSVC's library
             r"\bLLVM ERROR: out of memory",
+            rf"(?:{BEYOND_COUNTING})",
             r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
         ),
         (
@@ -548,6 +555,8 @@ _TRIGGERS: Final = (
     "of size",
     "MemoryError",
     "bad_alloc",
+    "larger than max_size",
+    "what():",
     "bad allocation",
     "thread: Resource",
     "constructor failed: Resource",
