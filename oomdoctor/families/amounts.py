@@ -24,7 +24,7 @@ _GETTING: Final = frozenset({"ALLOCATE", "GET"})
 _BORDERS: Final = frozenset({"COMMA", "STOP", "COLON", "EQUALS", "PAREN", "PAREN_END", "FOR"})
 _ADDRESS_BEFORE: Final = 2  # parts: the address and its comma
 _ADJECTIVES: Final = 3  # between a number and what it counts: "31 free or evictable slots"
-_DESCRIBING: Final = frozenset({"WORD", "LINK", "FREE", "ASKED"})
+_DESCRIBING: Final = frozenset({"WORD", "LINK", "FREE", "ASKED", "USED"})
 _ROUNDED: Final = 0.06  # of a figure that is shown once more with two digits
 _NEAR: Final = 7  # parts between a word and the figure that it speaks of
 _MEANING: Final = {"NEED": "need", "ASKED": "need", "FREE": "have", "LIMIT": "limit", "USED": "used"}
@@ -223,8 +223,10 @@ def _is_a_size(parts: Sequence[Part], at: int) -> bool:
 def _of_key(parts: Sequence[Part], at: int) -> str:
     """The unit that the key before a bare number names: "needed blocks = 901"."""
     for one in reversed(parts[max(0, at - 4) : at]):
-        if one.terminal in {"COMMA", "STOP", "PAREN_END"} or one.text.lower() == "size":
+        if one.text.lower() == "size":
             return ""
+        if one.terminal in {"COMMA", "STOP", "PAREN_END"}:
+            break
         if one.terminal == "UNIT":
             return _KEYS[one.text.lower().removesuffix("s")]
         if one.terminal == "DEVICES" and one.text.lower() not in {"nodes", "cpus"}:

@@ -53,7 +53,7 @@ _LOOKALIKES = tuple(
             r"memory is (?:already overallocated|under-?allocated) \(\d",
             # Slurm's of what it may choose, with DebugFlags=SelectType (select/cons_tres, 21.08 to 25.11); others'
             r"\b(?:SELECT_TYPE|BACKFILL|RESERVATION): [^\n]{0,200}\b(?:[Ii]nsufficient|not enough) memory\b",
-            r"(?i:\b(?:insufficient|not enough) memory (?:for|on|in) any (?:gres|node|host|partition|machine|offer)s?\b)",
+            r"(?i:\b(?:insufficient|not enough) memory (?:for|on|in) any (?:gres|nodes?|hosts?|partition|offer)\b)",
             r"\bDimension \\?\"memory\\?\" exhausted on \d|\bResources exhausted on \d{1,6} nodes",  # Nomad's
         ),
         (

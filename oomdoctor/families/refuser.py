@@ -27,8 +27,8 @@ _CARD = late(
     # pictures are made on a card
     r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
-    # Metal's buffers; OpenCL's and Level Zero's words for a card's memory
-    r"|\bMTL(?:Buffer|Heap|Texture|Device)\b|MetalPerformanceShaders|torch_?memory_?saver"
+    # Metal's files; OpenCL's and Level Zero's words for a card's memory
+    r"|\bMTLDevice\b|MetalPerformanceShaders|torch_?memory_?saver"
     r"|\b(?:max(?:imum)?|total|device) global mem(?:ory)?\b"
     r"|\b(?:private|scratch) surface\b"
 )

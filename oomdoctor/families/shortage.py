@@ -78,6 +78,8 @@ _PREDICATES = tuple(
         rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
+        # "memory requirements not met"
+        rf"{_MEM}[wa]{{0,2}}n[wa]{{0,2}}X",
         # "91% of the memory, exceeding the limit of 90%"
         rf"{_MEM},?[wa]{{0,3}}V[waf]{{0,3}}l",
         # "exceeds the device's memory"
@@ -155,9 +157,9 @@ _ABOUT_A_THING = (
     (_NOT_FIT, _OF_A_PLACE),
     (_WORKING, _OF_A_WORKSPACE),
     (_MEMORY_ERROR, (late(r"L[waf]{0,2}e"),)),
-    (_TOO_LARGE, (late(r"A[wa]{0,3}X"),)),
+    (_TOO_LARGE, (late(r"A[waS]{0,5}X"),)),
     (_TO_BE_LEFT, (late(r"C[wa]{0,3}G[wa,DH]{0,8}Sf"),)),
-    (_WORKERS, (late(r"CA[wa]{0,6}f?g"),)),
+    (_WORKERS, (late(r"CA[wa0N]{0,6}f?g"),)),
     (_CONTAINER, (late(r"C[wa:]{0,2}[GA][^.]{0,8}V[wa]{0,2}l"),)),
     (_BY_ITS_CALL, _OF_MEMORY),
 )

@@ -91,17 +91,20 @@ _CARD = late(
 # "ERROR: allocation failed", and not a word on what was to be had: no address, port or device
 _ALLOCATION_FAILED = late(
     r"(?i)^(?!.*\b(?:ports?|ip|address\w{0,2}|subnets?|gpus?|devices?|nodes?|jobs?|resources?|quotas?|ids?|slots?|licen\w{2,4}"
-    r"|seats?|tty|vlans?|volumes?|disks?|channels?|handles?|sockets?|threads?|workers?|dhcp|budget)\b)(?:.{0,80}?(?:[\]:|>-]|\bERROR)\s?)?"
+    r"|seats?|tty|vlans?|volumes?|disks?|channels?|handles?|sockets?|threads?|workers?|dhcp|budget|profiler|inspector|tracer|telemetry|metrics)\b)(?:.{0,80}?(?:[\]:|>-]|\bERROR)\s?)?"
     r"(?:(?:re)?alloc(?:ation)? (?:has )?(?:failed|failure)|(?:failed|unable) to (?:re)?alloc(?:ate)?"
     r"|(?:could not|couldn't|cannot|can't) (?:re)?alloc(?:ate)?)(?: again)?\s?[.!]{0,3}$"
 )
 
 
 # "cannot allocate accVel": a variable of the program's, by its name in the source
+_NO_MEMORY: Final = ("port", "addr", "address", "ip", "id", "job", "slot", "lease", "node", "device", "handle",
+                     "socket", "channel", "vlan", "tty", "fd", "task", "gpu", "net", "network")  # fmt: skip
 _VARIABLE = late(
-    r"(?i)\W{0,4}(?:[\w./-]{1,60}: ){0,2}(?:cannot|could not|couldn't|can't|unable to|failed to)"
-    r" (?:re|m|c)?alloc(?:ate)? ['\"`*&]?(?!\w{0,40}(?:port|addr|ip|id|job|slot|lease|node|device|handle|socket|channel"
-    r"|vlan|tty|fd|task|gpu|net\w{0,4})s?\b)(?-i:[a-z]{1,20}(?:[A-Z][a-z\d]{1,20}|_[a-z\d]{1,20}){1,4})['\"`]?\s?[.!]{0,3}$"
+    r"(?i:\W{0,4}(?:[\w./-]{1,60}: ){0,2}(?:cannot|could not|couldn't|can't|unable to|failed to)"
+    r" (?:re|m|c)?alloc(?:ate)? )['\"`*&]?"
+    rf"(?!\w{{0,40}}(?:_(?:{'|'.join(_NO_MEMORY)})|{'|'.join(map(str.capitalize, _NO_MEMORY))})s?\b)"
+    r"[a-z]{1,20}(?:[A-Z][a-z\d]{1,20}|_[a-z\d]{1,20}){1,4}['\"`]?\s?[.!]{0,3}$"
 )
 
 
