@@ -212,8 +212,8 @@ def _is_a_size(parts: Sequence[Part], at: int) -> bool:
         at -= _ADDRESS_BEFORE
     if at < 2:
         return False
-    if parts[at - 1].text.lower() == "size":  # "a buffer of size 8388608"
-        return True
+    if parts[at - 1].text.lower() == "size":  # "a buffer of size 8388608", and no context size
+        return parts[at - 2].text.lower() in {"of", "for"}
     if parts[at - 1].terminal not in {"COLON", "EQUALS", "PAREN"}:
         return False
     named = parts[at - 2]

@@ -77,7 +77,9 @@ _ENDS = late(
     r"|(?-i:\bFailed|\bError: )"
 )
 # A shell, of a program that called abort()
-_ABORTED = late(r"(?:zsh: |\S{1,80}: line \d{1,6}: +\d{1,9} )?(?i:abort)(?:ed|  )(?: |$)|Abort trap: 6")
+_ABORTED = late(
+    r"(?:\S{1,80}: line \d{1,6}: {1,4}\d{1,9} )?Aborted(?: {1,20}\(core dumped\)|\s{0,4}$)|zsh: abort\b|Abort trap: 6"
+)
 _OPENS = late(
     r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
     r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OUT OF (?:\w{1,12} )?MEMORY|OOM"

@@ -141,14 +141,21 @@ _BY_ITS_CALL = late(r"(?i)\b(?:\w{0,20} ?mem ?align|\w{0,8}malloc|calloc|aligned
 # Python's, raised by a program's own allocator
 _MEMORY_ERROR = late(r"^(?:\w{1,40} ){0,6}Memory Error :")
 # "allocation size is too large"
-_TOO_LARGE = late(r"(?i)\btoo (?:large|big)\b")
+_TOO_LARGE = late(
+    r"(?i)\b(?:re|pre)?-?alloc\w{0,6} (?:size |request |of (?:the |a )?[\w.]{1,16} ?(?:[KMGT]i?B )?)?"
+    r"(?:is |was |are )?too (?:large|big)\b"
+)
 # "cannot place the model and keep 4.5 GiB free"
 _TO_BE_LEFT = late(r"(?i)\b(?:keep|leave|retain|spare)\w{0,3} (?:at least )?\d[\d.,]{0,12} ?[KMGT]i?B")
 # "unable to allocate 4 worker groups with the resources there are"
-_WORKERS = late(r"(?i)\b(?:workers?|actors?|replicas?|bundles?|ranks) ?(?:groups?|bundles?|sets?)?\b")
+_WORKERS = late(
+    r"(?i)\b(?:workers?|actors?|replicas?|bundles?|ranks)\b"
+    r".{0,24}\b(?:with|from|on|given) (?:the |all )?(?:\w{1,12} )?resources\b"
+)
 # "cannot create std::vector larger than max_size()"
 _CONTAINER = late(
-    r"(?i)\b(?:vector|string|array|deque|list|buffer|tensor)\b.{0,40}\b(?:max size|maximum (?:size|length|capacity))\b"
+    r"(?i)^(?!.*\b\d{1,6}\b).*?\b(?:create|allocate) .{0,20}\b(?:vector|deque|buffer|tensor)\b"
+    r".{0,24}\bmax(?:imum)? size\b"
 )
 # What a sentence is about, and what says it there
 _ABOUT_A_THING = (
@@ -234,12 +241,13 @@ _LOOKS_UP = late(
 )
 # What a device is not made for: "<CUDA device 0> cannot map host memory"
 _IS_UNABLE = late(
-    r"(?i)\b(?:gpu|device|card|adapter|accelerator|platform)\b[^:;]{0,60}(?:can ?not|can't|does not|doesn't)"
+    r"(?i)^(?!.*\b(?:out of|not enough|insufficient|ENOMEM)\b).*?\b(?:gpu|device|card|adapter|accelerator|platform)\b"
+    r"[^:;]{0,60}(?:can ?not|can't|does not|doesn't)"
     r" (?:map|access|pin|register|share|address) (?:the )?(?:host|system|peer|mapped|managed|pinned|pageable) memory\b"
 )
 # What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
 _OBSERVER = late(
-    r"(?i)\b(?:profiler|inspector|tracer|tracing|telemetry|metrics?|span|sampler|recorder|statistics)\b"
+    r"(?i)\b(?:profiler|inspector|tracer|tracing|telemetry|metrics?|span|flight recorder)\b"
     r"[^.]{0,60}\b(?:pool|ring|buffers?|slots?|queue)\b"
 )
 # Rows of counters: /proc/vmstat, memory.stat, as `cat` and `grep .` print them
