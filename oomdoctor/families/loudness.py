@@ -81,7 +81,8 @@ _ABORTED = late(
     r"(?:\S{1,80}: line \d{1,6}: {1,4}\d{1,9} )?Aborted(?: {1,20}\(core dumped\)|\s{0,4}$)|zsh: abort\b|Abort trap: 6"
 )
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
+    r"^\W{0,4}(?:(?:cuda|gpu|hip|[nx]pu|device)[: ]?\d{1,3}\] )?"
+    r"(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
     r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OUT OF (?:\w{1,12} )?MEMORY|OOM"
     r"|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
@@ -97,7 +98,8 @@ _FIELDS = late(r"\s{0,8}[\[({]?[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"[,;]?|[^\s\"]{0
 _RECORD = late(r"[\d/]{8,10} [\d:.]{8,16};[\da-f]{4};(?:[^;\n]{0,80};){3}")  # of PBS' daemons
 # Who prints it, by machine, process and thread: "[node-12:40211:0] ", "gpu-c04:51120:51377 [2] "
 _WRITER = late(
-    r"(?:\[\d{1,12}\.\d{1,9}\] )?(?:\[[a-zA-Z][\w.-]{0,80}:\d{1,9}(?::\d{1,6})?\]\s{1,10}"
+    r"(?:\[\d{1,12}\.\d{1,9}\] )?(?:\[(?!(?i:cuda|gpu|hip|[nxt]pu|device|dev|card):|[\w.-]{1,80}\.[a-z]{1,4}:)"
+    r"[a-zA-Z][\w.-]{0,80}:\d{2,9}(?::\d{1,6})?\]\s{1,10}"
     r"|[a-zA-Z][\w.-]{0,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] (?=NCCL ))"
 )
 _BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")

@@ -89,6 +89,7 @@ NOT_SAID = (
 )
 OF_A_DEVICE = (
     ("failed assertion `Could not allocate shared MTLTexture for size 21474836480'\nAbort trap: 6", "gpu"),
+    ("[cuda:10] OUT OF MEMORY for sendbuf", "gpu"),
     ("ERROR could not create MTLHeap of 3221225472 bytes", "gpu"),
     (
         "cannot allocate scratch surface of 3221225472 bytes, max global memory 16225243136, used local memory 147639",
