@@ -113,7 +113,7 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         unit = BYTES
     if value >= LARGEST_SIZE and role not in ("need", ""):  # "no limit", "not known"
         return [Figure(0, "", role, at)]
-    unit = unit or _of_key(parts, at)
+    unit = unit or _of_key(parts, at) or (_counted(parts, at) if role in {"need", "have"} else "")
     if not unit and value >= MIB and _is_a_size(parts, at):
         unit = BYTES
     return [Figure(value, unit, role, at)]
@@ -223,17 +223,24 @@ def _is_a_size(parts: Sequence[Part], at: int) -> bool:
 def _of_key(parts: Sequence[Part], at: int) -> str:
     """The unit that the key before a bare number names: "needed blocks = 901"."""
     for one in reversed(parts[max(0, at - 4) : at]):
-        if one.text.lower() == "size":
+        if one.terminal in {"COMMA", "STOP", "PAREN_END"} or one.text.lower() == "size":
             return ""
-        if one.terminal in {"COMMA", "STOP", "PAREN_END"}:
-            break
         if one.terminal == "UNIT":
             return _KEYS[one.text.lower().removesuffix("s")]
         if one.terminal == "DEVICES" and one.text.lower() not in {"nodes", "cpus"}:
             return DEVICES
+    after = parts[at + 1 : at + 2]
+    return _KEYS[after[0].text.lower().removesuffix("s")] if after and after[0].terminal == "UNIT" else ""
+
+
+def _counted(parts: Sequence[Part], at: int) -> str:
+    """The unit behind a number and what it is said to be: "31 free or evictable slots"."""
     behind = (one for one in parts[at + 1 : at + 2 + _ADJECTIVES] if one.terminal not in _DESCRIBING)
     after = next(behind, None)
-    return _KEYS[after.text.lower().removesuffix("s")] if after is not None and after.terminal == "UNIT" else ""
+    if after is None or after.terminal != "UNIT":
+        return ""
+    unit = _KEYS[after.text.lower().removesuffix("s")]
+    return unit if unit != BYTES else ""
 
 
 class Comparison(Struct, frozen=True):

@@ -47,8 +47,8 @@ _HOST = late(
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
     r"|\b(?:machine|host|node) |\bggml-backend\.c:\d"  # of its buffers on the CPU
 )
-# What is to be done: "restart the server", "try calling free_buf()"
-_BIDS = late(r"(?i)(?:re(?:start|boot|launch)|try|close|free up|please)$")
+# What is to be done: "restart the server"
+_BIDS = late(r"(?i)re(?:start|boot|launch)$")
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
