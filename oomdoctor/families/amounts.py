@@ -23,6 +23,8 @@ _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})
 _GETTING: Final = frozenset({"ALLOCATE", "GET"})
 _BORDERS: Final = frozenset({"COMMA", "STOP", "COLON", "EQUALS", "PAREN", "PAREN_END", "FOR"})
 _ADDRESS_BEFORE: Final = 2  # parts: the address and its comma
+_ADJECTIVES: Final = 3  # between a number and what it counts: "31 free or evictable slots"
+_DESCRIBING: Final = frozenset({"WORD", "LINK", "FREE", "ASKED", "USED"})
 _ROUNDED: Final = 0.06  # of a figure that is shown once more with two digits
 _NEAR: Final = 7  # parts between a word and the figure that it speaks of
 _MEANING: Final = {"NEED": "need", "ASKED": "need", "FREE": "have", "LIMIT": "limit", "USED": "used"}
@@ -50,7 +52,7 @@ _THINGS: Final = (
     (WORKERS, late(r"(?i)workers?$")),
 )
 _KEYS: Final = {"token": "tokens", "block": "blocks", "page": "pages", "cell": "cells", "slot": "slots", "byte": BYTES}
-OF_A_WHOLE: Final = late(r"(?i)total|capacity|working set")
+OF_A_WHOLE: Final = late(r"(?i)total|capacity|working set|max(?:imum)? global mem(?:ory)?")
 
 
 class Figure(Struct, frozen=True):
@@ -111,7 +113,7 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         unit = BYTES
     if value >= LARGEST_SIZE and role not in ("need", ""):  # "no limit", "not known"
         return [Figure(0, "", role, at)]
-    unit = unit or _of_key(parts, at)
+    unit = unit or _of_key(parts, at) or (_counted(parts, at) if role in {"need", "have"} else "")
     if not unit and value >= MIB and _is_a_size(parts, at):
         unit = BYTES
     return [Figure(value, unit, role, at)]
@@ -208,7 +210,11 @@ def _is_a_size(parts: Sequence[Part], at: int) -> bool:
     """Whether a bare number is what is said to be a size: "alloc(4294967296)", "size=1073741824", "mmap(0x7f, 64)"."""
     if at > _ADDRESS_BEFORE and parts[at - 1].terminal == "COMMA" and parts[at - 2].terminal == "HEX":
         at -= _ADDRESS_BEFORE
-    if at < 2 or parts[at - 1].terminal not in {"COLON", "EQUALS", "PAREN"}:
+    if at < 2:
+        return False
+    if parts[at - 1].text.lower() == "size":  # "a buffer of size 8388608", and no context size
+        return parts[at - 2].text.lower() in {"of", "for"}
+    if parts[at - 1].terminal not in {"COLON", "EQUALS", "PAREN"}:
         return False
     named = parts[at - 2]
     return named.terminal in _GETTING or _SIZED.fullmatch(named.text) is not None
@@ -225,6 +231,16 @@ def _of_key(parts: Sequence[Part], at: int) -> str:
             return DEVICES
     after = parts[at + 1 : at + 2]
     return _KEYS[after[0].text.lower().removesuffix("s")] if after and after[0].terminal == "UNIT" else ""
+
+
+def _counted(parts: Sequence[Part], at: int) -> str:
+    """The unit behind a number and what it is said to be: "31 free or evictable slots"."""
+    behind = (one for one in parts[at + 1 : at + 2 + _ADJECTIVES] if one.terminal not in _DESCRIBING)
+    after = next(behind, None)
+    if after is None or after.terminal != "UNIT":
+        return ""
+    unit = _KEYS[after.text.lower().removesuffix("s")]
+    return unit if unit != BYTES else ""
 
 
 class Comparison(Struct, frozen=True):

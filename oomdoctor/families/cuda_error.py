@@ -173,6 +173,11 @@ _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and
 _ANOTHER_WAY = late(
     r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b"
 )
+# "level=WARN msg="load failed; evicting all other models and retrying once" error="..."": what is done comes first
+_GOES_ON_FIRST = late(
+    r"(?i)\blevel=(?:warn|info|debug)\w{0,4}\b[^\n]{0,400}\bmsg=\"[^\"\n]{0,300}"
+    r"\b(?:retrying|trying again|falling back)\b[^\"\n]{0,100}\""
+)
 _OTHERS = late(r"(?i)\brmm\b|bad_alloc|NCCL|RCCL|cublas|cudnn|cupy|failed to alloc|ggml|llama runner")
 _TOLD = late(r"out of memory|running low on memory|actual memory used=|Allocation on device|out of resource")
 _EXCEPTION = late(r"\W{0,4}((?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception)): ")
@@ -225,7 +230,8 @@ def _survived(page: Page, index: int, match: re.Match[str]) -> str | None:
     text = match.string
     if why := echo(text[: match.end()], text):
         return why
-    if _ANOTHER_WAY.search(text, match.end()) or _FALLS_BACK.search(text[: match.start()]):
+    before = text[: match.start()]
+    if _ANOTHER_WAY.search(text, match.end()) or _FALLS_BACK.search(before) or _GOES_ON_FIRST.search(before):
         return mark("caught: the program says that it continues in another way")
     if _RETRIED.search(text):
         return mark("first failure: the allocator frees its cache and tries again")

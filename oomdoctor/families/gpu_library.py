@@ -117,6 +117,11 @@ _OUT_OF_MEMORY = tuple(
             "RMM",
             r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on",
         ),
+        # its arena, before it dumps what it holds (arena_memory_resource.hpp, since 21.06)
+        (
+            "RMM",
+            r"\]\[[\d:]{15}\]\[\w{4,8} {0,4}\] Ran out of memory trying to allocate (?P<tried_gib>[\d.]{1,20}) GiB",
+        ),
         ("CuPy", _CUPY),
         # CuPy up to 4
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
@@ -365,6 +370,7 @@ FAMILY = Family(
         "Available Free mem :",
         "[FAILURE maximum pool",
         "RMM allocation of",
+        "Ran out of memory trying",
         "memory on the device is exhausted",
         "ublas handle",
         "uBLAS handle",

@@ -57,6 +57,12 @@ class HostAllocation(Event, frozen=True, kw_only=True):
         return self.allocator == "java" and _OF_CLASSES.search(self.at.text) is not None
 
 
+# std::length_error: libstdc++'s (bits/stl_vector.h, basic_string.tcc) and MSVC's
+BEYOND_COUNTING: Final = (
+    r"\bcannot create std::\w{2,20} larger than max_size\(\)"
+    r"|\bwhat\(\):\s{1,4}(?:(?:vector|deque|basic_string)::_M_(?:default_append|fill_insert|range_insert|realloc_\w{1,12}"
+    r"|create|replace_aux)|(?:vector|deque|string) too long)$"
+)
 _OF_CLASSES = late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")
 
 
@@ -129,6 +135,7 @@ _ALLOCATORS: Final = tuple(
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
             r"\] bad allocation$|^bad allocation$",  # of MSVC's library
             r"\bLLVM ERROR: out of memory",
+            rf"(?:{BEYOND_COUNTING})",
             r"std::bad_alloc\b|\bwhat\(\):\s{1,4}bad[_ ]alloc|: bad allocation$",
         ),
         (
@@ -190,6 +197,7 @@ _ALLOCATORS: Final = tuple(
     )
 )
 
+_FAILED_TO = "(?i:could not|failed to|unable to)"
 _PINNED: Final = tuple(
     (allocator, late("|".join(patterns)))
     for allocator, *patterns in (
@@ -199,7 +207,7 @@ _PINNED: Final = tuple(
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
             r"\baclrtMallocHost\b[^\n]{0,200}error code is 207001",  # CANN's, without memory
             # llama.cpp prints this too, and goes on with pageable memory
-            r"^(?!.{0,80}ggml_).{0,200}(?i:could not|failed to|unable to) (?:allocate|pin|lock) .{0,40}pinned",
+            rf"^(?!.{{0,80}}ggml_).{{0,200}}{_FAILED_TO} (?:allocate|pin|lock) .{{0,40}}(?<!non-)(?<!un)pinned",
         ),
         (
             "rdma",
@@ -262,6 +270,7 @@ _THREADS = late(
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
+_IN_SHARED_MEMORY = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
@@ -366,7 +375,8 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
         return False
     if any(_GPU.search(text) for text in following):
         return True
-    return any(_ON_A_CARD.search(line.text[:CHARACTERS]) for line in page.before(index, FRAMES))
+    above = [line.text[:CHARACTERS] for line in page.before(index, FRAMES)]
+    return any(_ON_A_CARD.search(text) or _IN_SHARED_MEMORY.search(text) for text in above)
 
 
 def _compares(text: str) -> bool:
@@ -545,6 +555,8 @@ _TRIGGERS: Final = (
     "of size",
     "MemoryError",
     "bad_alloc",
+    "larger than max_size",
+    "what():",
     "bad allocation",
     "thread: Resource",
     "constructor failed: Resource",

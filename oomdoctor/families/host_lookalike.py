@@ -51,6 +51,9 @@ _LOOKALIKES = tuple(
             r"(?:salloc|srun|sbatch): error: Unable to allocate resources",
             r"\b(?:QOS|Assoc)(?:Grp|Max)Mem\w{0,40}|Memory specification can not be satisfied",
             r"memory is (?:already overallocated|under-?allocated) \(\d",
+            # Slurm's of what it may choose, with DebugFlags=SelectType (select/cons_tres, 21.08 to 25.11); others'
+            r"\b(?:SELECT_TYPE|BACKFILL|RESERVATION): [^\n]{0,200}\b(?:[Ii]nsufficient|not enough) memory\b",
+            r"(?i:\b(?:insufficient|not enough) memory (?:for|on|in) any (?:gres|nodes?|hosts?|partition|offer)\b)",
             r"\bDimension \\?\"memory\\?\" exhausted on \d|\bResources exhausted on \d{1,6} nodes",  # Nomad's
         ),
         (
@@ -170,6 +173,8 @@ FAMILY = Family(
         "GrpMem",
         "Memory specification",
         "Error R14 ",
+        "nsufficient memory",
+        "ot enough memory",
         'memory" exhausted on',
         'memory\\" exhausted on',
         "Resources exhausted on",

@@ -135,12 +135,13 @@ _VICTIM = late(r"\bKill(?:ed)? process (\d{1,9})(?:, UID \d{1,10},)? \(")
 # Red Hat's 2.6.32 prints the user between the number and the name
 _USER_BETWEEN = late(r"(?<= process )(\d{1,9}), (UID \d{1,10}), (\([^\n]{1,40}?\)) ")
 _SACRIFICE = late(r"\bKill process \d{1,9} \(")
-_REAPED = late(r"\boom_reaper: reaped process (\d{1,9}) \(")
+# It names who was killed, also where it got no memory back (mm/oom_kill.c, since 4.6)
+_REAPED = late(r"\boom_reaper: (?:reaped process |unable to reap pid:)(\d{1,9}) \(")
 _TELLING = late(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
     r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|Memory cgroup stats for|\bcache:\d{1,20}KB"
     r"|\bmem_cgroup_(?:out_of_memory|oom_synchronize)\b|as a result of limit of|no killable processes"
-    r"|Kill(?:ed)? process \d|reaped process \d"
+    r"|Kill(?:ed)? process \d|reaped process \d|unable to reap pid:\d"
 )
 # What a group's dump says of itself, where neither its head nor the kill is there.
 _AT_ITS_LIMIT = late(r"\bkilled as a result of limit of /|\bmemory: usage (\d{1,15})kB, limit \1kB, failcnt [1-9]")
@@ -559,6 +560,7 @@ FAMILY = Family(
         "killed as a result of limit of",
         "kB, failcnt ",
         "oom_reaper: reaped",
+        "oom_reaper: unable to reap",
         "Out of memory and no killable processes",
         "killed by the OOM killer",
         "OOM killer killed",

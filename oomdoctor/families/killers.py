@@ -67,6 +67,8 @@ _KILLS: Final = tuple(
             r"\bOOM[- ][Kk]iller (?:has )?(?:stopped|killed|terminated|ended) (?!some processes in this unit)",
             _BY_THE_KILLER,
         ),
+        # kill.c, since 1.8: SysRq f, where earlyoom may not kill by itself
+        ("earlyoom", r"(?:\bearlyoom(?:\[\d{1,9}\])?: |^)\w{1,40}: successfully triggered kernel OOM killer\b"),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
     )
@@ -137,6 +139,7 @@ FAMILY = Family(
     anchors=(
         "OOM Killer stopped",
         "OOM killer stopped",
+        "triggered kernel OOM killer",
         "zone map exhausted",
         "memorystatus: killing_",
         "low swap: ",
@@ -152,6 +155,7 @@ FAMILY = Family(
     ),
     triggers=(
         " killed by ",
+        "triggered kernel OOM killer",
         "OOM Killer ",
         "OOM killer ",
         "OOM-killer ",

@@ -43,7 +43,7 @@ _RAISED = late(
     r"|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at)"
 )
 # What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
-_HEADLINE = late(r"(?:[^\n]{0,200}\b(?:Exception|Error)\b|Check ')[^\n]{0,400}:\s?$")
+_HEADLINE = late(r"(?:[^\n]{0,200}\b\w{0,40}(?:Exception|Error)\b|Check ')[^\n]{0,400}:\s?$")
 _HEADLINES: Final = 4
 # The head of an exception whose words stand on the line below: Rust's, MATLAB's, R's, the JVM's
 _HEAD_OF_ONE = late(
@@ -57,12 +57,16 @@ _ERROR = late(
     r"|: (?:out of memory|cannot allocate memory|memory exhausted|not enough (?:memory|space))\.?$"
     r"|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
     r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
-    r"|\breturn(?:s|ed)? null\b|\b(?:state|status|reason)\s?[=:]\s{0,4}(?:OOM|Out ?Of ?Memory)"
+    r"|\breturn(?:s|ed)? null\b|\breturn(?:s|ed) (?-i:OOM|E?NOMEM)\b"
+    # "Reason=OutOfMemory", 'ExitReason="Memory limit reached"'
+    r"|(?:\b|(?-i:(?<=[a-z])(?=[SR])))(?:state|status|reason)\s?[=:]\s{0,4}[\"']?"
+    r"(?:OOM|Out ?Of ?Memory|Memory (?:usage )?limit (?:reached|exceeded|hit))"
 )
 # What went wrong with one of many items, at whatever level that is written down
 _FAILED = late(
     r"(?i)^(?![^\n]{0,600}\b(?:0|no|none|never|as expected|simulat\w{2,3}|retr(?:y|ies|ied|ying))\b)[^\n]{0,600}?"
-    r"\b(?:fail(?:s|ed|ure)?|error (?:on|in|at|for|while|during|with))\b"
+    r"\b(?:fail(?:s|ed|ure)?|error (?:on|in|at|for|while|during|with)"
+    r"|r[au]n out of (?:\w{1,12} )?memory (?:while )?trying to)\b"
     # as a warning this is what a server does without
     r"|^(?![^\n]{0,600}\bwarn)[^\n]{0,600}?\b(?:could not|couldn't|cannot|unable to)\b"
 )
@@ -72,9 +76,15 @@ _ENDS = late(
     r"|kill(?:ing|ed)|shut(?:ting)? down|stopp(?:ing|ed)|restarting|cannot (?:continue|proceed)|crash\w{0,3})\b"
     r"|(?-i:\bFailed|\bError: )"
 )
+# A shell, of a program that called abort()
+_ABORTED = late(
+    r"(?:\S{1,80}: line \d{1,6}: {1,4}\d{1,9} )?Aborted(?: {1,20}\(core dumped\)|\s{0,4}$)|zsh: abort\b|Abort trap: 6"
+)
 _OPENS = late(
-    r"^\W{0,4}(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
-    r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OOM|Memory (?:usage )?limit (?:reached|exceeded))\b"
+    r"^\W{0,4}(?:(?:cuda|gpu|hip|[nx]pu|device)[: ]?\d{1,3}\] )?"
+    r"(?:[\w./-]{1,200}(?::\d{1,6})?>?(?:\[\d{1,9}\])?: ){0,2}"
+    r"(?:Out [Oo]f (?:\w{1,12} )?[Mm]emory|OUT OF (?:\w{1,12} )?MEMORY|OOM"
+    r"|Memory (?:usage )?limit (?:reached|exceeded))\b"
     r"(?!\s?(?:score|kill|handler|protect))"
     r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
     r"|^\W{0,4}\w{0,60}(?i:allocator|arena|heap|memory ?pool):? (?:is |has |ran )?(?:run )?[Oo]ut of memory\b"
@@ -84,15 +94,23 @@ _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
 _SHELL = late(r"\s{0,80}(?:echo|printf)(?: -\w{1,3})? [\"']")
-_FIELDS = late(r"\s{0,8}[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"|[^\s\"]{0,200})\s{1,4}[\w.-]{1,40}=")
+_FIELDS = late(r"\s{0,8}[\[({]?[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"[,;]?|[^\s\"]{0,200})\s{1,4}[\w.-]{1,40}=")
 _RECORD = late(r"[\d/]{8,10} [\d:.]{8,16};[\da-f]{4};(?:[^;\n]{0,80};){3}")  # of PBS' daemons
+# Who prints it, by machine, process and thread: "[node-12:40211:0] ", "gpu-c04:51120:51377 [2] "
+_WRITER = late(
+    r"(?:\[\d{1,12}\.\d{1,9}\] )?(?:\[(?!(?i:cuda|gpu|hip|[nxt]pu|device|dev|card):|[\w.-]{1,80}\.[a-z]{1,4}:)"
+    r"[a-zA-Z][\w.-]{0,80}:\d{2,9}(?::\d{1,6})?\]\s{1,10}"
+    r"|[a-zA-Z][\w.-]{0,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] (?=NCCL ))"
+)
 _BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")
 
 
 def message(text: str) -> str:
-    """The line without the progress bar that it was written behind."""
+    """The line without who printed it, and without the progress bar that it was written behind."""
     if ";" in text and (record := _RECORD.match(text)):
         return text[record.end() :]
+    if ":" in text and (writer := _WRITER.match(text)):
+        return text[writer.end() :]
     if "it/s" in text or "s/it" in text:
         bar = _BAR.match(text)
         return text[bar.end() :] if bar else text
@@ -156,7 +174,7 @@ def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) ->
         return False
     if level == "warning":
         return _ENDS.search(text) is not None or _failed_below(page, index)
-    if level == "loud" or sure or (compared and _failed_below(page, index)):
+    if level == "loud" or sure or (compared and _failed_below(page, index)) or _aborts_below(page, index):
         return True
     spaced = text.replace("_", " ")
     return any(words.search(spaced) for words in (_ERROR, _ENDS)) or _OPENS.search(text) is not None
@@ -168,6 +186,12 @@ def _failed_below(page: Page, index: int) -> bool:
     return any(
         line.mark.level in LOUD or is_exception(line.text) or _ENDS.search(line.text[:CHARACTERS]) for line in below
     )
+
+
+def _aborts_below(page: Page, index: int) -> bool:
+    """Whether the program ends itself right below: what it says before is why."""
+    below = page.lines[index + 1 : index + 1 + _BELOW]
+    return any(_ABORTED.match(line.text[:CHARACTERS]) for line in below)
 
 
 def _level(page: Page, index: int, text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, Shortfall
+from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, OF_AN_ENGINE, Shortfall
 from oomdoctor.patterns import late
 
 # By the letters of `shortage`, the narrower ones first
@@ -14,7 +14,8 @@ _POOLS: Final = (
 _NEAR: Final = 4  # words around those that say it
 
 _CONTAINER = late(
-    r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict\w{0,4})\b|allocation$"
+    r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict(?:s|ed|ing|ion)?)\b|allocation$"
+    r"|\b(?:runc|crun|conmon|podman|docker\w{0,4}|oci runtime)\b|(?-i:Job(?:Id|Status|State)=)"
     r"|\bfunction invocation\b|\bmemory quota\b|cloud\.google\.com"  # of services that run a container
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill|\bJobState=OUT_OF_ME")
@@ -26,22 +27,28 @@ _CARD = late(
     # pictures are made on a card
     r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
+    # Metal's files; OpenCL's and Level Zero's words for a card's memory
+    r"|\bMTLDevice\b|MetalPerformanceShaders|torch_?memory_?saver"
+    r"|\b(?:max(?:imum)?|total|device) global mem(?:ory)?\b"
+    r"|\b(?:private|scratch) surface\b"
 )
 _ON_THE_CPU = late(r"/device:CPU:\d")  # TensorFlow's name of it
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
 )  # of libc, whoever calls it
 _OF_THE_CPU = late(
-    r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b|\b(?<!shared )(?<!and )(?:cpu|host|system) (?:memory|ram)\b"
+    r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b"
+    r"|\b(?<!shared )(?<!and )(?:cpu|host|system) (?:memory|ram|backup|mirror|shadow|staging|malloc)\b"
 )
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
-_OF_A_REQUEST = late(r"(?i)\b(?:request|sequence|prompt) #?\d")
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
     r"|\b(?:machine|host|node) |\bggml-backend\.c:\d"  # of its buffers on the CPU
 )
+# What is to be done: "restart the server"
+_BIDS = late(r"(?i)re(?:start|boot|launch)$")
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
@@ -49,7 +56,8 @@ _STRUCTURE = late(
     r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node|tables?)\b|\bSizesAndStrides\b"
 )
 _NODES = late(
-    r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b|\bcluster\b|\bnodes are available\b"
+    r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b"
+    r"|\b(?:worker|actor) (?:groups?|bundles?)\b|\breplicas?\b|\bcluster\b|\bnodes are available\b"
 )
 
 _FITS = late(r"(?i)\b(?:not|\w{1,8}n't|cannot) fit\b")
@@ -81,6 +89,7 @@ _LIBRARY = (
     rf"(?-i:\b(?!\w{{0,40}}(?:Error|Exception)\b)(?=[A-Za-z]{{0,30}}[a-z]{_ALLOCATOR})[A-Za-z]\w{{3,60}})",
     r"(?-i:\b[a-z]\w{1,30}::\w)|\.(?:cu|cpp|cc|cuh|c)\b",
     r"\b(?:workspace|scratch|work area|factori[sz]ation|solver|renderer|communicator|ring|fft|blas|gemm|sim)\b",
+    r"\b(?:nv|roc|i)shmem\b|\bnccl\b|\brccl\b|\bucx\b|\bnixl\b",
     r"(?-i:\b[A-Z]{1,12}(?:BLAS|FFT|DNN|CCL|SOLVER|SPARSE)_|\b[a-z]{1,6}(?:blas|fft|dnn|solver|sparse)[A-Z])",
 )
 _REFUSERS: Final = tuple(
@@ -100,7 +109,7 @@ def pool_of(found: Shortfall, text: str) -> str:
     """The memory that ran out, nearest to the words that say it; "none" where nothing names it."""
     if _is_of_a_cluster(found, text):
         return "scheduling"
-    letters = _without_advice(found)
+    letters = _without_what_follows(found)
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
@@ -113,18 +122,19 @@ def pool_of(found: Shortfall, text: str) -> str:
         return "host_ram"
     if named == "gpu" and _FOR_A_CACHE.search(text):
         return "kv_cache"
-    if named in {"host_ram", ""} and "u" in found.letters and _OF_A_REQUEST.search(text):
+    if named in {"host_ram", ""} and "u" in found.letters and OF_AN_ENGINE.search(text):
         return "kv_cache"
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
     return named or _unnamed(letters, text, found.sentence.text)
 
 
-def _without_advice(found: Shortfall) -> str:
-    """The letters up to what is advised behind the failure: "consider ...", "when ..."."""
+def _without_what_follows(found: Shortfall) -> str:
+    """The letters up to what is advised behind the failure: "consider ...", "when ...", "; restart the server"."""
     letters = found.sentence.letters
-    advice = letters.find("I", found.end)
-    return letters if advice < 0 else letters[:advice]
+    behind = enumerate(found.sentence.parts[found.end :], found.end)
+    advice = next((at for at, part in behind if letters[at] == "I" or _BIDS.match(part.text)), None)
+    return letters if advice is None else letters[:advice]
 
 
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:

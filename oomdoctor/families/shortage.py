@@ -78,6 +78,8 @@ _PREDICATES = tuple(
         rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
+        # "memory requirements not met"
+        rf"{_MEM}[wa]{{0,2}}n[wa]{{0,2}}X",
         # "91% of the memory, exceeding the limit of 90%"
         rf"{_MEM},?[wa]{{0,3}}V[waf]{{0,3}}l",
         # "exceeds the device's memory"
@@ -136,12 +138,36 @@ _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
 _OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X"))
 # "posix_memalign failed", without a word on memory
 _BY_ITS_CALL = late(r"(?i)\b(?:\w{0,20} ?mem ?align|\w{0,8}malloc|calloc|aligned alloc) failed\b")
+# Python's, raised by a program's own allocator
+_MEMORY_ERROR = late(r"^(?:\w{1,40} ){0,6}Memory Error :")
+# "allocation size is too large"
+_TOO_LARGE = late(
+    r"(?i)\b(?:re|pre)?-?alloc\w{0,6} (?:size |request |of (?:the |a )?[\w.]{1,16} ?(?:[KMGT]i?B )?)?"
+    r"(?:is |was |are )?too (?:large|big)\b"
+)
+# "cannot place the model and keep 4.5 GiB free"
+_TO_BE_LEFT = late(r"(?i)\b(?:keep|leave|retain|spare)\w{0,3} (?:at least )?\d[\d.,]{0,12} ?[KMGT]i?B")
+# "unable to allocate 4 worker groups with the resources there are"
+_WORKERS = late(
+    r"(?i)\b(?:workers?|actors?|replicas?|bundles?|ranks)\b"
+    r".{0,24}\b(?:with|from|on|given) (?:the |all )?(?:\w{1,12} )?resources\b"
+)
+# "cannot create std::vector larger than max_size()"
+_CONTAINER = late(
+    r"(?i)^(?!.*\b\d{1,6}\b).*?\b(?:create|allocate) .{0,20}\b(?:vector|deque|buffer|tensor)\b"
+    r".{0,24}\bmax(?:imum)? size\b"
+)
 # What a sentence is about, and what says it there
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
     (_PLACEMENT, (_OF_RESOURCES,)),
     (_NOT_FIT, _OF_A_PLACE),
     (_WORKING, _OF_A_WORKSPACE),
+    (_MEMORY_ERROR, (late(r"L[waf]{0,2}e"),)),
+    (_TOO_LARGE, (late(r"A[waS]{0,5}X"),)),
+    (_TO_BE_LEFT, (late(r"C[wa]{0,3}G[wa,DH]{0,8}Sf"),)),
+    (_WORKERS, (late(r"CA[wa0N]{0,6}f?g"),)),
+    (_CONTAINER, (late(r"C[wa:]{0,2}[GA][^.]{0,8}V[wa]{0,2}l"),)),
     (_BY_ITS_CALL, _OF_MEMORY),
 )
 # What a kernel has on the chip, beside the memory that processes share
@@ -163,9 +189,10 @@ OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
 _ASIDE = late(r"\([^()]{0,12}\)")
-_OF_AN_ENGINE = late(
+OF_AN_ENGINE: Final = late(
     r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b"
-    r"|\b(?:request|sequence|prompt) #?\d"
+    r"|\b(?:request|sequence|prompt) #?\d|\b(?:create|allocate|add|append|admit) (?:a |an |the |any )?(?:new )?"
+    r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b"
 )
 # What takes memory where it is said to be allocated
 _OBJECT = late(
@@ -178,7 +205,8 @@ _SUSPICION = late(
 )
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
-_NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}")
+_NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}|Xam")
+_LOW = late(r"(?i)(?:running )?low on$")  # that little is left, and not that it ran out
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
@@ -210,6 +238,17 @@ _FIELDS = late(
 _LOOKS_UP = late(
     r"(?i)\b(?:get|read|query|fetch|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}(?:memory|vram|ram)"
     r" (?:available|info\w*|usage|stat\w*|size|capacity|limits?)\b"
+)
+# What a device is not made for: "<CUDA device 0> cannot map host memory"
+_IS_UNABLE = late(
+    r"(?i)^(?!.*\b(?:out of|not enough|insufficient|ENOMEM)\b).*?\b(?:gpu|device|card|adapter|accelerator|platform)\b"
+    r"[^:;]{0,60}(?:can ?not|can't|does not|doesn't)"
+    r" (?:map|access|pin|register|share|address) (?:the )?(?:host|system|peer|mapped|managed|pinned|pageable) memory\b"
+)
+# What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
+_OBSERVER = late(
+    r"(?i)\b(?:profiler|inspector|tracer|tracing|telemetry|metrics?|span|flight recorder)\b"
+    r"[^.]{0,60}\b(?:pool|ring|buffers?|slots?|queue)\b"
 )
 # Rows of counters: /proc/vmstat, memory.stat, as `cat` and `grep .` print them
 _COUNTER = late(r"\s{0,8}(?:/[\w./@-]{1,200}:)?[a-z][a-z\d]{0,40}(?:_[a-z\d]{1,40}){1,10}\s{1,8}\d{1,20}\s{0,8}$")
@@ -298,7 +337,7 @@ class Shortfall(Struct, frozen=True):
     @property
     def named(self) -> bool:
         """Whether it stands there by its own name: "out of memory", ENOMEM."""
-        return _NAME.fullmatch(self.letters) is not None
+        return _NAME.fullmatch(self.letters) is not None and _LOW.match(self.sentence.parts[self.start].text) is None
 
     @property
     def opens(self) -> bool:
@@ -322,18 +361,25 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
-    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _LOOKS_UP.search)
+    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _LOOKS_UP.search, _IS_UNABLE.search)
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
     sentence = _sentence(words)
-    said = (found for found in chain(_said(sentence), _counted(sentence)) if raised or not found.kept)
+    said = (found for found in chain(_said(sentence), _counted(sentence)) if raised or not _is_passed(found))
     found = next(said, None)
     if found is None or _is_a_key(found, words, text):
         return None
     why = echo(text[: words.place(sentence.parts[found.end - 1].end)], text)
     suspected = why == ADVICE and raised and (found.compared is not None or _SUSPICION.search(text) is not None)
     return found if why is None or suspected else None
+
+
+def _is_passed(found: Shortfall) -> bool:
+    """Whether the program goes on all the same, or what only watches it has no room for its records."""
+    return found.kept or (
+        re.search("[kpsovdmrE]", found.sentence.letters) is None and _OBSERVER.search(found.sentence.text) is not None
+    )
 
 
 def listed(text: str) -> dict[str, Any]:
@@ -391,7 +437,7 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     """What says it in a sentence about memory, and of another one does not."""
     if _OBJECT.search(sentence.text):
         yield _OF_AN_OBJECT
-    if _is_of(sentence.letters, "kqU") or _OF_AN_ENGINE.search(sentence.text):
+    if _is_of(sentence.letters, "kqU") or OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
     by_name = any("malloc" in part.text.lower() for part in sentence.parts if part.terminal == "ALLOCATE")
     sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
@@ -502,4 +548,4 @@ def _zero_before(sentence: Sentence, start: int) -> bool:
     return start > 0 and any(one.at == start - 1 and one.value == 0 for one in sentence.amounts)
 
 
-__all__ = ["OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "listed", "shortfall", "waits"]
+__all__ = ["OF_AN_ENGINE", "OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "listed", "shortfall", "waits"]

@@ -66,10 +66,15 @@ _CHAINED = late(r"The above exception was the direct cause of the following|Duri
 _CACHE_FILE = late(
     r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_pool|kv_cache|block_pool"
     r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
+    r"|/(?:continuous_batching|kv_?cache|paged_attention)/(?:\w{1,30}/){0,3}\w{1,40}\.[hc]pp:\d"
     r"|/cache/\w{1,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
 _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
 _SWAPPING_FILE = late(r"/swap_tensor/")
+_SHARED_FILE = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
+# Where a batch finds no place, its program may try with a smaller one
+_OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
+_TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 LIST: Final = 8  # lines
 # "[askedSpace:   4096 B]", "  free = 1.2 GiB": a name and its size
@@ -86,9 +91,20 @@ _CARD = late(
 # "ERROR: allocation failed", and not a word on what was to be had: no address, port or device
 _ALLOCATION_FAILED = late(
     r"(?i)^(?!.*\b(?:ports?|ip|address\w{0,2}|subnets?|gpus?|devices?|nodes?|jobs?|resources?|quotas?|ids?|slots?|licen\w{2,4}"
-    r"|seats?|tty|vlans?|volumes?|disks?|channels?|handles?|sockets?|threads?|workers?|dhcp|budget)\b)(?:.{0,80}?(?:[\]:|>-]|\bERROR)\s?)?"
+    r"|seats?|tty|vlans?|volumes?|disks?|channels?|handles?|sockets?|threads?|workers?|dhcp|budget|profiler|inspector|tracer|telemetry|metrics)\b)(?:.{0,80}?(?:[\]:|>-]|\bERROR)\s?)?"
     r"(?:(?:re)?alloc(?:ation)? (?:has )?(?:failed|failure)|(?:failed|unable) to (?:re)?alloc(?:ate)?"
     r"|(?:could not|couldn't|cannot|can't) (?:re)?alloc(?:ate)?)(?: again)?\s?[.!]{0,3}$"
+)
+
+
+# "cannot allocate accVel": a variable of the program's, by its name in the source
+_NO_MEMORY: Final = ("port", "addr", "address", "ip", "id", "job", "slot", "lease", "node", "device", "handle",
+                     "socket", "channel", "vlan", "tty", "fd", "task", "gpu", "net", "network")  # fmt: skip
+_VARIABLE = late(
+    r"(?i:\W{0,4}(?:[\w./-]{1,60}: ){0,2}(?:cannot|could not|couldn't|can't|unable to|failed to)"
+    r" (?:re|m|c)?alloc(?:ate)? )['\"`*&]?"
+    rf"(?!\w{{0,40}}(?:_(?:{'|'.join(_NO_MEMORY)})|{'|'.join(map(str.capitalize, _NO_MEMORY))})s?\b)"
+    r"[a-z]{1,20}(?:[A-Z][a-z\d]{1,20}|_[a-z\d]{1,20}){1,4}['\"`]?\s?[.!]{0,3}$"
 )
 
 
@@ -174,7 +190,9 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return  # before its words are parsed: most lines say that they are no error's
     found = _heard(page, index, text, is_raised=is_raised)
     if found is None:
-        if _ALLOCATION_FAILED.match(text):
+        if _VARIABLE.match(text):
+            yield from _nameless(page, index, text, of_a_variable=True)
+        elif _ALLOCATION_FAILED.match(text):
             yield from _nameless(page, index, text)
         return
     line = page.lines[index]
@@ -230,7 +248,7 @@ def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
 def _by_its_file(page: Page, index: int) -> str | None:
     """The memory that the innermost frames hand out: those of an engine's cache, of DeepSpeed's pinned buffers."""
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
-    files = ((_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"))
+    files = ((_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (_SHARED_FILE, "shm"))
     return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
 
@@ -253,7 +271,13 @@ def _heard(page: Page, index: int, text: str, *, is_raised: bool) -> Shortfall |
         return waits(text) if _is_the_very_last(page, index) else None
     if is_raised:
         return None if _is_a_guess(page, index, text) else found
+    if _OF_A_BATCH.search(text) and _tries_again_below(page, index):
+        return None
     return found if _is_loud(page, index, text, found) and not ends_well(page, index) else None
+
+
+def _tries_again_below(page: Page, index: int) -> bool:
+    return any(_TRIES_AGAIN.search(line.text[:AT_MOST]) for line in page.after(index, VERY_LAST)[1:])
 
 
 def _is_a_guess(page: Page, index: int, text: str) -> bool:
@@ -266,12 +290,14 @@ def _is_a_guess(page: Page, index: int, text: str) -> bool:
     return is_exception(cause) and shortfall(cause, raised=True) is None and "emory" not in cause
 
 
-def _nameless(page: Page, index: int, text: str) -> Iterator[Read]:
-    """A failed allocation of which the line does not say what it was of: no memory need have been short."""
-    if not is_loud(page, index, text, sure=False, compared=False) or ends_well(page, index):
+def _nameless(page: Page, index: int, text: str, *, of_a_variable: bool = False) -> Iterator[Read]:
+    """A failed allocation of which the line does not say what it was of: no memory need have been short, unless it
+    was of a variable."""
+    if not is_loud(page, index, text, sure=of_a_variable, compared=False) or ends_well(page, index):
         return
     line = page.lines[index]
-    yield Shortage(strength=1, at=place_of(page, line), time=line.mark.time, process=process_of(line))
+    found = Shortage(strength=1, at=place_of(page, line), time=line.mark.time, process=process_of(line))
+    yield replace(found, strength=2, pool=_unnamed(page, "unknown")) if of_a_variable else found
 
 
 def _is_limited(found: Shortfall, text: str) -> bool:
@@ -300,7 +326,7 @@ def _unnamed(page: Page, refuser: str) -> str:
 
 
 def _names_a_card(page: Page) -> bool:
-    return any(_CARD.search(line.text[:AT_MOST]) for line in page.lines)
+    return any(_CARD.search(message(line.text[:AT_MOST])) for line in page.lines)
 
 
 FAMILY = Family(

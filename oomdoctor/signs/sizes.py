@@ -6,11 +6,12 @@ from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
-from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.host_alloc import BEYOND_COUNTING, HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import refusal
 from oomdoctor.units import GIB, TIB, show
@@ -24,6 +25,7 @@ MANY_HOSTS: Final = 3 * TIB // 4
 USUAL_HOST: Final = 64 * GIB
 FEW_HOSTS: Final = 256 * GIB
 MANY_CARDS: Final = 4  # times the card: possible for a tensor over all pairs of tokens
+_BEYOND_COUNTING = late(rf"{BEYOND_COUNTING}|MemoryError: capacity too large")  # also Arrow's, since 0.1
 ODD_CARDS: Final = 16  # times the card: for such a tensor, too, the inputs would have to be very long
 
 
@@ -117,6 +119,16 @@ def host_size_that_no_machine_has(crash: Crash) -> Seen | None:
     """8 TiB or more (or a negative size) was requested in host memory."""
     event, tried = _on_the_host(crash)
     return _in_one_piece(crash, event, tried) if event is not None and not 0 <= tried < NO_MACHINE else None
+
+
+@sign
+def host_size_beyond_counting(crash: Crash) -> Seen | None:
+    """A container was asked to hold more than it can count."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or _BEYOND_COUNTING.search(root.at.text) is None:
+        return None
+    words = say("A container was asked to hold more elements than it can count: a length is wrong.")
+    return Seen(words=words, evidence=(root,))
 
 
 @sign
