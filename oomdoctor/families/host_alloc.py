@@ -151,6 +151,8 @@ _ALLOCATORS: Final = tuple(
             r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
             r"OutOfMemoryError: requested \d{1,20} bytes for .{1,80}Out of swap space",  # before JDK 7
             r"Native memory allocation \(m(?:alloc|map)\) failed to",
+            # what it sets aside at its start
+            r"^Could not allocate (?:metaspace|compressed class space|code cache|(?:java |object )?heap|CodeHeap \S{1,40}): \d",
         ),
         (
             "node",
@@ -572,6 +574,7 @@ _TRIGGERS: Final = (
     "out of JVM",
     "GC triggered before",
     "Native memory allocation",
+    "Could not allocate ",
     "'maxmemory'",
     "0x8007",
     "E_OUTOFMEMORY",

@@ -72,7 +72,8 @@ _OF_DASH = late(
     r"^\s{0,4}(?P<name>[a-z][a-z ]{2,20}?)(?:\((?:kbytes|seconds|blocks)\))?\s{1,20}" + _VALUE + r"\s{0,4}$"
 )
 _SHELLS: Final = (_OF_BASH, _OF_ZSH, _OF_DASH)
-_COMMAND = late(r"(?:^|[$#%>] |[;&|] {0,2}|\+ )ulimit (?:-[SH] {1,2})?-(?P<option>[vldsun])\s{0,4}$")
+_COMMAND = late(r"(?:^|[$#%>] |[;&|] {0,2}|\+ )ulimit (?:-[SH] {1,2})?-(?:[SH])?(?P<option>[vldsun])"
+                r"(?: {1,2}(?P<value>\d{1,15}|unlimited))?\s{0,4}(?:$|[;&|])")
 _ANSWER = late(r"^\s{0,4}" + _VALUE + r"\s{0,4}$")
 _TABLE_OF = late(r"/proc/(?P<pid>\d{1,9})/limits")
 _ANY_ROW: Final = (_OF_THE_KERNEL, *_SHELLS)
@@ -81,7 +82,11 @@ _ANY_ROW: Final = (_OF_THE_KERNEL, *_SHELLS)
 def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
     if (command := _COMMAND.search(text)) is not None:
-        yield from _answer(page, index, _OPTIONS[command["option"]])
+        name, set_to = _OPTIONS[command["option"]], command["value"]
+        if set_to is None:
+            yield from _answer(page, index, name)
+        else:
+            yield _limits(page, page.lines[index], page.lines[index], "shell", {name: set_to})
     else:
         yield from _table(page, index)
 
