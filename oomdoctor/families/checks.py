@@ -12,7 +12,7 @@ _ON_A_CARD: Final = (
 )
 _PINNED: Final = r"\b(?:cuda|hip|aclrt)(?:Host(?:Alloc|Malloc)|MallocHost)\w{0,12}|\bcuMemHostAlloc|\bcuMemAllocHost"
 _ON_THE_HOST: Final = (
-    r"\b(?:posix_memalign|memalign|_?aligned_(?:alloc|malloc)|_mm_malloc|(?:m|x|v|c|re)alloc|malloc|mmap|sbrk|shm_malloc)"
+    r"\b(?:posix_memalign|memalign|_?aligned_(?:alloc|malloc)|_mm_malloc|malloc|(?:x|v|c|re)alloc|xmalloc|mmap|sbrk)"
 )
 _CALLS: Final = tuple(
     (pool, late(rf"(?:{calls})\s?\("))
@@ -24,24 +24,31 @@ _FAILED = late(
     r"\b(?:fail(?:ed|ure|s)?|violated|does not hold)\b"
 )
 _SUCCEEDS = late(
-    r"==\s?(?:\w{0,30}[Ss]uccess\b|\w{0,30}_SUCCESS\b|0\b)|!=\s?(?:\([\w *]{1,20}\)\s?)?(?:NULL|nullptr|0|nil|MAP_FAILED)\b"
+    r"==\s?(?:\w{0,30}[Ss]uccess\b|\w{0,30}_SUCCESS\b|0\b)|!="
+    r"\s?(?:\([\w *]{1,20}\)\s?)?(?:NULL|nullptr|0|nil|MAP_FAILED)\b"
     r"|\b(?:NULL|nullptr|0|MAP_FAILED)\s?!="
 )
 # What a call that allocates may fail with, and no memory was short
 _OF_ANOTHER = late(
-    r"(?i)illegal|launch|busy|invalid|initiali[sz]|driver|no \S{0,20} ?device|not supported|unsupported|peer|\bassert triggered"
+    r"(?i)illegal|launch|busy|invalid|initiali[sz]|driver|no \S{0,20} ?device|not supported|unsupported|peer"
+    r"|\bassert triggered"
     r"|\((?!2 )\d{1,4} vs\.? 0\)|\b(?:error|code|status|errno)\s?[:=]?\s?(?!2\b|12\b)\d{1,4}\b"
     r"|\b(?:expected|simulat\w{2,3}|inject\w{2,3}|pass(?:ed|es)?|xfail|never|no longer)\b"
 )
 CHARACTERS: Final = 800
 
 # What a program was about to take, where it says how many: "trying to allocate an array of size -1208014592"
+_THING: Final = r"(?:array|matrix|vector|tensor|buffer|table|work ?space|list|grid)"
+_EXTENT: Final = r"(?:size|length|dimension)"
 _TAKES = late(
-    r"(?i)\b(?:allocat\w{1,5}|reserv\w{2,4}|(?:array|matrix|vector|tensor|buffer|table|work ?space|list|grid) (?:of )?(?:size|length|dimension)"
-    r"|(?:size|length|dimension)s? of (?:the )?(?:\w{1,16} )?(?:array|matrix|vector|tensor|buffer|table|work ?space|list|grid)"
-    r"|negative (?:array |matrix |vector |buffer )?(?:size|dimension|length)|NegativeArraySize)"
+    rf"(?i)\b(?:allocat\w{{1,5}}|reserv\w{{2,4}}|{_THING} (?:of )?{_EXTENT}"
+    rf"|{_EXTENT}s? of (?:the )?(?:\w{{1,16}} )?{_THING}"
+    rf"|negative (?:{_THING} )?{_EXTENT}|NegativeArraySize)"
 )
-_PLACES = late(r"(?i)\b(?:index|offset|subscript|position|address|pointer|stride|value|seed|return\w{0,3}|seek)\b|\bout of (?:range|bounds)")
+_PLACES = late(
+    r"(?i)\b(?:index|offset|subscript|position|address|pointer|stride|value|seed|return\w{0,3}|seek)\b"
+    r"|\bout of (?:range|bounds)"
+)
 _OVERFLOWED = late(r"(?<![\w.,/:-])(-[1-9]\d{5,18}|[1-9]\d{15,19})(?![\w.,]\d|[\w:/]|\s?(?:bytes|[KMGT]i?B)\b)")
 
 

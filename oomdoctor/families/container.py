@@ -507,15 +507,12 @@ def _held(page: Page, index: int) -> Event:
     found = _HELD.search(line.text)
     who, used = ((found["who"] or "").lower(), found["used"]) if found else ("", "")
     condor = _OF_CONDOR.search(line.text) is not None
-    if _BARE.match(used):
-        used_bytes = int(used) * KIB if condor else None
-    else:
-        used_bytes = _size((used,), DECIMAL)
+    kibibytes = int(used) * KIB if condor and _BARE.match(used) else None
     return LimitKill(
         at=place_of(page, line),
         time=line.mark.time,
         manager="htcondor" if condor else who if who in _KNOWN else ANY_MANAGER,
-        used_bytes=used_bytes,
+        used_bytes=kibibytes if _BARE.match(used) else _size((used,), DECIMAL),
     )
 
 

@@ -41,7 +41,10 @@ _OF_A_RUNTIME = (
     r"|Native memory allocation \(m(?:alloc|map)\) failed)"
 )
 # A program that prefixes all that it prints: "# QUDA: ERROR: ", "# [rank 3] FATAL: "
-_OF_A_WRITER = r"[ \d]{0,4}(?!TODO|FIXME|NOTE|XXX)(?:(?:\[[\w :.-]{1,24}\]|[\w.-]{1,24}:) ?){0,2}\[?(?:ERROR|FATAL|CRITICAL|PANIC|ABORT)(?:\]|:|!)"
+_OF_A_WRITER = (
+    r"[ \d]{0,4}(?!TODO|FIXME|NOTE|XXX)(?:(?:\[[\w :.-]{1,24}\]|[\w.-]{1,24}:) ?){0,2}"
+    r"\[?(?:ERROR|FATAL|CRITICAL|PANIC|ABORT)(?:\]|:|!)"
+)
 _ECHOES = tuple(
     (late(pattern), why)
     for pattern, why in (

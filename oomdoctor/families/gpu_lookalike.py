@@ -40,10 +40,12 @@ _LOOKALIKES = tuple(
             r"illegal memory access|misaligned address|unspecified launch failure|device-side assert triggered",
             r"ERROR_ILLEGAL_ADDRESS|(?:cuda|hip)ErrorIllegalAddress|Memory access fault by GPU",
             # what the next call, even one that allocates, reports of an earlier kernel
-            r"(?:CUDA|HIP)_ERROR_(?:LAUNCH_FAILED|LAUNCH_TIMEOUT|ASSERT|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION|INVALID_PC"
-            r"|INVALID_ADDRESS_SPACE|HARDWARE_STACK_ERROR)\b|\b(?:cuda|hip)Error(?:LaunchFailure|LaunchTimeOut|Assert"
-            r"|MisalignedAddress|IllegalInstruction|InvalidPc|InvalidAddressSpace|HardwareStackError)\b"
-            r"|\bcu(?:da)?Mem?[Aa]lloc\w{0,12} (?:results in|returned|failed with)[^\n]{0,20}\b7(?:00|1[0-9])\b",
+            (
+                r"(?:CUDA|HIP)_ERROR_(?:LAUNCH_FAILED|LAUNCH_TIMEOUT|ASSERT|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION|INVALID_PC"
+                r"|INVALID_ADDRESS_SPACE|HARDWARE_STACK_ERROR)\b|\b(?:cuda|hip)Error(?:LaunchFailure|LaunchTimeOut|Assert"
+                r"|MisalignedAddress|IllegalInstruction|InvalidPc|InvalidAddressSpace|HardwareStackError)\b"
+                r"|\bcu(?:da)?Mem?[Aa]lloc\w{0,12} (?:results in|returned|failed with)[^\n]{0,20}\b7(?:00|1[0-9])\b"
+            ),
         ),
         (
             mark("the GPU was reset after a fault and lost its memory's content; the GPU was not full"),

@@ -186,7 +186,8 @@ _REPORTERS: Final = tuple(
             rf"{_LINE_OF_A_SCRIPT}(?:Killed|{_KILLED_ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
             # the words of the C library's message catalogues
             rf"(?:^|[:：]\s{{0,9}}\d{{1,9}} |\]\s{{0,4}}[+-]?\s{{1,4}})(?:{_KILLED_ABROAD})(?:\s|$)",
-            r"^(?:[b-]?make(?:\[\d{1,3}\])?: )?\*{3} (?:\[[^\]\n]{1,200}\] )?Signal 9\s{0,4}$",  # BSD's and Solaris' make
+            # BSD's and Solaris' make
+            r"^(?:[b-]?make(?:\[\d{1,3}\])?: )?\*{3} (?:\[[^\]\n]{1,200}\] )?Signal 9\s{0,4}$",
             r"(?:^|: )line \d{1,6}:\s{1,9}\d{1,9} (?:Bus error|Segmentation fault|Aborted|Terminated)\b",
             r"^\s{0,4}(?:Bus error|Segmentation fault|Aborted|Terminated)(?: \(core dumped\))?\s{0,4}$",
         ),

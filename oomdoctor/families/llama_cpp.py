@@ -434,7 +434,6 @@ def _of_a_command(page: Page, index: int) -> Iterator[Read]:
         allocated_bytes=allocated,
         limit_bytes=limit,
         buffer_bytes=buffer,
-        limited=True,
     )
 
 

@@ -72,8 +72,10 @@ _OF_DASH = late(
     r"^\s{0,4}(?P<name>[a-z][a-z ]{2,20}?)(?:\((?:kbytes|seconds|blocks)\))?\s{1,20}" + _VALUE + r"\s{0,4}$"
 )
 _SHELLS: Final = (_OF_BASH, _OF_ZSH, _OF_DASH)
-_COMMAND = late(r"(?:^|[$#%>] |[;&|] {0,2}|\+ )ulimit (?:-[SH] {1,2})?-(?:[SH])?(?P<option>[vldsun])"
-                r"(?: {1,2}(?P<value>\d{1,15}|unlimited))?\s{0,4}(?:$|[;&|])")
+_COMMAND = late(
+    r"(?:^|[$#%>] |[;&|] {0,2}|\+ )ulimit (?:-[SH] {1,2})?-(?:[SH])?(?P<option>[vldsun])"
+    r"(?: {1,2}(?P<value>\d{1,15}|unlimited))?\s{0,4}(?:$|[;&|])"
+)
 _ANSWER = late(r"^\s{0,4}" + _VALUE + r"\s{0,4}$")
 _TABLE_OF = late(r"/proc/(?P<pid>\d{1,9})/limits")
 _ANY_ROW: Final = (_OF_THE_KERNEL, *_SHELLS)
