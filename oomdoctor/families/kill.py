@@ -181,7 +181,7 @@ _REPORTERS: Final = tuple(
             r"^make(?:\[\d{1,3}\])?: \*\*\* \[[^\]\n]{1,200}\] (?:Killed|Error 137)",
             r"(?:it/s|s/it|\bit|\d%|[\])|])\s{0,4}Killed\s{0,4}$",  # glued to a progress bar
             r"[\d.…>]Killed\s{0,4}$",  # glued to a line that its program had not ended
-            rf"{_UNDER_WAY}[^\n]{{0,600}}\s{{1,4}}Killed\s{{0,4}}$",
+            rf"{_UNDER_WAY}[^\n]{{0,600}}(?:[\d%)\]]|\d[smh])\s{{1,4}}Killed\s{{0,4}}$",
             # a script's line in bash's own words for "line": riga, Zeile, ligne, línea, 行
             rf"{_LINE_OF_A_SCRIPT}(?:Killed|{_KILLED_ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
             # the words of the C library's message catalogues

@@ -191,8 +191,8 @@ def a_wide_table_was_refused(crash: Crash) -> Seen | None:
 @sign
 def strings_of_one_width(crash: Crash) -> Seen | None:
     """1 GiB or more failed for an array of strings: NumPy gives each of them the room of the longest."""
-    table = next((event for event in crash.every(HostAllocation) if (_padded(event) or 0) >= LARGE), None)
-    if table is None:
+    table = crash.root
+    if not isinstance(table, HostAllocation) or (_padded(table) or 0) < LARGE:
         return None
     words = say(
         "NumPy pads every string of an array to the longest one: shape {shape} of type {dtype} takes {size}.",
