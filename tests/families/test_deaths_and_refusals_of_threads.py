@@ -281,3 +281,9 @@ def test_a_program_in_go_asked_for_less_than_its_runtime_maps(tmp_path: Path) ->
     usage = body(tmp_path, GO + large)["events"][0]["usage"]
     assert (usage["tried_bytes"], usage["mapped_bytes"]) == (0x7FFFE00, 0x8000000)
     assert body(tmp_path, GO)["events"][0]["usage"]["tried_bytes"] == 0x8000000
+
+
+def test_figures_of_catboost_are_mebibytes(tmp_path: Path) -> None:
+    error = "(NCudaLib::TOutOfMemoryError) /pool.h:294: Error: Out of memory. Requested 512.500000; Free 100.250000"
+    usage = body(tmp_path, f"Application terminated with error: {error}")["events"][0]["usage"]
+    assert (usage["tried_bytes"], usage["free_bytes"]) == (round(512.5 * MIB), round(100.25 * MIB))
