@@ -138,7 +138,11 @@ def test_a_limit_that_the_shell_was_given_explains_what_a_machine_of_javas_could
     start = "java -version\nError occurred during initialization of VM\nCould not allocate metaspace: 536870912 bytes"
     report = body(tmp_path, f"$ ulimit -v 700000\n$ {start}\n$ ulimit -S -v unlimited")
     assert report["diagnoses"][0]["cause"] == "address-space-limit"
-    assert body(tmp_path, f"$ {start}")["diagnoses"][0]["cause"] == "host-memory-exhausted"
+    assert body(tmp_path, f"+ ulimit -v 700000\n+ {start}")["diagnoses"][0]["cause"] == "address-space-limit"
+    refused = "bash: ulimit: virtual memory: cannot modify limit: Operation not permitted"
+    for before in ("", "ulimit -v 700000\n", f"$ ulimit -v 700000\n{refused}\n", "$ ulimit -v unlimited\n"):
+        report = body(tmp_path, f"{before}$ {start}")
+        assert report["diagnoses"][0]["cause"] == "host-memory-exhausted"
 
 
 HELD = (
