@@ -35,18 +35,22 @@ _OF_ANOTHER = late(
     r"|\((?!2 )\d{1,4} vs\.? 0\)|\b(?:error|code|status|errno)\s?[:=]?\s?(?!2\b|12\b)\d{1,4}\b"
     r"|\b(?:expected|simulat\w{2,3}|inject\w{2,3}|pass(?:ed|es)?|xfail|never|no longer)\b"
 )
+# What says by itself that it was about to happen, whatever the level
+_ABOUT_TO = late(
+    r"(?i)\b(?:try\w{0,3}|tried|attempt\w{0,3}|request\w{0,3}|want\w{0,2}|about) (?:to )?(?:re)?(?:allocat|reserv)"
+)
 CHARACTERS: Final = 800
 
 # What a program was about to take, where it says how many: "trying to allocate an array of size -1208014592"
 _THING: Final = r"(?:array|matrix|vector|tensor|buffer|table|work ?space|list|grid)"
 _EXTENT: Final = r"(?:size|length|dimension)"
 _TAKES = late(
-    rf"(?i)\b(?:allocat\w{{1,5}}|reserv\w{{2,4}}|{_THING} (?:of )?{_EXTENT}"
+    rf"(?i)\b(?:allocat(?:e|ing|ion)|reserv(?:e|ing)|{_THING} (?:of )?{_EXTENT}"
     rf"|{_EXTENT}s? of (?:the )?(?:\w{{1,16}} )?{_THING}"
     rf"|negative (?:{_THING} )?{_EXTENT}|NegativeArraySize)"
 )
 _PLACES = late(
-    r"(?i)\b(?:index|offset|subscript|position|address|pointer|stride|value|seed|return\w{0,3}|seek)\b"
+    r"(?i)\b(?:index|offset|subscript|position|address|pointer|stride|value|seed|delta|diff\w{0,8}|change|since|freed|net|balance|offset|return\w{0,3}|seek)\b"
     r"|\bout of (?:range|bounds)"
 )
 _OVERFLOWED = late(r"(?<![\w.,/:-])(-[1-9]\d{5,18}|[1-9]\d{15,19})(?![\w.,]\d|[\w:/]|\s?(?:bytes|[KMGT]i?B)\b)")
@@ -71,4 +75,9 @@ def overflowed(text: str) -> int | None:
     return int(found[1])
 
 
-__all__ = ["overflowed", "refused_by_a_check"]
+def about_to_take(text: str) -> bool:
+    """Whether the line says that it was about to allocate."""
+    return _ABOUT_TO.search(text[:CHARACTERS]) is not None
+
+
+__all__ = ["about_to_take", "overflowed", "refused_by_a_check"]

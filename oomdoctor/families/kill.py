@@ -123,10 +123,8 @@ _NO_COMPILER: Final = r"^(?![^\n]{0,600}(?:\brustc\b|\[Killed\]|\(Kill signal\))
 _ENDED_HOW: Final = r"\b(?:exited|died|failed|terminated|killed|ended|crashed|stopped|exit successfully)\b"
 _BY_SIGNAL: Final = r"\bsignal[ :=]{1,3}[\"'(]{0,2}(?:9\b(?!\.\d)|SIGKILL\b)"  # Rust's and Node.js'
 
-# A line of progress: of a step of some, of a loss, of the time that is left
-_UNDER_WAY: Final = (
-    r"(?:=>|\bETA\b|\b\d{1,9}/\d{1,9}\b|\b(?i:step|epoch|iter(?:ation)?)\b\W{0,4}\d|\b\w{0,20}(?i:loss)\b\W{0,4}\d)"
-)
+# A line of progress: of a step, of a loss, of the time that is left
+_UNDER_WAY: Final = r"(?:=>|\bETA\b|\b(?i:step|epoch|iter(?:ation)?)\b\W{0,4}\d|\b\w{0,20}(?i:loss)\b\W{0,4}\d)"
 # "run.sh: riga 24:  8612 Killed", in a shell of any language
 _LINE_OF_A_SCRIPT: Final = (
     r"[:：]\s{0,2}(?:[^\W\d_]{1,14}\.?\s{0,2}\d{1,6}|\d{1,6}\s?[^\W\d_]{1,4}|第\s?\d{1,6}\s?行)\s?[:：]\s{1,9}\d{1,9} "

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
-from oomdoctor.families.checks import overflowed, refused_by_a_check
+from oomdoctor.families.checks import about_to_take, overflowed, refused_by_a_check
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
@@ -282,7 +282,7 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
     pool, count = refused_by_a_check(text), overflowed(text)
     if (pool is None and count is None) or echo(text) or ends_well(page, index):
         return
-    if pool is None and not (is_raised or is_loud(page, index, text, sure="lloc" in text, compared=False)):
+    if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
         return
     line = page.lines[index]
     yield Shortage(

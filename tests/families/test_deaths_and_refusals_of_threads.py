@@ -33,6 +33,7 @@ NOT_KILLED = (
     "Enemies: 12Killed ok",
     "ctrl: *** Signal 9 is reserved",
     "Jobs: Running, Killed",
+    "Completed 3/9, 2 Killed",
     "step 4/9 done. 3 jobs were not Killed",
 )
 LOADING = (
@@ -112,6 +113,9 @@ NO_COUNT = (
     "DEBUG trying to allocate an array of size -120801459",
     "INFO histogram of size -120801459",
     "error: size of file is -1",
+    "memory allocated since the last step: -20971520",
+    "allocation delta -20971520 (error bound 0.1)",
+    "tensor allocation: net -20971520",
 )
 
 
