@@ -21,6 +21,7 @@ CAUSE = Cause(
         Row(sizes.device_size_that_no_machine_has, Grade.PROVES),
         Row(sizes.host_size_that_no_machine_has, Grade.PROVES),
         Row(sizes.host_size_beyond_counting, Grade.NAMES),
+        Row(sizes.count_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_beyond_the_largest, Grade.NAMES),
         Row(sizes.probe_for_what_no_card_has, Grade.NAMES, ("fix-environment", "pin-version")),
         Row(sizes.host_size_of_the_largest, Grade.POINTS),

@@ -18,6 +18,8 @@ BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "f
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
 HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
 
+METAL_KNOBS = ("smaller-model", "quantize-weights", "shorter-context", "raise-allocator-cap")
+
 CAUSE = Cause(
     id="allocator-cap",
     title=mark("A memory limit below the hardware's size was hit"),
@@ -52,6 +54,7 @@ CAUSE = Cause(
         Row(allocator.arena_of_a_library_is_full, Grade.NAMES),
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
         Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, LARGEST_KNOBS),
+        Row(allocator.more_than_metal_recommends, Grade.NAMES, METAL_KNOBS),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_largest_allocation_in_other_words, Grade.PROVES, AT_ONCE_KNOBS),
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),

@@ -18,6 +18,7 @@ from oomdoctor.signs.host_data import (
     memory_ran_out_at_a_line_on_data,
     memory_ran_out_while_reading_data,
     refused_while_reading_data,
+    strings_of_one_width,
     vanished_at_a_line_on_data,
     vanished_while_reading_data,
 )
@@ -50,6 +51,7 @@ CAUSE = Cause(
         Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(memory_ran_out_while_reading_data, Grade.POINTS),
         Row(a_wide_table_was_refused, Grade.POINTS),
+        Row(strings_of_one_width, Grade.NAMES),
         Row(refused_while_reading_data, Grade.POINTS),
         Row(arrow_was_refused, Grade.HINTS),
         Row(a_data_library_was_refused, Grade.POINTS),

@@ -11,6 +11,7 @@ from oomdoctor.signs.library import (
     a_library_failed,
     a_library_was_refused,
     an_ordinary_context,
+    buffers_between_cards_were_refused,
     much_outside_pytorch,
     much_outside_pytorch_in_an_engine,
     very_much_outside_pytorch,
@@ -32,6 +33,7 @@ CAUSE = Cause(
     signs=(
         Row(a_library_was_refused, Grade.PROVES),
         Row(a_buffer_of_all_ranks_was_refused, Grade.NAMES),
+        Row(buffers_between_cards_were_refused, Grade.NAMES),
         Row(very_much_outside_pytorch, Grade.NAMES),
         Row(a_library_failed, Grade.POINTS),
         Row(much_outside_pytorch, Grade.POINTS),

@@ -12,8 +12,11 @@ from oomdoctor.signs.library import (
     far_more_was_free_for_a_library,
     less_was_free,
     plenty_was_free,
+    refused_at_the_drivers_start,
     twice_as_much_was_free,
 )
+
+START_KNOBS = ("fix-environment", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
     id="spurious-device-oom",
@@ -28,6 +31,7 @@ CAUSE = Cause(
     signs=(
         Row(plenty_was_free, Grade.PROVES),
         Row(far_more_was_free_for_a_library, Grade.NAMES),
+        Row(refused_at_the_drivers_start, Grade.NAMES, START_KNOBS),
         Row(twice_as_much_was_free, Grade.HINTS),
         Row(a_platform_that_refuses_what_is_free, Grade.HINTS),
         Row(enough_was_free, Grade.LEFT),

@@ -146,6 +146,16 @@ _DISMISSED = late(
     r" (?:due to|because of|for) (?:its |their )?(?:excessive|excess|too high|high|too much) (?:memory|RAM|RSS)\b"
     r"(?:[^\n]{0,24}?\b(?:RSS|PSS|memory|used)\s?[=:]\s?(\d[\d.]{0,12} ?[KMGT]i?B)\b)?"
 )
+# ... or how much it used: "put on hold by SYSTEM_PERIODIC_HOLD due to memory usage 3000000"
+_HELD = late(
+    r"(?i)\b(?:job|task|step|container|worker|process|application|session|workflow|pod)\b[^\n]{0,80}?"
+    r"\b(?:on hold|held|killed|terminated|aborted|evicted|removed|stopped|suspended|cancell?ed)\b"
+    r"(?: by (?:the )?(?P<who>\w{2,30}))?,? (?:due to|because of|for) (?:its |their |the |a |high |excessive )?"
+    r"(?:memory|RAM|RSS|resident set)(?: size)?(?: usage| use| consumption| footprint)?(?: of| at|:| =)? ?"
+    r"(?P<used>\d[\d.]{0,14}(?: ?[KMGT]i?B)?)\b(?! ?%)"
+)
+_OF_CONDOR = late(r"\b(?:SYSTEM_)?PERIODIC_(?:HOLD|REMOVE|VACATE)\b")
+_BARE = late(r"\d{5,9}$")  # HTCondor counts ResidentSetSize and ImageSize in KiB
 _GUARDED = late(
     r"(?i)\b(?:job|task|step|container|worker|process)\b(?: \S{1,60})? (?:has |is )?exceed(?:ed|ing) (?:its |the )?"
     r"max(?:imum)? ?(PSS|RSS|vsize|memory)\b(?: size| usage)?\s?[:=]?\s?(\d[\d.]{0,12} ?[KMGT]i?B)\b"
@@ -489,6 +499,21 @@ def _dismissed(page: Page, index: int) -> Event:
     )
 
 
+def _held(page: Page, index: int) -> Event:
+    """It ended a job, or holds it, and says what the job used; what was allowed stands in its own settings."""
+    line = page.lines[index]
+    found = _HELD.search(line.text)
+    who, used = ((found["who"] or "").lower(), found["used"]) if found else ("", "")
+    condor = _OF_CONDOR.search(line.text) is not None
+    kibibytes = int(used) * KIB if condor and _BARE.match(used) else None
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="htcondor" if condor else who if who in _KNOWN else ANY_MANAGER,
+        used_bytes=kibibytes if _BARE.match(used) else _size((used,), DECIMAL),
+    )
+
+
 def _guarded(page: Page, index: int) -> Event:
     """A watchdog beside the job prints what it allows, and what the job has."""
     line = page.lines[index]
@@ -603,6 +628,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_TORQUE, _torque),
     (_MOAB, _moab),
     (_DISMISSED, _dismissed),
+    (_HELD, _held),
     (_GUARDED, _guarded),
     (_SGE, _sge),
     (_CONDOR, _condor),
@@ -619,6 +645,7 @@ _LOOSE: Final = (
     _stated,
     _condition,
     _dismissed,
+    _held,
     _guarded,
 )  # known by a few words, which advice and code hold too
 
@@ -727,7 +754,12 @@ FAMILY = Family(
         "all available RAM",
         "mem limit exceeded",
         "memory limit exceeded",
-        "due to memory usage",
+        "due to memory us",
+        "because of memory us",
+        "for memory us",
+        "due to its memory us",
+        "because of its memory us",
+        "due to high memory us",
         "ran out-of-memory and exited",
         "Replicas low on memory",
         "more memory than is available",

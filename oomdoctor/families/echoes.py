@@ -40,11 +40,16 @@ _OF_A_RUNTIME = (
     r" (?:Fatal (?:JavaScript|process) out of memory: |There is insufficient memory for the Java"
     r"|Native memory allocation \(m(?:alloc|map)\) failed)"
 )
+# A program that prefixes all that it prints: "# QUDA: ERROR: ", "# [rank 3] FATAL: "
+_OF_A_WRITER = (
+    r"[ \d]{0,4}(?!TODO|FIXME|NOTE|XXX)(?:(?:\[[\w :.-]{1,24}\]|[\w.-]{1,24}:) ?){0,2}"
+    r"\[?(?:ERROR|FATAL|CRITICAL|PANIC|ABORT)(?:\]|:|!)"
+)
 _ECHOES = tuple(
     (late(pattern), why)
     for pattern, why in (
         (
-            rf"^[\s\d|>:+-]{{0,20}}(?:#(?!{_OF_A_STEP}|{_OF_A_RUNTIME}|\d{{3}}: )|//|/\*)",
+            rf"^[\s\d|>:+-]{{0,20}}(?:#(?!{_OF_A_STEP}|{_OF_A_RUNTIME}|{_OF_A_WRITER}|\d{{3}}: )|//|/\*)",
             COMMENT,
         ),  # HDF5 numbers its calls
         (_STATEMENT, SOURCE),

@@ -17,7 +17,7 @@ from oomdoctor.families.lines import card_of_line, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import size
+from oomdoctor.units import BINARY, size
 
 
 class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
@@ -121,6 +121,14 @@ _OUT_OF_MEMORY = tuple(
         (
             "RMM",
             r"\]\[[\d:]{15}\]\[\w{4,8} {0,4}\] Ran out of memory trying to allocate (?P<tried_gib>[\d.]{1,20}) GiB",
+        ),
+        # catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h: MiB, of which it prints no unit
+        (
+            "CatBoost",
+            (
+                r"\bTOutOfMemoryError\b.{0,300}?Out of memory\. Requested (?P<tried_mib>\d[\d.]{0,20}); "
+                r"Free (?P<free_mib>\d[\d.]{0,20})"
+            ),
         ),
         ("CuPy", _CUPY),
         # CuPy up to 4
@@ -286,6 +294,9 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
             stated[f"{name}_bytes"] = size(found[name])
     if "tried_gib" in found:
         stated["tried_bytes"] = size(found["tried_gib"], "GiB")
+    for name in ("tried", "free"):
+        if f"{name}_mib" in found:
+            stated[f"{name}_bytes"] = size(found[f"{name}_mib"], "mib", BINARY)
     if "code" in found:
         stated["code"] = int(found["code"])
     if "row" in found:
@@ -339,6 +350,7 @@ FAMILY = Family(
         "RMM failure",
         "RMM_ERROR_OUT_OF_MEMORY",
         "Out of memory allocating",
+        "Out of memory. Requested ",
         "Error out of memory at line",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",

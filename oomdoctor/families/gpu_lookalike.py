@@ -39,6 +39,13 @@ _LOOKALIKES = tuple(
             FAULT,
             r"illegal memory access|misaligned address|unspecified launch failure|device-side assert triggered",
             r"ERROR_ILLEGAL_ADDRESS|(?:cuda|hip)ErrorIllegalAddress|Memory access fault by GPU",
+            # what the next call, even one that allocates, reports of an earlier kernel
+            (
+                r"(?:CUDA|HIP)_ERROR_(?:LAUNCH_FAILED|LAUNCH_TIMEOUT|ASSERT|MISALIGNED_ADDRESS|ILLEGAL_INSTRUCTION|INVALID_PC"
+                r"|INVALID_ADDRESS_SPACE|HARDWARE_STACK_ERROR)\b|\b(?:cuda|hip)Error(?:LaunchFailure|LaunchTimeOut|Assert"
+                r"|MisalignedAddress|IllegalInstruction|InvalidPc|InvalidAddressSpace|HardwareStackError)\b"
+                r"|\bcu(?:da)?Mem?[Aa]lloc\w{0,12} (?:results in|returned|failed with)[^\n]{0,20}\b7(?:00|1[0-9])\b"
+            ),
         ),
         (
             mark("the GPU was reset after a fault and lost its memory's content; the GPU was not full"),
@@ -102,6 +109,20 @@ FAMILY = Family(
         "hardware memory error",
         "ECCUncorrectable",
         "llegalAddress",
+        "ERROR_LAUNCH_",
+        "ERROR_ASSERT",
+        "ERROR_MISALIGNED",
+        "ERROR_INVALID_PC",
+        "ERROR_INVALID_ADDRESS",
+        "ERROR_HARDWARE_STACK",
+        "ILLEGAL_INSTRUCTION",
+        "ErrorLaunch",
+        "ErrorAssert",
+        "ErrorMisaligned",
+        "ErrorIllegalInst",
+        "ErrorInvalidPc",
+        "ErrorInvalidAddressSpace",
+        "ErrorHardwareStack",
         "ILLEGAL_ADDRESS",
         "Memory access fault",
         "VRAM",

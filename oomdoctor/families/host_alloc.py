@@ -38,6 +38,7 @@ class HostAllocation(Event, frozen=True, kw_only=True):
 
     allocator: str  # "torch", "python", "numpy", "arrow", "c++", "rust", "os", "windows", "java", "node", "opencv"
     tried_bytes: Usage[int | None] = None
+    mapped_bytes: Usage[int | None] = None  # what a runtime wanted of the system for it
     errno: int | None = None  # 12 on Linux; on Windows 1455: the commit limit, 1450: system resources
     shape: str | None = None  # as printed: "(60000, 60000)"
     dtype: str | None = None
@@ -158,6 +159,11 @@ _ALLOCATORS: Final = tuple(
             r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
             r"OutOfMemoryError: requested \d{1,20} bytes for .{1,80}Out of swap space",  # before JDK 7
             r"Native memory allocation \(m(?:alloc|map)\) failed to",
+            # what it sets aside at its start
+            (
+                r"^Could not allocate (?:metaspace|compressed class space|code cache|(?:java |object )?heap"
+                r"|CodeHeap \S{1,40}): \d"
+            ),
         ),
         (
             "node",
@@ -300,7 +306,10 @@ _CONFIGURED = late(r"\bmax (heap space|metaspace) is '(\d{1,6}(?:\.\d{1,3})?) ([
 _OF_GRADLE: Final = {"heap space": "heap_limit_bytes", "metaspace": "metaspace_limit_bytes"}
 _RUNTIME_LINES: Final = 30
 _SYSTEM_MAP = late(r"runtime\.sys(?:Map|Reserve|Alloc|Used)(?:OS)?\((?:0x[\da-f]{1,16}, )?0x([\da-f]{1,16})[,)]")
-_STACK_LINES: Final = 16
+_LARGE_ALLOCATION = late(
+    r"runtime\.(?:\(\*mcache\)\.allocLarge|largeAlloc)\((?:0x[\da-f]{9,16}, )?0x([\da-f]{5,12})[,)]"
+)
+_STACK_LINES: Final = 20
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 # What a CUDA call fails with where no card can be used at all
 _NO_DRIVER = late(
@@ -419,11 +428,14 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
 
 
 def _mapped(page: Page, index: int) -> dict[str, Any]:
-    """What Go's runtime wanted to map, in the innermost frame below: "runtime.sysMap(0xc000000000, 0x400000)"."""
-    below = (line.text[:CHARACTERS] for line in page.after(index, _STACK_LINES))
-    sizes = (found for text in below if (found := _SYSTEM_MAP.match(text)) is not None)
-    first = next(sizes, None)
-    return {"tried_bytes": int(first[1], 16)} if first is not None else {}
+    """What Go's runtime wanted to map, in the innermost frame below: "runtime.sysMap(0xc000000000, 0x400000)"; and the
+    program of it, where that is one large piece."""
+    below = [line.text[:CHARACTERS] for line in page.after(index, _STACK_LINES)]
+    mapped, asked_for = (
+        next((int(found[1], 16) for text in below if (found := pattern.match(text)) is not None), None)
+        for pattern in (_SYSTEM_MAP, _LARGE_ALLOCATION)
+    )
+    return {"tried_bytes": asked_for or mapped, "mapped_bytes": mapped}
 
 
 def _runtime(page: Page, index: int) -> dict[str, Any]:
@@ -584,6 +596,7 @@ _TRIGGERS: Final = (
     "out of JVM",
     "GC triggered before",
     "Native memory allocation",
+    "Could not allocate ",
     "'maxmemory'",
     "0x8007",
     "E_OUTOFMEMORY",

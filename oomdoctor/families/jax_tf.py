@@ -223,6 +223,9 @@ BELOW_LINES = 160
 ABOVE_LINES = 60
 # A pool's dump lists every chunk before it comes to the sum.
 DUMP_LINES = 400
+_HINT = "add report_tensor_allocations_upon_oom to RunOptions"
+_TOLD = late(r"(?i)out of memory|\bOOM when alloc|exhausted|not enough memory|\bOOM\b(?! happens)")
+_ARRAY = late(r"\b[a-z]\w{1,8}\[\d[\d,]{0,80}\]")
 _DUMP_SUM = "Sum Total of in-use chunks:"
 _DUMP_HEADS = ("Current allocation summary follows", "BFCAllocator dump for")
 _TELLING = ("OOM when", "out of memory", "Out of memory", "ailed to alloc")
@@ -246,6 +249,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if _HARMLESS.search(text):
         return
     place, process = place_of(page, line), process_of(line)
+    if _HINT in text:
+        yield from _hint_alone(page, index)
+        return
     if _DUMP_SUM in text:
         yield from _dump_alone(page, index, place, process)
         return
@@ -370,6 +376,30 @@ def _details(text: str) -> dict[str, Any]:
     return found
 
 
+def _hint_alone(page: Page, index: int) -> Iterator[Read]:
+    """TensorFlow gives this hint with an exhausted resource and nothing else; its sentence was not pasted."""
+    first = max(0, index - DUMP_LINES)
+    around = [line.text[:1200] for line in page.lines[first : index + DUMP_LINES]]
+    above = around[: index - first]
+    if any(_HINT in text for text in above) or any(_TOLD.search(text) for text in around if _HINT not in text):
+        return
+    line = page.lines[index]
+    largest = max((shape for text in above if "XLA label" in text for shape in _ARRAY.findall(text)), key=_elements,
+                  default=None)  # fmt: skip
+    yield ArrayOutOfMemory(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        strength=2,
+        framework="tensorflow",
+        buffers=(ProgramBuffer(shape=largest),) if largest is not None else (),
+    )
+
+
+def _elements(shape: str) -> int:
+    return prod(int(length) for length in shape.partition("[")[2].rstrip("]").split(",") if length)
+
+
 def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Iterator[Read]:
     """TensorFlow dumps its pool only when it refuses; here the sentence that says so was not pasted."""
     around = page.lines[max(0, index - DUMP_LINES) : index + DUMP_LINES]
@@ -481,6 +511,7 @@ FAMILY = Family(
         "Memory usage: ",
         "Can't reduce memory use below",
         _DUMP_SUM,
+        _HINT,
     ),
     read=read,
 )

@@ -123,6 +123,18 @@ _NO_COMPILER: Final = r"^(?![^\n]{0,600}(?:\brustc\b|\[Killed\]|\(Kill signal\))
 _ENDED_HOW: Final = r"\b(?:exited|died|failed|terminated|killed|ended|crashed|stopped|exit successfully)\b"
 _BY_SIGNAL: Final = r"\bsignal[ :=]{1,3}[\"'(]{0,2}(?:9\b(?!\.\d)|SIGKILL\b)"  # Rust's and Node.js'
 
+# A line of progress: of a step, of a loss, of the time that is left
+_UNDER_WAY: Final = r"(?:=>|\bETA\b|\b(?i:step|epoch|iter(?:ation)?)\b\W{0,4}\d|\b\w{0,20}(?i:loss)\b\W{0,4}\d)"
+# "run.sh: riga 24:  8612 Killed", in a shell of any language
+_LINE_OF_A_SCRIPT: Final = (
+    r"[:：]\s{0,2}(?:[^\W\d_]{1,14}\.?\s{0,2}\d{1,6}|\d{1,6}\s?[^\W\d_]{1,4}|第\s?\d{1,6}\s?行)\s?[:：]\s{1,9}\d{1,9} "
+)
+# In zh, zh-TW, de, fr, es, pt, ru, ja, ko, it, pl, sv, da, fi, hu, nl, uk, ca
+_KILLED_ABROAD: Final = (
+    r"已杀死|已砍掉|Getötet|Tué|Processus arrêté|Matado|Morto|Убито|強制終了|죽었음"
+    r"|Terminado \(killed\)|Ucciso|Unicestwiony|Dödad|Dræbt|Tapettu|Kilőve|Geëlimineerd|Вбито|Matat"
+)
+
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
     (reporter, late("|".join(patterns)))
@@ -166,9 +178,14 @@ _REPORTERS: Final = tuple(
             r"^fish: Job \d{1,4}, .{1,400} terminated by signal SIG[A-Z]{3,5}",
             r"^make(?:\[\d{1,3}\])?: \*\*\* \[[^\]\n]{1,200}\] (?:Killed|Error 137)",
             r"(?:it/s|s/it|\bit|\d%|[\])|])\s{0,4}Killed\s{0,4}$",  # glued to a progress bar
-            # zh, zh-TW, de, fr, es, pt, ru, ja, ko: the words of bash's message catalogues
-            r"(?:^|[:：]\s{0,9}\d{1,9} |\]\s{0,4}[+-]?\s{1,4})(?:已杀死|已砍掉|Getötet|Tué|Processus arrêté)(?:\s|$)",
-            r"(?:^|[:：]\s{0,9}\d{1,9} |\]\s{0,4}[+-]?\s{1,4})(?:Matado|Morto|Убито|強制終了|죽었음)(?:\s|$)",
+            r"[\d.…>]Killed\s{0,4}$",  # glued to a line that its program had not ended
+            rf"{_UNDER_WAY}[^\n]{{0,600}}(?:[\d%)\]]|\d[smh])\s{{1,4}}Killed\s{{0,4}}$",
+            # a script's line in bash's own words for "line": riga, Zeile, ligne, línea, 行
+            rf"{_LINE_OF_A_SCRIPT}(?:Killed|{_KILLED_ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
+            # the words of the C library's message catalogues
+            rf"(?:^|[:：]\s{{0,9}}\d{{1,9}} |\]\s{{0,4}}[+-]?\s{{1,4}})(?:{_KILLED_ABROAD})(?:\s|$)",
+            # BSD's and Solaris' make
+            r"^(?:[b-]?make(?:\[\d{1,3}\])?: )?\*{3} (?:\[[^\]\n]{1,200}\] )?Signal 9\s{0,4}$",
             r"(?:^|: )line \d{1,6}:\s{1,9}\d{1,9} (?:Bus error|Segmentation fault|Aborted|Terminated)\b",
             r"^\s{0,4}(?:Bus error|Segmentation fault|Aborted|Terminated)(?: \(core dumped\))?\s{0,4}$",
         ),
@@ -595,6 +612,16 @@ FAMILY = Family(
         "Убито",
         "強制終了",
         "죽었음",
+        "Ucciso",
+        "Unicestwiony",
+        "Dödad",
+        "Dræbt",
+        "Tapettu",
+        "Kilőve",
+        "Geëlimineerd",
+        "Вбито",
+        "Matat",
+        "Signal 9",
         "SIG",
         "signal",
         "SIGNAL",

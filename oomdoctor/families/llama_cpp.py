@@ -10,13 +10,13 @@ from typing import Any
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
+from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.sentences import bytes_of, count_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import MIB
+from oomdoctor.units import BINARY, MIB, size
 
 
 class Buffer(Event, frozen=True, kw_only=True):
@@ -72,6 +72,8 @@ class BufferRefused(Event, frozen=True, kw_only=True):
     tried_bytes: Usage[int | None] = None
     buffer_bytes: Usage[int | None] = None  # as the buffer's owner asked for it; the device rounds
     free_bytes: Usage[int | None] = None
+    allocated_bytes: Usage[int | None] = None  # by Metal's account, beside what it recommends at most
+    limit_bytes: Threshold[int | None] = None
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.what} {self.device} {self.tried_bytes} {self.buffer_bytes}"
@@ -158,6 +160,12 @@ _OWNERS = (
 )
 METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
 _METALS_LINES = 6
+# Metal says of a failed command buffer no more than a number; ggml's account above says what was allocated of how much
+_COMMAND_FAILED = late(r"\bcommand buffer \d{1,6} failed with status 5\b")
+_ACCOUNT = late(
+    r"\bggml_metal_\w{1,40}: allocated (?:'(?P<name>[\w ]{1,24})' )?buffer, size =\s{1,9}(?P<size>[\d.]{1,12}) Mi?B"
+    r"[^\n]{0,40}?\(\s{0,9}(?P<now>[\d.]{1,12}) / (?P<most>[\d.]{1,12})\)"
+)
 _SET_UP = late(r"compute buffer size =|graph splits =|warming up the model")
 # Other programs have buffers with a size, too.
 _WRITERS = late(
@@ -179,6 +187,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _not_fitted(page, index)
     elif _REFUSED.search(text):
         yield _refused(page, index)
+    elif _COMMAND_FAILED.search(text):
+        yield from _of_a_command(page, index)
     elif _OLD.search(text):
         yield _old(page, index)
     elif _RUNTIME.search(text):
@@ -409,6 +419,24 @@ def _refused(page: Page, index: int) -> Read:
     )
 
 
+def _of_a_command(page: Page, index: int) -> Iterator[Read]:
+    """A computation that failed where more is allocated than Metal recommends."""
+    line = page.lines[index]
+    above = (_ACCOUNT.search(one.text[:400]) for one in reversed(page.before(index, _ABOVE)))
+    account = next((found for found in above if found is not None), None)
+    if account is None or float(account["now"]) <= float(account["most"]):
+        return
+    allocated, limit, buffer = (size(account[name], "mib", BINARY) for name in ("now", "most", "size"))
+    yield BufferRefused(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        allocated_bytes=allocated,
+        limit_bytes=limit,
+        buffer_bytes=buffer,
+    )
+
+
 def _is_set_up(page: Page, index: int) -> bool:
     """Whether all buffers are there: the compute buffers come last."""
     return any(_SET_UP.search(line.text[:400]) for line in page.before(index, _ABOVE))
@@ -518,6 +546,7 @@ FAMILY = Family(
         "ggml_aligned_malloc",
         "memory allocation of size",
         "of memory on device",
+        "failed with status 5",
         "CallbackErrorOutOfMemory",
         "pinned memory",
         "context's memory pool",

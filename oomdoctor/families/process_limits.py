@@ -73,6 +73,12 @@ _OF_DASH = late(
 )
 _SHELLS: Final = (_OF_BASH, _OF_ZSH, _OF_DASH)
 _COMMAND = late(r"(?:^|[$#%>] |[;&|] {0,2}|\+ )ulimit (?:-[SH] {1,2})?-(?P<option>[vldsun])\s{0,4}$")
+# What a shell was told, by a prompt or its trace before it: a script's text need not have run
+_SET = late(
+    r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]?(?P<option>[vldsun]) {1,2}(?P<value>\d{1,15}|unlimited)"
+    r"\s{0,4}(?:$|[;&|])"
+)
+_NOT_SET = "cannot modify limit"
 _ANSWER = late(r"^\s{0,4}" + _VALUE + r"\s{0,4}$")
 _TABLE_OF = late(r"/proc/(?P<pid>\d{1,9})/limits")
 _ANY_ROW: Final = (_OF_THE_KERNEL, *_SHELLS)
@@ -82,6 +88,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
     if (command := _COMMAND.search(text)) is not None:
         yield from _answer(page, index, _OPTIONS[command["option"]])
+    elif (told := _SET.search(text)) is not None:
+        if _NOT_SET not in page.after(index, 2)[-1].text[:CHARACTERS]:
+            line = page.lines[index]
+            yield _limits(page, line, line, "shell", {_OPTIONS[told["option"]]: told["value"]})
     else:
         yield from _table(page, index)
 

@@ -87,6 +87,8 @@ _PREDICATES = tuple(
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
         rf"C{_FEW}A{_FEW}(?:{_MEM}|[SNUeu]|D)",
         rf"C{_FEW}G{_FEW}(?:{_MEM}|S)",
+        # "could not allocate metaspace: 1073741824 bytes"
+        rf"C{_FEW}A{_FEW}:a{{0,2}}S(?=[.,;()]|$)",
         r"Ca?p",
         # "only 310 MiB left"
         r"ya{0,2}[SU][waD]{0,3}f",

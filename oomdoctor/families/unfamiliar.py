@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
+from oomdoctor.families.checks import about_to_take, overflowed, refused_by_a_check
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
@@ -194,6 +195,8 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
             yield from _nameless(page, index, text, of_a_variable=True)
         elif _ALLOCATION_FAILED.match(text):
             yield from _nameless(page, index, text)
+        else:
+            yield from _looked_up(page, index, text, is_raised=is_raised)
         return
     line = page.lines[index]
     pool = pool_of(found, text)
@@ -298,6 +301,23 @@ def _nameless(page: Page, index: int, text: str, *, of_a_variable: bool = False)
     line = page.lines[index]
     found = Shortage(strength=1, at=place_of(page, line), time=line.mark.time, process=process_of(line))
     yield replace(found, strength=2, pool=_unnamed(page, "unknown")) if of_a_variable else found
+
+
+def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
+    """What the program itself looked at: the result of a call that it quotes, a size that it was about to take."""
+    pool, count = refused_by_a_check(text), overflowed(text)
+    if (pool is None and count is None) or echo(text) or ends_well(page, index):
+        return
+    if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
+        return
+    line = page.lines[index]
+    yield Shortage(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool=pool or ("gpu" if page.once(_names_a_card) else "host_ram"),
+        needed=count,
+    )
 
 
 def _is_limited(found: Shortfall, text: str) -> bool:

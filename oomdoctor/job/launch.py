@@ -82,7 +82,10 @@ def is_override(word: str) -> bool:
 def _after_head(line: list[str]) -> int | None:
     """Where the words begin that belong to a program we know, None where the line starts none."""
     others = 0
+    prompt = _prompt(line)
     for index, word in enumerate(line):
+        if index <= prompt:
+            continue
         if _is_head(word):
             return index
         if _ASSIGNMENT.match(word):
@@ -93,6 +96,13 @@ def _after_head(line: list[str]) -> int | None:
         if index == 0 and word.replace(".", "").isdecimal():
             return None  # a row of a process table: another process than the job
     return None
+
+
+def _prompt(line: list[str]) -> int:
+    """Where a shell's prompt ends: "(base) me@box ~/x $", and of zsh a name or a folder before its sign: "lora %"."""
+    places = (at for at, word in enumerate(line[:_WORDS_BEFORE_HEAD]) if word == "$" or (word == "%" and at == 1))
+    last = next(places, -1)
+    return last if last < 1 or not line[last - 1].isdecimal() else -1
 
 
 def _is_head(word: str) -> bool:

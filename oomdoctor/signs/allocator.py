@@ -247,6 +247,20 @@ def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
 
 
 @sign
+def more_than_metal_recommends(crash: Crash) -> Seen | None:
+    """ggml's account of Metal shows more allocated than Metal recommends, and a computation failed."""
+    refused = crash.root
+    if not isinstance(refused, BufferRefused) or not refused.limit_bytes or refused.allocated_bytes is None:
+        return None
+    words = say(
+        "{allocated} was allocated on the GPU; Metal recommends at most {limit}.",
+        allocated=show(refused.allocated_bytes),
+        limit=show(refused.limit_bytes),
+    )
+    return Seen(words=words, evidence=(refused,))
+
+
+@sign
 def arena_of_a_library_is_full(crash: Crash) -> Seen | None:
     """A library requested more than its arena has left under its own limit."""
     arena = crash.root

@@ -19,6 +19,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, trainers
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.library import buffers_between_cards_were_refused
 from oomdoctor.signs.logits import in_a_sampler
 from oomdoctor.signs.trace import beyond_share
 from oomdoctor.units import GIB, show
@@ -216,6 +217,8 @@ def refused_with_figures(crash: Crash) -> Seen | None:
 @sign
 def refused_in_an_engine(crash: Crash) -> Seen | None:
     """An engine's allocation failed, and nothing shows that its share left too little room."""
+    if buffers_between_cards_were_refused(crash) is not None:
+        return None
     return _beside_its_share(crash) if _step(crash) is not None else None
 
 

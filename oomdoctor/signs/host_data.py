@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from oomdoctor.families.container import LimitKill
@@ -42,6 +43,8 @@ _KEEPS: Final = (
     "load_in_memory", "load_in_ram", "load_into_memory", "preload", "preload_data", "cache_in_memory", "ram_cache",
 )  # fmt: skip
 _MEMORY: Final = ("memory", "ram", "mem", "in_memory", "true", "all")
+_STRINGS: Final = late(r"[<>|=]?([US])(\d{1,9})")
+_LENGTH: Final = late(r"\d{1,12}")
 _TABLE: Final = late(r"\((\d{1,12}), ?(\d{1,12})\)")
 # The columns of a table that is rather mostly empty than a matrix of the model.
 FEATURES: Final = 1000
@@ -183,6 +186,29 @@ def a_wide_table_was_refused(crash: Crash) -> Seen | None:
         asked=asked_for(crash),
     )
     return Seen(words=words, evidence=(table,), stage="data_load" if crash.stage == "unknown" else None)
+
+
+@sign
+def strings_of_one_width(crash: Crash) -> Seen | None:
+    """1 GiB or more failed for an array of strings: NumPy gives each of them the room of the longest."""
+    table = crash.root
+    if not isinstance(table, HostAllocation) or (_padded(table) or 0) < LARGE:
+        return None
+    words = say(
+        "NumPy pads every string of an array to the longest one: shape {shape} of type {dtype} takes {size}.",
+        shape=table.shape,
+        dtype=table.dtype,
+        size=show(_padded(table) or 0),
+    )
+    return Seen(words=words, evidence=(table,), stage="data_load" if crash.stage == "unknown" else None)
+
+
+def _padded(event: HostAllocation) -> int | None:
+    """The lengths of the array times the width of its strings: 4 bytes for a character, 1 for a byte."""
+    width = _STRINGS.fullmatch(event.dtype or "")
+    if width is None or not event.shape:
+        return None
+    return prod(int(length) for length in _LENGTH.findall(event.shape)) * int(width[2]) * (4 if width[1] == "U" else 1)
 
 
 def _is_wide(event: HostAllocation) -> bool:

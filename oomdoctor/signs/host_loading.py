@@ -8,12 +8,14 @@ from oomdoctor.families.event import PROOF, Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
+from oomdoctor.families.lines import PROGRESS
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, held_in_words
 from oomdoctor.language import mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FREE
 from oomdoctor.units import show
@@ -26,6 +28,13 @@ _LOADING_LINE: Final = (
     r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
     r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
 )
+# "Loading the model from /models/base.ckpt", in any program's words; a set of data has other endings
+_WEIGHTS_FILE: Final = late(
+    r"(?i)\b(?:loading|restoring|reading|opening|importing)\b[^\n]{0,300}?(?:\.(?:ckpt|safetensors|gguf|ggml|pth|pdparams)\b"
+    r"|\b(?:model|weights|checkpoint|lora|vae|unet|encoder)\b[^\n]{0,200}\.(?:pt|bin|h5|onnx|npz|msgpack|keras)\b)"
+)
+_LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listening|serving|saved|saving)\b")
+_RIGHT_BEFORE: Final = 12  # lines: what is printed while a model is set up
 _UP_TO_LOADING: Final = frozenset({"model_load", "unknown", "launch", "engine_init"})
 _PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("compute")}
 
@@ -172,9 +181,21 @@ def _at_loading(crash: Crash, words: str, *, shows_memory: bool = False) -> Seen
 def _killed_at_loading(crash: Crash) -> bool:
     """Whether loading is the last thing the log speaks of: training may have begun since."""
     root = crash.root
-    if not isinstance(root, Kill) or crash.stage not in _UP_TO_LOADING or crash.mentions(_LOADING_LINE) is None:
+    if not isinstance(root, Kill) or crash.stage not in _UP_TO_LOADING:
+        return False
+    if crash.mentions(_LOADING_LINE) is None and not _opens_weights(root):
         return False
     return bool(root.around.before or root.at.text)
+
+
+def _opens_weights(kill: Kill) -> bool:
+    """Whether a file of weights was being read right before the kill: nothing says that it was done."""
+    for line in reversed(kill.around.before[-_RIGHT_BEFORE:]):
+        if _WEIGHTS_FILE.search(line):
+            return True
+        if PROGRESS.search(line) or _LOADED.search(line):
+            return False
+    return False
 
 
 def _bar(crash: Crash) -> str | None:

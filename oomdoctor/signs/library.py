@@ -30,7 +30,7 @@ NARROW: Final = 0.02  # of the request: the printed digits, whole segments and t
 _LOADS_A_PROGRAM = late(
     r"(?i)\bload(?:ing)? (?:the )?(?:in-memory )?(?:CUBIN|PTX|module)\b|cuModuleLoad"
 )  # XLA's driver
-CRUMBS: Final = 32 * MIB  # whole segments of 2 and 20 MiB and what the driver keeps for itself
+CRUMBS: Final = 128 * MIB  # whole segments of 2 and 20 MiB and what the driver keeps for itself
 
 # What a simulator on the GPU lays out for its environments and their contacts
 OF_A_SIMULATOR: Final = ("fewer-environments", "resize-sim-buffers", "free-the-gpu", "smaller-microbatch")
@@ -49,6 +49,11 @@ _BROKEN: Final = r"illegal memory access|device-side assert|unspecified launch f
 _THE_CALL_ALONE: Final = late(r"Failed to (?:CUDA|HIP) (?:host alloc|calloc async|calloc|malloc) ")
 _OUT_OF_MEMORY: Final = r"(?i)\bout of memory\b"
 _EMBEDDED: Final = r"NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+_OF_THE_START: Final = late(r"\b(?:cuInit|hipInit|cuDeviceGetCount|nvmlInit(?:_v2)?)\b")
+# "runtime/ipcUtils.cpp:48", "customAllReduceKernels.cu:12"
+_OF_AN_EXCHANGE: Final = late(
+    r"\b(\w{0,24}(?:(?i:ipc|nccl|rccl|nvshmem|all_?reduce)|[Cc]ommunicator)\w{0,24}\.(?:cpp|cu|cc|cuh|h))\b(?=[:\s\"',)]{0,3}\d)"
+)
 _QUIRKS: Final = rf"\bWSL2?\b|{_EMBEDDED}"
 
 
@@ -293,6 +298,30 @@ def enough_was_free(crash: Crash) -> Seen | None:
     if it is None or _narrow(it) or (it.free_bytes or 0) < CRUMBS:
         return None
     return _not_full(crash, it, _read_later())
+
+
+@sign
+def buffers_between_cards_were_refused(crash: Crash) -> Seen | None:
+    """The source file that failed lays out the buffers through which GPUs exchange data."""
+    root = crash.root
+    file = _OF_AN_EXCHANGE.search(root.at.text)
+    if root.pool != "gpu" or file is None or root.figures("usage"):
+        return None
+    words = say("The failed allocation was for buffers through which GPUs exchange data ({file}).", file=file[1])
+    return Seen(words=words, evidence=(root,), stage="engine_init" if crash.stage == "unknown" else None)
+
+
+@sign
+def refused_at_the_drivers_start(crash: Crash) -> Seen | None:
+    """The driver refused its own initialization, before anything could be allocated."""
+    root = crash.root
+    call = _OF_THE_START.search(root.at.text) if root.pool == "gpu" else None
+    if call is None:
+        return None
+    words = say(
+        "The driver refused at its initialization ({call}), before the program had allocated anything.", call=call[0]
+    )
+    return Seen(words=words, evidence=(root,), stage="launch" if crash.stage == "unknown" else None)
 
 
 @sign

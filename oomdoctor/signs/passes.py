@@ -15,6 +15,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host
 from oomdoctor.signs.ggml import compute_buffer_refused
+from oomdoctor.signs.library import refused_at_the_drivers_start
 from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
     ATTENTION,
@@ -176,6 +177,8 @@ def in_its_own_computation(crash: Crash) -> Seen | None:
     if not any(frame.file and frame.function for frame in around.trace) or around.cut or not _nothing_tells(crash):
         return None
     if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or crash.job.in_engine:
+        return None
+    if refused_at_the_drivers_start(crash) is not None:
         return None
     return Seen(
         words=say("In the program's own computation, {asked}.", asked=asked(card(crash))),

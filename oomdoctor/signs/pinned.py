@@ -12,6 +12,7 @@ from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import LOCKED_LIMIT, WHOLE_LOG
 from oomdoctor.units import show
@@ -19,6 +20,8 @@ from oomdoctor.units import show
 _LOCKING: Final = ("rdma", "mlock")
 # What pins host memory. The driver's refusal then says "CUDA error: out of memory", as for the card.
 _PINS: Final = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost|page-?lock"
+# What a quoted call was asked for: "cudaMalloc(p, size) == cudaSuccess"
+_OF_A_CARD: Final = late(r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMemAlloc(?:_v2|Async)?\(")
 _PINNED_STATES: Final = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
 _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
 
@@ -145,6 +148,8 @@ def _is_bare(crash: Crash) -> bool:
     """Whether the driver refused something and nothing printed says of which memory."""
     root = crash.root
     if _refusal(crash) is not None or root.pool != "gpu" or root.figures("usage"):
+        return False
+    if _OF_A_CARD.search(root.at.text) is not None:
         return False
     return not (isinstance(root, DeviceRefusal) and root.layer == "nvml")
 

@@ -18,6 +18,7 @@ from oomdoctor.units import GIB, TIB, show
 
 _OnADevice = DeviceOutOfMemory | ArrayOutOfMemory | LibraryOutOfMemory | Shortage
 
+MANY_ELEMENTS: Final = 10**15  # of one byte each: no machine has room for them
 NO_MACHINE: Final = 8 * TIB  # more than the memory of any card, and of nearly any host
 NO_CARD: Final = TIB  # where the card's size is not printed
 LARGEST_HOST: Final = 2 * TIB  # what a node with eight cards has
@@ -128,6 +129,18 @@ def host_size_beyond_counting(crash: Crash) -> Seen | None:
     if not isinstance(root, HostAllocation) or _BEYOND_COUNTING.search(root.at.text) is None:
         return None
     words = say("A container was asked to hold more elements than it can count: a length is wrong.")
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def count_that_has_overflowed(crash: Crash) -> Seen | None:
+    """A program was about to take a negative number of elements, or one of sixteen digits."""
+    root = crash.root
+    if not isinstance(root, Shortage) or root.needed is None or root.unit is not None:
+        return None
+    if 0 <= root.needed < MANY_ELEMENTS:
+        return None
+    words = say("The program was about to take {count} elements: a shape or a count is wrong.", count=str(root.needed))
     return Seen(words=words, evidence=(root,))
 
 

@@ -21,8 +21,8 @@ STATES: Final = (
 )
 MOVE: Final = r"\.(?:to|cuda)\([^)]{0,60}\)|\bconvert\b.{0,40}\bt\.to\(|_apply\b"
 LOGITS: Final = (
-    r"cross_entropy|log_softmax|logsumexp|\blm_head\b|\blogits\b(?!\s?=\s?(?:self\.)?(?:model|net|network|module)\()|logprobs?_from_logits|log_?probs\b|ForCausalLMLoss"
-    r"|entropy_from_logits|vocab_parallel|compute_logits|selective_log|nll_loss|float_conversion|float16_to_fp32"
+    r"(?<!binary_)cross_entropy|log_softmax|logsumexp|\blm_head\b|\blogits\b(?!\s?=\s?(?:self\.)?(?:model|net|network|module)\()|logprobs?_from_logits|log_?probs\b|ForCausalLMLoss"
+    r"|entropy_from_logits|vocab_parallel|compute_logits|selective_log|nll_loss|float_conversion|float16_to_fp32|\b_?convert_to_fp32\b"
 )
 SAMPLER: Final = r"sampler\.py|topk_topp|top_k_top_p|\b_dummy_sampler_run\b"
 GRAPHS: Final = r"cuda_?graph|capture_model|capture_begin|\bgraph_capture\b|CUDAGraph"

@@ -1,0 +1,83 @@
+"""Programs that look themselves: a check that quotes the call which was refused, and a size that has overflowed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.patterns import late
+
+_ON_A_CARD: Final = (
+    r"\b(?:cuda|hip|mu|cn|aclrt|nrt_?)(?:rt)?(?!Host)\w{0,12}(?:Malloc|Alloc)(?!Host)\w{0,16}|\bcuMem(?!Host)\w{0,8}Alloc\w{0,8}"
+    r"|\bclCreateBuffer|\bvkAllocateMemory"
+)
+_PINNED: Final = r"\b(?:cuda|hip|aclrt)(?:Host(?:Alloc|Malloc)|MallocHost)\w{0,12}|\bcuMemHostAlloc|\bcuMemAllocHost"
+_ON_THE_HOST: Final = (
+    r"\b(?:posix_memalign|memalign|_?aligned_(?:alloc|malloc)|_mm_malloc|malloc|(?:x|v|c|re)alloc|xmalloc|mmap|sbrk)"
+)
+_CALLS: Final = tuple(
+    (pool, late(rf"(?:{calls})\s?\("))
+    for pool, calls in (("pinned", _PINNED), ("gpu", _ON_A_CARD), ("host_ram", _ON_THE_HOST))
+)
+# "assertion 'cudaMalloc(p, size) == cudaSuccess' failed", "Check failed: malloc(n) != NULL"
+_FAILED = late(
+    r"(?i)\b(?:assert\w{0,6}|check\w{0,4}|require\w{0,3}|ensure\w{0,3}|verif\w{1,8}|invariant|precondition)\b[^\n]{0,400}?"
+    r"\b(?:fail(?:ed|ure|s)?|violated|does not hold)\b"
+)
+_SUCCEEDS = late(
+    r"==\s?(?:\w{0,30}[Ss]uccess\b|\w{0,30}_SUCCESS\b|0\b)|!="
+    r"\s?(?:\([\w *]{1,20}\)\s?)?(?:NULL|nullptr|0|nil|MAP_FAILED)\b"
+    r"|\b(?:NULL|nullptr|0|MAP_FAILED)\s?!="
+)
+# What a call that allocates may fail with, and no memory was short
+_OF_ANOTHER = late(
+    r"(?i)illegal|launch|busy|invalid|initiali[sz]|driver|no \S{0,20} ?device|not supported|unsupported|peer"
+    r"|\bassert triggered"
+    r"|\((?!2 )\d{1,4} vs\.? 0\)|\b(?:error|code|status|errno)\s?[:=]?\s?(?!2\b|12\b)\d{1,4}\b"
+    r"|\b(?:expected|simulat\w{2,3}|inject\w{2,3}|pass(?:ed|es)?|xfail|never|no longer)\b"
+)
+# What says by itself that it was about to happen, whatever the level
+_ABOUT_TO = late(
+    r"(?i)\b(?:try\w{0,3}|tried|attempt\w{0,3}|request\w{0,3}|want\w{0,2}|about) (?:to )?(?:re)?(?:allocat|reserv)"
+)
+CHARACTERS: Final = 800
+
+# What a program was about to take, where it says how many: "trying to allocate an array of size -1208014592"
+_THING: Final = r"(?:array|matrix|vector|tensor|buffer|table|work ?space|list|grid)"
+_EXTENT: Final = r"(?:size|length|dimension)"
+_TAKES = late(
+    rf"(?i)\b(?:allocat(?:e|ing|ion)|reserv(?:e|ing)|{_THING} (?:of )?{_EXTENT}"
+    rf"|{_EXTENT}s? of (?:the )?(?:\w{{1,16}} )?{_THING}"
+    rf"|negative (?:{_THING} )?{_EXTENT}|NegativeArraySize)"
+)
+_PLACES = late(
+    r"(?i)\b(?:index|offset|subscript|position|address|pointer|stride|value|seed|delta|diff\w{0,8}|change|since|freed|net|balance|offset|return\w{0,3}|seek)\b"
+    r"|\bout of (?:range|bounds)"
+)
+_OVERFLOWED = late(r"(?<![\w.,/:-])(-[1-9]\d{5,18}|[1-9]\d{15,19})(?![\w.,]\d|[\w:/]|\s?(?:bytes|[KMGT]i?B)\b)")
+
+
+def refused_by_a_check(text: str) -> str | None:
+    """The memory that a call in a failed check was asked for."""
+    shown = text[:CHARACTERS]
+    if "lloc" not in shown and "mmap" not in shown and "memalign" not in shown and "CreateBuffer" not in shown:
+        return None
+    if _FAILED.search(shown) is None or _SUCCEEDS.search(shown) is None or _OF_ANOTHER.search(shown):
+        return None
+    return next((pool for pool, call in _CALLS if call.search(shown)), None)
+
+
+def overflowed(text: str) -> int | None:
+    """A count below nothing, or of more than any machine has, where the line speaks of what is to be taken."""
+    shown = text[:CHARACTERS]
+    found = _OVERFLOWED.search(shown)
+    if found is None or _TAKES.search(shown) is None or _PLACES.search(shown):
+        return None
+    return int(found[1])
+
+
+def about_to_take(text: str) -> bool:
+    """Whether the line says that it was about to allocate."""
+    return _ABOUT_TO.search(text[:CHARACTERS]) is not None
+
+
+__all__ = ["about_to_take", "overflowed", "refused_by_a_check"]
