@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.loading import in_its_order
 from oomdoctor.remedies.order import EVIDENCE, in_order
 from oomdoctor.remedies.own_line import in_front
 from oomdoctor.signs.kills import only_small_processes_were_killed
@@ -36,7 +37,7 @@ def in_general(crash: Crash) -> tuple[str, ...]:
 
 def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
     """The cause's own remedies, the general ones behind them until there are enough, in their order."""
-    knobs = in_front(knobs, crash)
+    knobs = in_its_order(in_front(knobs, crash), cause, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
     lacking = ENOUGH - len(chosen)

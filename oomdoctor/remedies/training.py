@@ -57,6 +57,9 @@ _TRAINER: Final = r"transformers/trainer"
 _FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
 _FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
+# transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
+_BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
+_WITH_THE_OPTION: Final = "3.5"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
@@ -189,7 +192,7 @@ def lower_precision(case: Case) -> Answer:
 def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
-    if (row is not None and not row.is_call and not _is_mixed(row)) or own_option(case.knob, crash) is not None:
+    if (row is not None and not row.is_call and not is_mixed(row)) or own_option(case.knob, crash) is not None:
         return None
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks):
@@ -204,7 +207,7 @@ def _half_the_weights(case: Case) -> Answer:
     return Proposal(action=say("Load the weights in bf16 instead of fp32"), snippet=line, setting="")
 
 
-def _is_mixed(row: Spelling) -> bool:
+def is_mixed(row: Spelling) -> bool:
     """Whether the option lets the library choose the type of each operation, and not that of the weights."""
     return "mixed" in row.shown or row.key.rsplit(".", 1)[-1].lower() in _MIXED or ".AMP." in row.write
 
@@ -300,6 +303,17 @@ def _on_the_host(case: Case) -> Answer:
     """transformers' Trainer: training_args.py"""
     if case.now is not None and case.number() == 1:
         return already(case.now, 1)
+    if case.crash.in_trace(_BEFORE_THE_OPTION) is not None:
+        return Proposal(
+            action=say(
+                "Upgrade transformers to {release} or later, then run with --eval_accumulation_steps 1: the line in the "
+                "traceback is of a release without this option",
+                release=_WITH_THE_OPTION,
+            ),
+            snippet=f'pip install "transformers>={_WITH_THE_OPTION}"',
+            setting="",
+            cost=say("slower evaluation; host RAM for the predictions"),
+        )
     return Proposal(
         action=say("Move the predictions to host RAM after every step"),
         suggested=1,
@@ -378,11 +392,25 @@ def clear_references(case: Case) -> Answer:
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
     if case.crash.pool in RAM and _not_in_python(case.crash):
         return Skip()
+    if case.cause == "eval-accumulation" and case.crash.in_trace(_TRAINER) is not None:
+        return _loss_alone(case.crash)
     if case.crash.pool in RAM and job.world != "torch":
         return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
+
+
+def _loss_alone(crash: Crash) -> Proposal:
+    """The list that grows is Trainer's own: only an option of it keeps less."""
+    option = "prediction_loss_only"
+    old = crash.in_trace(_BEFORE_THE_OPTION) is not None
+    return Proposal(
+        action=say("Compute only the loss in the evaluation ({option}), if no metric needs the predictions", option=option),
+        snippet=f"Trainer(..., {option}=True)" if old else f"--{option} True",
+        setting=option if old else f"--{option}",
+        cost=say("no metrics of the predictions"),
+    )
 
 
 def _of_the_stage(case: Case) -> Case:
