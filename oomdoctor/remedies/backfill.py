@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.loading import in_its_order
-from oomdoctor.remedies.order import EVIDENCE, in_order
+from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order
 from oomdoctor.remedies.own_line import in_front
 from oomdoctor.signs.kills import only_small_processes_were_killed
 
@@ -45,7 +45,7 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     found = remedies(cause, more, crash)[0] if more else []
     further = [replace(one, general=True) for one in found if one.knob not in listed]
     chosen = [*_real(chosen), *(further[:lacking] if lacking > 0 else [])]
-    return in_order(chosen, cause, crash.pool), rejected
+    return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
 
 
 def _real(chosen: Sequence[Remedy]) -> list[Remedy]:
