@@ -164,6 +164,8 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
     of_a_program = case.row is not None and not own_line.of_a_library(case.row)
     if isinstance(answer, Skip | Refusal) or of_a_program or (computed and not _in_other_words(case)):
         return None
+    if evaluation.concerns(case.knob, case.crash):
+        return None  # the program's option is that of its training
     return own_options.proposal(case.knob, KNOBS[case.knob].action, case.crash)
 
 

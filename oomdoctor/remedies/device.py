@@ -628,7 +628,9 @@ def _of_the_next_run(crash: Crash) -> Answer:
     if crash.trajectory is not None and crash.trajectory.growth_bytes:
         return Skip()
     return Proposal(
-        action=say("Record the memory of the next run: it shows whether it grows slowly (a leak) or jumps at one place"),
+        action=say(
+            "Record the memory of the next run: it shows whether it grows slowly (a leak) or jumps at one place"
+        ),
         snippet="oomdoctor run -- COMMAND",
         cost=say("none"),
     )

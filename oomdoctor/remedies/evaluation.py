@@ -1,4 +1,4 @@
-"""The batch of an evaluation, which is not the one that it trains with: the option of the latter changes nothing there."""
+"""The batch of an evaluation, which is not that of the training, whose option changes nothing there."""
 
 from __future__ import annotations
 

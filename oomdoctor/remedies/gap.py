@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from oomdoctor.arithmetic import vllm
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Value
@@ -21,11 +23,11 @@ from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf
 from oomdoctor.units import show
 
-
-# What follows the failed allocation is not known: a rest of less than this, of the GPU, is no answer. Each request of an
-# engine that serves may need more than the one before.
+# What follows the failed allocation is not known: a rest of less than this, of the GPU, is no answer. Each request of
+# an engine that serves may need more than the one before. A share is computed with a rest of its own.
 _REST: Final = 0.02
 _REST_WHILE_SERVING: Final = 0.05
+_SHARE: Final = "lower-engine-reservation"
 
 
 def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
@@ -36,9 +38,12 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
     growth, formula = _growth(crash, need)
     turned = [(remedy.knob, _settings(remedy)) for remedy in remedies if _can_be_reckoned(remedy)]
     verdicts = {knob: _verdict(crash, settings) for knob, settings in turned}
-    growth_and_rest = growth + rest_bytes(crash)
-    alone = tuple(knob for knob, verdict in verdicts.items() if _closes(verdict, growth_and_rest))
-    together, last = ((), None) if alone else _first_together(crash, turned, growth_and_rest)
+    rest = rest_bytes(crash)
+    of_a_share = min(rest, vllm.CAPTURE_SLACK_BYTES)
+    alone = tuple(
+        knob for knob, one in verdicts.items() if _closes(one, growth + (of_a_share if knob == _SHARE else rest))
+    )
+    together, last = ((), None) if alone else _first_together(crash, turned, growth + rest)
     return Gap(
         pool=need.pool,
         missing_low_bytes=need.low + growth,
@@ -53,7 +58,7 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
 
 def rest_bytes(crash: Crash) -> int:
     """What has to be left behind the failed allocation, before a remedy is called enough."""
-    total = card_total(crash) if crash.pool == "gpu" else None
+    total = card_total(crash) if isinstance(crash.root, DeviceOutOfMemory) else None
     share = _REST_WHILE_SERVING if crash.stage == "serving" else _REST
     return round(share * total) if total is not None else 0
 

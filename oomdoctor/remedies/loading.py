@@ -176,9 +176,7 @@ def _over_several(case: Case) -> Answer:
         action=say("Spread the layers over at least {count} GPUs while they load", count=count),
         snippet=line,
         setting="",
-        derivation=say(
-            "{formula}; / {total} per GPU = {count}", formula=size.formula, total=show(total), count=count
-        ),
+        derivation=say("{formula}; / {total} per GPU = {count}", formula=size.formula, total=show(total), count=count),
     )
 
 

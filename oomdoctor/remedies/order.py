@@ -115,13 +115,15 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
 
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
-    """The command that finds the holder goes first where nobody knows it, and before a leak that nothing shows."""
+    """The command that finds the holder goes first where nobody knows it, behind what the job states a number of; and
+    before a leak that nothing shows."""
     command = next((one for one in remedies if one.knob == EVIDENCE and one.snippet), None)
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
     if cause == _NODE_FULL and not isinstance(crash.root, HostAllocation):
-        return [command, *rest]
+        stated = next((n for n, one in enumerate(rest) if one.suggested is None or one.knob == _DELAY), len(rest))
+        return [*rest[:stated], command, *rest[stated:]]
     place = next((n for n, one in enumerate(rest) if one.knob == _LEAK), None)
     if cause != _WHO or place is None:
         return list(remedies)

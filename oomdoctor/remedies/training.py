@@ -43,6 +43,8 @@ _AUTOCAST: Final = "autocast"
 _TOO_LARGE: Final = "model-does-not-fit"
 _OF_WEIGHTS: Final = (_TOO_LARGE, "optimizer-states")  # causes
 _WITH_WEIGHTS: Final = ("model_load", "optimizer_step")  # stages
+_PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
+_OF_A_FILTER: Final = r"(?i)variable|assign|initiali[sz]er|filter_?grad|backprop_?filter"
 _MIXED: Final = frozenset({"bf16", "fp16", "amp", "use_amp", "mixed_precision"})
 _RUNS_MIXED: Final = (
     r"grad_scaler|GradScaler|autocast_mode|\bscaler\.(?:scale|step)\(|with (?:torch\.)?(?:cuda\.amp\.)?autocast"
@@ -127,8 +129,28 @@ def _half_a_batch(case: Case) -> Proposal:
     task = own_line.task_of(case.crash)
     counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
     first = counts and not some(case.crash.job.frameworks, "simulates worlds")
+    if first and (shown := _of_the_array(case.crash)) is not None:
+        return shown
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
+    )
+
+
+def _of_the_array(crash: Crash) -> Proposal | None:
+    """TensorFlow's arrays of pictures begin with the batch (NHWC and NCHW alike)."""
+    shape = crash.root.shape if isinstance(crash.root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else None
+    sizes = [int(one) for one in (shape or "").strip("[] ").split(",") if one.strip().isdigit()]
+    of_a_filter = sizes[:1] == sizes[1:2] or crash.in_trace(_OF_A_FILTER) is not None
+    if len(sizes) != _PICTURES or sizes[0] < 2 or of_a_filter:
+        return None
+    then = sizes[0] // 2
+    return Proposal(
+        action=say("Halve the batch size: {now} -> {then}", now=sizes[0], then=then),
+        current=sizes[0],
+        suggested=then,
+        setting="",
+        derivation=f"{sizes[0]} / 2 = {then}",
+        assumes=(say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]"),),
     )
 
 
@@ -306,8 +328,8 @@ def _on_the_host(case: Case) -> Answer:
     if case.crash.in_trace(_BEFORE_THE_OPTION) is not None:
         return Proposal(
             action=say(
-                "Upgrade transformers to {release} or later, then run with --eval_accumulation_steps 1: the line in the "
-                "traceback is of a release without this option",
+                "Upgrade transformers to {release} or later, then run with --eval_accumulation_steps 1: the line in "
+                "the traceback is of a release without this option",
                 release=_WITH_THE_OPTION,
             ),
             snippet=f'pip install "transformers>={_WITH_THE_OPTION}"',
@@ -406,7 +428,9 @@ def _loss_alone(crash: Crash) -> Proposal:
     option = "prediction_loss_only"
     old = crash.in_trace(_BEFORE_THE_OPTION) is not None
     return Proposal(
-        action=say("Compute only the loss in the evaluation ({option}), if no metric needs the predictions", option=option),
+        action=say(
+            "Compute only the loss in the evaluation ({option}), if no metric needs the predictions", option=option
+        ),
         snippet=f"Trainer(..., {option}=True)" if old else f"--{option} True",
         setting=option if old else f"--{option}",
         cost=say("no metrics of the predictions"),
