@@ -9,7 +9,7 @@ from oomdoctor.signs import Grade, kv_pool, other_words
 # Places and states go by the number of requests; a shorter prompt or a smaller cache entry frees none.
 FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel", "pin-version")
 OF_A_CONTEXT = ("fewer-sequences", "quantize-kv-cache", "shorter-context")
-OF_A_HOST_BUFFER = ("more-host-memory", "less-offload", "pin-version")
+OF_A_HOST_BUFFER = ("raise-allocator-cap", "less-offload", "more-host-memory")
 IN_ANY_VERSION = (
     "fewer-sequences",
     "smaller-prefill",

@@ -16,7 +16,9 @@ OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add
 OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights",
                         "more-host-memory")  # fmt: skip
 OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory", "smaller-buffers")
-OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading")
+OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading", "collect-evidence")
+# A process of the cluster's own: its code is not the job's
+OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")
 OF_A_CLUSTER = (
     "clear-references",
     "smaller-buffers",
@@ -61,6 +63,7 @@ CAUSE = Cause(
     missing=(ray_kills.rays_table_is_missing,),
     knobs=OF_A_CLUSTER,
     knobs_where=(
+        (node.a_helper_of_the_cluster_is_the_largest, OF_A_HELPER),
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
         (ray_kills.rays_limit_is_low, ("clear-references", "tune-ray-monitor", *OF_A_CLUSTER[1:])),
         (node.a_rank_is_the_largest, OF_A_TRAINER),

@@ -23,9 +23,9 @@ from oomdoctor.families.ray_store import StoreUsage
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name
-from oomdoctor.language import say
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, MIB, show
 
 # A process holds the memory where it has this share of what was in use, or so much more than the next.
 HOG: Final = 0.40
@@ -49,6 +49,13 @@ STALE_SECONDS: Final = 3600
 STALE_LINES: Final = 2000
 A_DAY: Final = 86_400
 
+# Who is killed with less than this share of what was in use did not fill it.
+BYSTANDER: Final = 0.05
+HELD_ELSEWHERE: Final = mark("That is small: the memory is held elsewhere.")
+SMALLEST: Final = 64 * MIB  # none of this size fills a machine
+HELPER: Final = "ray"  # a role
+IDLE: Final = "IDLE"
+
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
@@ -70,9 +77,15 @@ class Holder(Struct, frozen=True):
         return self.sizes[0]
 
     @property
+    def is_a_helper(self) -> bool:
+        """Whether the cluster started it for itself; an idle worker has run the job's code."""
+        return self.role == HELPER and self.name != IDLE
+
+    @property
     def who(self) -> str:
-        """The largest process in words."""
-        return f"{self.name} (PID {self.pids[0]})" if self.pids[0] is not None else self.name
+        """The largest process in words; a helper's script alone would pass for one of the job."""
+        name = say("Ray's own {name}", name=self.name) if self.is_a_helper and "ray" not in self.name else self.name
+        return f"{name} (PID {self.pids[0]})" if self.pids[0] is not None else name
 
 
 class NodeMemory(Struct, frozen=True):
@@ -314,6 +327,13 @@ def killed_another(crash: Crash, holder: Holder) -> str:
     if not pids or pids & set(holder.pids):
         return ""
     return say("Ray killed {victim}, which did not fill the node.", victim=victim(crash))
+
+
+def is_a_bystander(held: int | None, full: int | None) -> bool:
+    """Whether who was killed held next to nothing of what was in use; where that is not printed, of any machine."""
+    if held is None:
+        return False
+    return held < (BYSTANDER * full if full else SMALLEST)
 
 
 def low_limit(usage: Mapping[str, Any], threshold: Mapping[str, Any]) -> tuple[float, int] | None:

@@ -11,7 +11,7 @@ from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import gap, shown
-from oomdoctor.remedies.order import knobs_of, with_allocator
+from oomdoctor.remedies.order import knobs_of, length_ahead, with_allocator
 from oomdoctor.remedies.printed import rejected_advice
 
 
@@ -44,7 +44,7 @@ def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Re
     said, own = advised(crash), with_allocator(answer.cause.id, knobs_of(answer, decision), crash)
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
     kept, rejected = enough_remedies(answer.cause.id, knobs, crash)
-    return placed(kept, said), rejected
+    return length_ahead(placed(kept, said), crash), rejected
 
 
 __all__ = ["Advice", "advise"]

@@ -24,9 +24,11 @@ from oomdoctor.remedies import (
     conditions,
     device,
     engine,
+    evaluation,
     fractions,
     from_outside,
     host,
+    loading,
     own_line,
     own_options,
     placement,
@@ -113,7 +115,7 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     row = _row(knob, cause, crash)
-    case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
+    case = _case(knob, cause, crash, row)
     if not conditions.holds(knob, case):
         return None
     wrong = _wrong_sign(knob, crash, row)
@@ -135,9 +137,11 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
         return Rejected(knob.id, unfit)
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
-    case = Case(knob.id, cause, crash, row, current(knob.id, row, crash.context))
+    case = _case(knob, cause, crash, row)
     compute = _COMPUTE.get(knob.id)
-    answer = compute(case) if compute is not None else None
+    answer = loading.reaching(case)
+    if answer is None and compute is not None:
+        answer = compute(case)
     if answer is None:
         answer = _plain(case)
     own = _by_its_own_option(case, answer)
@@ -149,12 +153,19 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     return from_outside.marked(remedy if own is not None else own_line.referring(remedy, case), case, heard)
 
 
+def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:
+    stated = evaluation.now_of if evaluation.concerns(knob.id, crash) else partial(current, knob.id)
+    return Case(knob.id, cause, crash, row, stated(row, crash.context))
+
+
 def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
     """The option of the job's own program, where nothing better than a library's line of code is known."""
     computed = isinstance(answer, Proposal) and answer.suggested is not None and case.now is not None
     of_a_program = case.row is not None and not own_line.of_a_library(case.row)
     if isinstance(answer, Skip | Refusal) or of_a_program or (computed and not _in_other_words(case)):
         return None
+    if evaluation.concerns(case.knob, case.crash):
+        return None  # the program's option is that of its training
     return own_options.proposal(case.knob, KNOBS[case.knob].action, case.crash)
 
 
@@ -175,6 +186,8 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         return None
     if row is not None:
         row = of_call(row, crash.context, _calls(knob, crash))
+    if evaluation.concerns(knob.id, crash):
+        row = evaluation.row_of(row, crash.context)
     if row is not None and row.framework == vllm.NAME and engine.in_python(crash):
         row = row.as_argument
     in_code = row is not None and (row.is_call or row.is_argument)

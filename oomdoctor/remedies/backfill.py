@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
-from oomdoctor.remedies.order import EVIDENCE, in_order
+from oomdoctor.remedies.loading import in_its_order
+from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order
 from oomdoctor.remedies.own_line import in_front
 from oomdoctor.signs.kills import only_small_processes_were_killed
 
@@ -36,7 +37,7 @@ def in_general(crash: Crash) -> tuple[str, ...]:
 
 def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
     """The cause's own remedies, the general ones behind them until there are enough, in their order."""
-    knobs = in_front(knobs, crash)
+    knobs = in_its_order(in_front(knobs, crash), cause, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
     lacking = ENOUGH - len(chosen)
@@ -44,7 +45,7 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     found = remedies(cause, more, crash)[0] if more else []
     further = [replace(one, general=True) for one in found if one.knob not in listed]
     chosen = [*_real(chosen), *(further[:lacking] if lacking > 0 else [])]
-    return in_order(chosen, cause, crash.pool), rejected
+    return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
 
 
 def _real(chosen: Sequence[Remedy]) -> list[Remedy]:

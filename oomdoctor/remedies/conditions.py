@@ -201,6 +201,8 @@ def batch_of_its_own(case: Case) -> bool:
     crash = case.crash
     if crash.job.task == "serving" and (crash.job.in_engine or crash.job.engine is not None):
         return False
+    if case.now is None and own_options.is_at_its_least(case.knob, crash):
+        return False
     if some(crash.job.frameworks, "has no batch") or _BY_A_SIMULATOR.search(crash.root.at.text):
         return False
     if case.cause == "shm-too-small" and not _loads_batches(crash):

@@ -14,16 +14,18 @@ from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of
+from oomdoctor.incident.node import address_of, node_memory
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
+from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
@@ -33,6 +35,9 @@ from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
+_HOST_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
+_USUAL_BUFFER: Final = 5.0
+_HOG: Final = "process-ram-hog"  # a cause that says who held it, and not what for
 _SPLIT_MB: Final = 512
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
@@ -177,6 +182,8 @@ def raise_cap(case: Case) -> Answer:
         )
     if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
         return _larger_workspace(root.tried_bytes)
+    if isinstance(root, BufferFull):
+        return _larger_host_buffer(case.crash)
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
     if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
@@ -203,6 +210,27 @@ def _larger_workspace(tried: int) -> Proposal:
             formula=f"{steps} x {show(_WORKSPACE_STEP)} = {show(then)}",
         ),
         cost=say("less GPU memory for the KV cache"),
+    )
+
+
+def _larger_host_buffer(crash: Crash) -> Proposal:
+    """LMCache's own buffer, in GB for each rank: lmcache/v1/config.py, where 5 is the default."""
+    stated = crash.setting(*_HOST_BUFFER)
+    now = stated.number if stated is not None else None
+    then = 2 * (now or _USUAL_BUFFER)
+    return Proposal(
+        action=say(
+            "Raise LMCache's host buffer (max_local_cpu_size, in GB per rank): {now} -> {then}",
+            now=f"{now:g}" if now else as_default(f"{_USUAL_BUFFER:g}"),
+            then=f"{then:g}",
+        ),
+        setting=_HOST_BUFFER[1],
+        current=now,
+        suggested=then,
+        snippet=f"export {_HOST_BUFFER[1]}={then:g}",
+        derivation=f"2 x {now or _USUAL_BUFFER:g} = {then:g}",
+        assumes=(say("double is a guess: the need is unknown"),),
+        cost=say("as much more host RAM for each rank"),
     )
 
 
@@ -274,6 +302,8 @@ def more_gpus(case: Case) -> Answer:
 
 def pin_version(case: Case) -> Answer:
     match = releases.likely(case.crash)
+    if match is None and case.cause == _HOG:
+        return _of_the_cluster(case.crash)
     if match is None:
         return _no_known_regression(case.crash)
     known = match.known
@@ -287,6 +317,24 @@ def pin_version(case: Case) -> Answer:
         snippet=_to_copy(match),
         assumes=(_assumed(known),) if match.told == "nowhere" else (),
         reference=_address(known.seen[0]),
+    )
+
+
+def _of_the_cluster(crash: Crash) -> Answer:
+    """A helper of Ray's own runs no code of the job: a restart frees what it holds, a later release may hold less."""
+    memory = node_memory(crash)
+    helper = memory.heaviest if memory is not None else None
+    if helper is None or not helper.is_a_helper:
+        return _no_known_regression(crash)
+    return Proposal(
+        action=say(
+            "Upgrade Ray and restart it on this node: {who} runs Ray's code, not yours; the restart frees {held}",
+            who=helper.who,
+            held=show(helper.largest),
+        ),
+        snippet="pip install --upgrade ray",
+        subject=helper.who,
+        cost=say("the restart ends what Ray runs on this node"),
     )
 
 
@@ -562,6 +610,8 @@ def collect(case: Case) -> Answer:
             action=say("Record what holds GPU memory just before the failure"),
             snippet=_in_its_world(case),
         )
+    if case.cause == _HOG:
+        return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks:
         node = address_of(crash)
         address = f" -ip {node}" if node else ""
@@ -571,6 +621,19 @@ def collect(case: Case) -> Answer:
         )
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)
+
+
+def _of_the_next_run(crash: Crash) -> Answer:
+    """Who held it is known; what for is not, unless the log shows how it grew."""
+    if crash.trajectory is not None and crash.trajectory.growth_bytes:
+        return Skip()
+    return Proposal(
+        action=say(
+            "Record the memory of the next run: it shows whether it grows slowly (a leak) or jumps at one place"
+        ),
+        snippet="oomdoctor run -- COMMAND",
+        cost=say("none"),
+    )
 
 
 def _record(crash: Crash) -> tuple[str, str]:

@@ -774,6 +774,13 @@ def quantize_cache(case: Case) -> Answer:
         return Refusal(say("the KV cache is already {value} ({place})", value=case.now.value, place=case.now.place))
     error = case.crash.first(ContextDoesNotFit)
     row = case.row
+    if error is not None and row is not None and error.kv_tokens:
+        longest = 2 * error.kv_tokens
+        return Proposal(
+            suggested=row.value,
+            action=say("Store the KV cache in {type}: about {tokens} tokens would fit", type=row.value, tokens=longest),
+            derivation=say("2 x {tokens} tokens = {longest}", tokens=error.kv_tokens, longest=longest),
+        )
     if error is None or row is None or not error.needed_bytes:
         return _of_the_values_too(case) or _fixed(case)
     halved = error.needed_bytes // 2

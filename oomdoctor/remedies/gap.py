@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
+from oomdoctor.arithmetic import vllm
+from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Value
@@ -14,10 +17,17 @@ from oomdoctor.language import say, semicolons, translated
 from oomdoctor.remedies import A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
 from oomdoctor.remedies.advised import AT_A_PRICE
+from oomdoctor.remedies.engine import card_total
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf
 from oomdoctor.units import show
+
+# What follows the failed allocation is not known: a rest of less than this, of the GPU, is no answer. Each request of
+# an engine that serves may need more than the one before. A share is computed with a rest of its own.
+_REST: Final = 0.02
+_REST_WHILE_SERVING: Final = 0.05
+_SHARE: Final = "lower-engine-reservation"
 
 
 def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
@@ -28,8 +38,12 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
     growth, formula = _growth(crash, need)
     turned = [(remedy.knob, _settings(remedy)) for remedy in remedies if _can_be_reckoned(remedy)]
     verdicts = {knob: _verdict(crash, settings) for knob, settings in turned}
-    alone = tuple(knob for knob, verdict in verdicts.items() if _closes(verdict, growth))
-    together, last = ((), None) if alone else _first_together(crash, turned, growth)
+    rest = rest_bytes(crash)
+    of_a_share = min(rest, vllm.CAPTURE_SLACK_BYTES)
+    alone = tuple(
+        knob for knob, one in verdicts.items() if _closes(one, growth + (of_a_share if knob == _SHARE else rest))
+    )
+    together, last = ((), None) if alone else _first_together(crash, turned, growth + rest)
     return Gap(
         pool=need.pool,
         missing_low_bytes=need.low + growth,
@@ -40,6 +54,13 @@ def gap(crash: Crash, remedies: Sequence[Remedy]) -> Gap | None:
         together=together,
         still_missing_bytes=_short(last),
     )
+
+
+def rest_bytes(crash: Crash) -> int:
+    """What has to be left behind the failed allocation, before a remedy is called enough."""
+    total = card_total(crash) if isinstance(crash.root, DeviceOutOfMemory) else None
+    share = _REST_WHILE_SERVING if crash.stage == "serving" else _REST
+    return round(share * total) if total is not None else 0
 
 
 def shown(remedies: Sequence[Remedy], lacking: Gap) -> tuple[Remedy, ...]:

@@ -72,6 +72,7 @@ _GROUPS: Final = (
 )  # fmt: skip
 # A limit that a program of Python with its libraries may pass at its start
 _SMALL: Final = 4 * GIB
+_OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
 _AT_ITS_START: Final = 60  # seconds
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
@@ -473,9 +474,11 @@ def _default_swap(case: Case) -> Answer:
 
 def smaller_store(case: Case) -> Answer:
     total = total_bytes(case.crash)
-    if total is None:  # nobody knows what it holds, nor of how much
+    if total is None:  # nobody knows of how much
         return None if case.now is not None or case.cause != _NODE_FULL else Skip()
     held = store_bytes(case.crash, ray_kill(case.crash))
+    if held is None and case.now is None and case.cause == _NODE_FULL:
+        return Skip()
     if held is not None and held < HARDLY * total:
         return Refusal(
             say(
@@ -776,7 +779,7 @@ def _manager_nearby(crash: Crash) -> str | None:
     """Who started what died, by the lines near the failure."""
     if commands.in_slurm(crash):
         return "slurm"
-    if commands.in_a_pod(crash):
+    if commands.in_a_pod(crash) or crash.mentions(_OF_A_POD) is not None:
         return "kubernetes"
     return "docker" if commands.container_of(crash) is not None else None
 

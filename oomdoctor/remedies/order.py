@@ -6,13 +6,15 @@ stand behind them in the decision say what filled the memory, and go first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
 from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
 from oomdoctor.families.event import RAM
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Remedy
@@ -33,6 +35,10 @@ _COMES_AND_GOES: Final = (
 )  # fmt: skip
 _A_GOOD_DEAL: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
+_NODE_FULL: Final = "host-memory-exhausted"  # a cause that knows nobody who held it
+_FAR: Final = 1.5  # times what the cache holds
+_LEAK: Final = "clear-references"
+_DELAY: Final = "tune-ray-monitor"  # relieves nothing
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
@@ -98,7 +104,7 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if place is None or pool == "scheduling":
         return listed
     before, bought = listed[:place], listed[place]
-    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE) and one.setting not in _RISKY]
+    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE, _DELAY) and one.setting not in _RISKY]
     clear = [remedy for remedy in free if remedy.has_object]
     if cause == _GROUP:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
@@ -108,4 +114,32 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 
-__all__ = ["EVIDENCE", "in_order", "knobs_of", "stated_knobs", "with_allocator"]
+def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
+    """The command that finds the holder goes first where nobody knows it, behind what the job states a number of; and
+    before a leak that nothing shows."""
+    command = next((one for one in remedies if one.knob == EVIDENCE and one.snippet), None)
+    rest = [one for one in remedies if one is not command]
+    if command is None or crash.pool not in RAM:
+        return list(remedies)
+    if cause == _NODE_FULL and not isinstance(crash.root, HostAllocation):
+        stated = next((n for n, one in enumerate(rest) if one.suggested is None or one.knob == _DELAY), len(rest))
+        return [*rest[:stated], command, *rest[stated:]]
+    place = next((n for n, one in enumerate(rest) if one.knob == _LEAK), None)
+    if cause != _WHO or place is None:
+        return list(remedies)
+    return [*rest[:place], command, *rest[place:]]
+
+
+def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
+    """A context far too long for the cache is shortened first: no step of a share whose gain nobody knows makes up for
+    it, whatever the message names first."""
+    error = crash.first(ContextDoesNotFit)
+    length = next((one for one in remedies if one.knob == "shorter-context" and one.suggested is not None), None)
+    if error is None or length is None or not error.kv_tokens or not error.max_model_len:
+        return list(remedies)
+    if error.max_model_len <= _FAR * error.kv_tokens:
+        return list(remedies)
+    return [length, *(one for one in remedies if one is not length)]
+
+
+__all__ = ["EVIDENCE", "evidence_ahead", "in_order", "knobs_of", "length_ahead", "stated_knobs", "with_allocator"]

@@ -80,10 +80,21 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
     return next((OwnOption(row, one) for row in rows for one in stated if _turns(row, one)), None)
 
 
+def is_at_its_least(knob: str, crash: Crash) -> bool:
+    """The program has the option, and it is 1: there is no half of it."""
+    rows = [row for row in table() if row.knob == knob]
+    stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
+    named = [one for row in rows for one in stated if _names(row, one) and one.whole is not None]
+    return bool(named) and all(one.whole == 1 for one in named)
+
+
 def _turns(row: Row, setting: Setting) -> bool:
+    return _names(row, setting) and _is_now(row, setting)
+
+
+def _names(row: Row, setting: Setting) -> bool:
     words = frozenset(words_of(setting.name))
-    named = any(each <= words for each in row.words) and words.isdisjoint(row.never)
-    return named and _is_now(row, setting)
+    return any(each <= words for each in row.words) and words.isdisjoint(row.never)
 
 
 def _is_now(row: Row, setting: Setting) -> bool:
@@ -120,4 +131,4 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
     )
 
 
-__all__ = ["HALF", "NUMBER", "OwnOption", "Row", "own_option", "proposal", "table"]
+__all__ = ["HALF", "NUMBER", "OwnOption", "Row", "is_at_its_least", "own_option", "proposal", "table"]

@@ -43,6 +43,8 @@ _AUTOCAST: Final = "autocast"
 _TOO_LARGE: Final = "model-does-not-fit"
 _OF_WEIGHTS: Final = (_TOO_LARGE, "optimizer-states")  # causes
 _WITH_WEIGHTS: Final = ("model_load", "optimizer_step")  # stages
+_PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
+_OF_A_FILTER: Final = r"(?i)variable|assign|initiali[sz]er|filter_?grad|backprop_?filter"
 _MIXED: Final = frozenset({"bf16", "fp16", "amp", "use_amp", "mixed_precision"})
 _RUNS_MIXED: Final = (
     r"grad_scaler|GradScaler|autocast_mode|\bscaler\.(?:scale|step)\(|with (?:torch\.)?(?:cuda\.amp\.)?autocast"
@@ -57,6 +59,9 @@ _TRAINER: Final = r"transformers/trainer"
 _FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
 _FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
+# transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
+_BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
+_WITH_THE_OPTION: Final = "3.5"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
@@ -124,8 +129,28 @@ def _half_a_batch(case: Case) -> Proposal:
     task = own_line.task_of(case.crash)
     counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
     first = counts and not some(case.crash.job.frameworks, "simulates worlds")
+    if first and (shown := _of_the_array(case.crash)) is not None:
+        return shown
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
+    )
+
+
+def _of_the_array(crash: Crash) -> Proposal | None:
+    """TensorFlow's arrays of pictures begin with the batch (NHWC and NCHW alike)."""
+    shape = crash.root.shape if isinstance(crash.root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else None
+    sizes = [int(one) for one in (shape or "").strip("[] ").split(",") if one.strip().isdigit()]
+    of_a_filter = sizes[:1] == sizes[1:2] or crash.in_trace(_OF_A_FILTER) is not None
+    if len(sizes) != _PICTURES or sizes[0] < 2 or of_a_filter:
+        return None
+    then = sizes[0] // 2
+    return Proposal(
+        action=say("Halve the batch size: {now} -> {then}", now=sizes[0], then=then),
+        current=sizes[0],
+        suggested=then,
+        setting="",
+        derivation=f"{sizes[0]} / 2 = {then}",
+        assumes=(say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]"),),
     )
 
 
@@ -189,7 +214,7 @@ def lower_precision(case: Case) -> Answer:
 def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
-    if (row is not None and not row.is_call and not _is_mixed(row)) or own_option(case.knob, crash) is not None:
+    if (row is not None and not row.is_call and not is_mixed(row)) or own_option(case.knob, crash) is not None:
         return None
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks):
@@ -204,7 +229,7 @@ def _half_the_weights(case: Case) -> Answer:
     return Proposal(action=say("Load the weights in bf16 instead of fp32"), snippet=line, setting="")
 
 
-def _is_mixed(row: Spelling) -> bool:
+def is_mixed(row: Spelling) -> bool:
     """Whether the option lets the library choose the type of each operation, and not that of the weights."""
     return "mixed" in row.shown or row.key.rsplit(".", 1)[-1].lower() in _MIXED or ".AMP." in row.write
 
@@ -300,6 +325,17 @@ def _on_the_host(case: Case) -> Answer:
     """transformers' Trainer: training_args.py"""
     if case.now is not None and case.number() == 1:
         return already(case.now, 1)
+    if case.crash.in_trace(_BEFORE_THE_OPTION) is not None:
+        return Proposal(
+            action=say(
+                "Upgrade transformers to {release} or later, then run with --eval_accumulation_steps 1: the line in "
+                "the traceback is of a release without this option",
+                release=_WITH_THE_OPTION,
+            ),
+            snippet=f'pip install "transformers>={_WITH_THE_OPTION}"',
+            setting="",
+            cost=say("slower evaluation; host RAM for the predictions"),
+        )
     return Proposal(
         action=say("Move the predictions to host RAM after every step"),
         suggested=1,
@@ -378,11 +414,27 @@ def clear_references(case: Case) -> Answer:
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
     if case.crash.pool in RAM and _not_in_python(case.crash):
         return Skip()
+    if case.cause == "eval-accumulation" and case.crash.in_trace(_TRAINER) is not None:
+        return _loss_alone(case.crash)
     if case.crash.pool in RAM and job.world != "torch":
         return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
+
+
+def _loss_alone(crash: Crash) -> Proposal:
+    """The list that grows is Trainer's own: only an option of it keeps less."""
+    option = "prediction_loss_only"
+    old = crash.in_trace(_BEFORE_THE_OPTION) is not None
+    return Proposal(
+        action=say(
+            "Compute only the loss in the evaluation ({option}), if no metric needs the predictions", option=option
+        ),
+        snippet=f"Trainer(..., {option}=True)" if old else f"--{option} True",
+        setting=option if old else f"--{option}",
+        cost=say("no metrics of the predictions"),
+    )
 
 
 def _of_the_stage(case: Case) -> Case:

@@ -12,8 +12,17 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import NEARLY_FULL, held_by, held_in_words, largest_kill, machine_before, stated_limit
-from oomdoctor.language import joined, say
+from oomdoctor.incident.node import (
+    HELD_ELSEWHERE,
+    NEARLY_FULL,
+    held_by,
+    held_in_words,
+    is_a_bystander,
+    largest_kill,
+    machine_before,
+    stated_limit,
+)
+from oomdoctor.language import joined, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
 from oomdoctor.signs.flight_record import grown_in_words
@@ -195,9 +204,11 @@ def _victim(kill: KernelKill) -> str:
         return _recorded_victim(kill)
     if not held:
         return say("The kernel killed {name} (host PID {pid}).", name=name, pid=pid)
-    return say(
+    killed = say(
         "The kernel killed {name} (host PID {pid}), which held {held}.", name=name, pid=pid, held=held_in_words(kill)
     )
+    small = is_a_bystander(held, kill.used_bytes or kill.limit_bytes) and not kill.tasks
+    return joined((killed, translated(HELD_ELSEWHERE))) if small else killed
 
 
 def _recorded_victim(kill: RecordedKill) -> str:

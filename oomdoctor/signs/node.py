@@ -203,6 +203,15 @@ def a_rank_is_the_largest(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_helper_of_the_cluster_is_the_largest(crash: Crash) -> Seen | None:
+    """The largest process of the table is one that the cluster starts for itself, and runs no code of the job."""
+    memory = table(crash)
+    if memory is None or memory.heaviest is None or not memory.heaviest.is_a_helper:
+        return None
+    return Seen(words="")
+
+
+@sign
 def an_engine_is_the_largest(crash: Crash) -> Seen | None:
     """The largest process, or the one that was killed where no table stands, is an engine's own worker."""
     memory = table(crash)

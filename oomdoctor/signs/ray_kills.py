@@ -6,8 +6,8 @@ from typing import Final
 
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HOG, of_low_limit, ray_kill, used_bytes, victim
-from oomdoctor.language import counted, joined, mark, say
+from oomdoctor.incident.node import HELD_ELSEWHERE, HOG, is_a_bystander, of_low_limit, ray_kill, used_bytes, victim
+from oomdoctor.language import counted, joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import raylet_log
@@ -31,10 +31,13 @@ def ray_killed_without_a_table(crash: Crash) -> Seen | None:
     if kill is None or table(crash) is not None:
         return None
     whom = victim(crash)
+    sizes = [one.bytes for one in kill.victims if one.bytes is not None]
+    small = is_a_bystander(max(sizes, default=None), used_bytes(crash))
+    elsewhere = translated(HELD_ELSEWHERE) if small else ""
     named = (
         say("Ray killed {whom}; only Ray's table of memory users says who held the memory.", whom=whom) if whom else ""
     )
-    return Seen(words=joined((found_full(crash), named)), evidence=(kill,), next_evidence=raylet_log(crash))
+    return Seen(words=joined((found_full(crash), named, elsewhere)), evidence=(kill,), next_evidence=raylet_log(crash))
 
 
 @sign

@@ -1,0 +1,201 @@
+"""A failure inside a loader: what reaches it are the arguments of that call, and what is done to the weights before.
+
+What is called with a loaded model (FSDP, torchao's quantize_) comes too late where the loader itself fails.
+Looked up in transformers/modeling_utils.py 4.57.1 and 5.7.0 (`torch_dtype` is kept beside `dtype`; float32 is the
+default before 5), accelerate/utils/modeling.py 1.11 (`device_map`), torch/nn/modules/module.py 2.9, 2026-11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.incident.card import card_of
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.training import is_mixed
+from oomdoctor.units import show
+
+_FROM_A_CHECKPOINT: Final = (
+    r"\bfrom_pretrained\b|_load_pretrained_model|_load_state_dict_into_meta_model|set_module_tensor_to_device"
+    r"|\bload_checkpoint_(?:in_model|and_dispatch)\b"
+)
+_MOVES: Final = r"[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py .*\bt\.(?:to|cuda)\("
+_PARTS: Final = late(r"Loading checkpoint shards:\s{1,4}\d{1,3}%.{0,120}?\s(\d{1,5})/(\d{1,5})\s\[")
+_PIPELINES: Final = "diffusers"  # whose device_map knows other words
+_OWN_DEVICES: Final = r"device_map\s?=\s?[\"']auto"
+_BITSANDBYTES: Final = "CUDA"  # the devices whose 8-bit weights are not experimental
+_HALF: Final = 2
+_CALL: Final = "from_pretrained(..., {argument})"
+_TRAINING: Final = ("training", "rl")  # tasks
+_TOO_LARGE: Final = "model-does-not-fit"
+# What is called with the model once it is there
+_AFTERWARDS: Final = ("shard-states", "lora")
+
+
+class Whole(NamedTuple):
+    """All weights, by what the shards hold that are loaded already."""
+
+    bytes: int
+    formula: str
+
+
+def from_a_checkpoint(crash: Crash) -> bool:
+    """A library's loader puts the weights on the GPU itself, while it reads them."""
+    if not _loads(crash):
+        return False
+    return crash.in_trace(_FROM_A_CHECKPOINT) is not None or _parts(crash) is not None
+
+
+def moved_whole(crash: Crash) -> bool:
+    """The model is there, and moves to the GPU as one."""
+    return _loads(crash) and crash.in_trace(_MOVES) is not None
+
+
+def _loads(crash: Crash) -> bool:
+    of_torch = isinstance(crash.root, DeviceOutOfMemory) and crash.job.world == "torch"
+    return of_torch and crash.stage == "model_load" and not (crash.job.in_engine or crash.job.runs_engine)
+
+
+def _parts(crash: Crash) -> tuple[int, int] | None:
+    """How many shards were loaded, of how many."""
+    line = crash.mentions(_PARTS.pattern)
+    found = _PARTS.search(line) if line is not None else None
+    return (int(found[1]), int(found[2])) if found is not None else None
+
+
+def whole(crash: Crash) -> Whole | None:
+    """Shards of one checkpoint are about equally large."""
+    parts, root = _parts(crash), crash.root
+    if parts is None or not isinstance(root, DeviceOutOfMemory) or not root.allocated_bytes:
+        return None
+    done, all_parts = parts
+    if not 0 < done < all_parts:
+        return None
+    size = round(root.allocated_bytes * all_parts / done)
+    formula = say(
+        "{held} after {done} of {all} shards: about {size} in all",
+        held=show(root.allocated_bytes),
+        done=done,
+        all=all_parts,
+        size=show(size),
+    )
+    return Whole(size, formula)
+
+
+def in_its_order(knobs: Sequence[str], cause: str, crash: Crash) -> Sequence[str]:
+    """What the loader's call takes goes first."""
+    if cause != _TOO_LARGE or crash.job.task in _TRAINING or not (from_a_checkpoint(crash) or moved_whole(crash)):
+        return knobs
+    order = ("mixed-precision", "quantize-weights", "tensor-parallel", "offload-parameters")
+    known = tuple(knob for knob in order if knob in knobs)
+    return (*known, *(knob for knob in knobs if knob not in known))
+
+
+def _total(crash: Crash) -> int | None:
+    return card_of(crash.root).total_bytes if isinstance(crash.root, DeviceOutOfMemory) else None
+
+
+def reaching(case: Case) -> Answer:
+    """What reaches the loader; None where it is another failure, or the knob has nothing of its own to say there."""
+    function = _FUNCTIONS.get(case.knob)
+    if function is None or _by_an_option(case):
+        return None
+    if from_a_checkpoint(case.crash):
+        return function(case)
+    if not moved_whole(case.crash) or case.crash.job.task in _TRAINING:
+        return None
+    if case.knob in _AFTERWARDS:
+        return Skip()
+    return _half_before_the_move() if case.knob == "mixed-precision" else None
+
+
+def _by_an_option(case: Case) -> bool:
+    """The job's program has an option for it, which reaches further than a call; not one that lets a library choose
+    the type of each operation, nor one that starts more processes, each with all weights."""
+    if case.knob == "more-gpus" or case.row is None or case.row.is_code:
+        return False
+    return case.knob != "mixed-precision" or not is_mixed(case.row)
+
+
+def _half_before_the_move() -> Proposal:
+    return Proposal(
+        action=say("Convert the weights to half precision before they move to the GPU"),
+        snippet="model = model.half()",
+        setting="",
+        assumes=(say("the weights are in float32 now"),),
+    )
+
+
+def _in_half_precision(case: Case) -> Answer:
+    kind = "bfloat16" if case.crash.job.task in _TRAINING else "float16"
+    size, total = whole(case.crash), _total(case.crash)
+    if size is not None and total is not None and size.bytes > _HALF * total:
+        return Refusal(
+            say(
+                "{formula}; half of it, {half}, is more than one GPU has ({total})",
+                formula=size.formula,
+                half=show(size.bytes // _HALF),
+                total=show(total),
+            )
+        )
+    return Proposal(
+        action=say("Load the weights in half precision: an argument of the call that loads them"),
+        snippet=_CALL.format(argument=f"torch_dtype=torch.{kind}"),
+        setting="",
+        derivation=None
+        if size is None
+        else say("{formula}; half of it {half}", formula=size.formula, half=show(size.bytes // _HALF)),
+        assumes=(say("the weights are loaded in float32 now (the default before transformers 5)"),),
+    )
+
+
+def _in_8_bits(case: Case) -> Answer:
+    root = case.crash.root
+    action = say("Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint")
+    if not isinstance(root, DeviceOutOfMemory) or root.device != _BITSANDBYTES:
+        return Proposal(action=action, setting="", snippet="")
+    line = _CALL.format(argument="quantization_config=BitsAndBytesConfig(load_in_8bit=True)")
+    return Proposal(action=action, snippet=line, setting="")
+
+
+def _over_several(case: Case) -> Answer:
+    """The layers lie on several GPUs of one process: processes of their own would each load all."""
+    crash, size, total = case.crash, whole(case.crash), _total(case.crash)
+    if _PIPELINES in crash.context.frameworks or crash.shows(_OWN_DEVICES):
+        return None
+    line = _CALL.format(argument='device_map="auto"')
+    if size is None or total is None or size.bytes <= total:
+        return Proposal(action=say("Spread the layers over several GPUs while they load"), snippet=line, setting="")
+    count = math.ceil(size.bytes / total)
+    return Proposal(
+        action=say("Spread the layers over at least {count} GPUs while they load", count=count),
+        snippet=line,
+        setting="",
+        derivation=say("{formula}; / {total} per GPU = {count}", formula=size.formula, total=show(total), count=count),
+    )
+
+
+def _comes_too_late(case: Case) -> Answer:
+    return Skip() if case.row is None or case.row.is_call else None
+
+
+def _starts_processes(_: Case) -> Answer:
+    """Each of them would load all weights; how one process takes several GPUs is said where the model is split."""
+    return Skip()
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[[Case], Answer]]] = {
+    "mixed-precision": _in_half_precision,
+    "quantize-weights": _in_8_bits,
+    "tensor-parallel": _over_several,
+    "more-gpus": _starts_processes,
+    "shard-states": _comes_too_late,
+    "lora": _comes_too_late,
+}
+
+__all__ = ["from_a_checkpoint", "in_its_order", "moved_whole", "reaching", "whole"]

@@ -1,0 +1,213 @@
+"""What reaches a failure: arguments of a loader's call, an evaluation's own batch, the knob that a message names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remedy_logs import advise, crashes_of, cuda, kill
+
+import oomdoctor
+from oomdoctor.incident.node import is_a_bystander
+from oomdoctor.remedies.gap import rest_bytes
+
+NPU = (
+    "RuntimeError: NPU out of memory. Tried to allocate 392.00 MiB (NPU 2; 60.97 GiB total capacity; 59.55 GiB already "
+    "allocated; 59.55 GiB current active; 18.54 MiB free; 60.04 GiB reserved in total by PyTorch)\n"
+)
+SET = (
+    'File "/x/site-packages/accelerate/utils/modeling.py", line 400, in set_module_tensor_to_device\n    v = v.to(d)\n'
+)
+LOADED = 'File "/x/site-packages/transformers/modeling_utils.py", line 9, in from_pretrained\n    load(state)\n'
+MOVED = (
+    'File "/x/site-packages/torch/nn/modules/module.py", line 994, in convert\n    return t.to(device, dtype if '
+    "t.is_floating_point() or t.is_complex() else None, non_blocking)\n"
+)
+SHARDS = "Loading checkpoint shards:  42%|####      | {} [00:15<00:20,  1.08it/s]\n"
+LOADS = ("mixed-precision", "quantize-weights", "tensor-parallel", "more-gpus", "shard-states")
+CAUSE = "model-does-not-fit"
+REFUSED = "torch.OutOfMemoryError: " + cuda()
+EVALUATES = (
+    'File "/x/site-packages/transformers/trainer.py", line 2515, in evaluation_loop\n'
+    "    preds_host = logits if preds_host is None else nested_concat(preds_host, logits, padding_index=-100)\n"
+)
+BEFORE = (
+    'File "/x/site-packages/transformers/trainer.py", line 1244, in prediction_loop\n'
+    "    preds = logits if preds is None else torch.cat((preds, logits), dim=0)\n"
+)
+BATCH = "smaller-microbatch"
+
+
+def test_a_loader_gets_arguments_of_its_call() -> None:
+    chosen, _ = advise(f"  {LOADED}{REFUSED}", *LOADS, cause=CAUSE)
+    assert chosen["mixed-precision"].snippet == "from_pretrained(..., torch_dtype=torch.float16)"
+    assert "BitsAndBytesConfig" in (chosen["quantize-weights"].snippet or "")
+    assert 'device_map="auto"' in (chosen["tensor-parallel"].snippet or "")
+    assert not {"shard-states", "more-gpus"} & chosen.keys()
+
+
+def test_shards_that_are_there_tell_how_large_the_whole_is() -> None:
+    chosen, rejected = advise(f"  {SET}{NPU}{SHARDS.format('16/38')}", *LOADS, cause=CAUSE)
+    assert "at least 3" in chosen["tensor-parallel"].action
+    assert "141.43 GiB" in (chosen["tensor-parallel"].derivation or "")
+    assert "mixed-precision" in rejected  # half of the whole is more than one has
+    assert not chosen["quantize-weights"].snippet  # bitsandbytes is for CUDA
+
+
+@pytest.mark.parametrize("shards", ["38/38", "0/38"])
+def test_no_whole_is_reckoned_without_a_part(shards: str) -> None:
+    chosen, _ = advise(f"  {SET}{NPU}{SHARDS.format(shards)}", *LOADS, cause=CAUSE)
+    assert chosen["tensor-parallel"].derivation is None
+    assert "mixed-precision" in chosen
+
+
+def test_a_model_that_moves_is_halved_before() -> None:
+    chosen, _ = advise(f"  {MOVED}{REFUSED}", *LOADS, cause=CAUSE)
+    assert chosen["mixed-precision"].snippet == "model = model.half()"
+    assert "shard-states" not in chosen
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        'File "/x/fit.py", line 3, in forward\n    y = self.mlp(x)\n',
+        'File "/x/serve.py", line 3, in generate\n    y = m(x)\n',
+    ],
+)
+def test_what_is_not_loading_gets_no_arguments_of_a_loader(trace: str) -> None:
+    chosen, _ = advise(f"  {trace}{REFUSED}", *LOADS, cause=CAUSE)
+    assert not any("from_pretrained" in (one.snippet or "") for one in chosen.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "now"),
+    [("", None), (" --per_device_train_batch_size 16", None), (" --per_device_eval_batch_size 32", 32)],
+)
+def test_an_evaluation_has_a_batch_of_its_own(options: str, now: int | None) -> None:
+    log = f"+ python run.py --do_eval{options}\n  {EVALUATES}{REFUSED}"
+    chosen, _ = advise(log, BATCH, cause="eval-accumulation")
+    assert chosen[BATCH].setting == "--per_device_eval_batch_size"
+    assert chosen[BATCH].current == now
+
+
+def test_a_training_step_keeps_the_batch_of_the_training() -> None:
+    trace = 'File "/x/site-packages/transformers/trainer.py", line 1, in training_step\n    loss.backward()\n'
+    chosen, _ = advise(f"+ python run.py --per_device_train_batch_size 16\n  {trace}{REFUSED}", BATCH)
+    assert chosen[BATCH].setting == "--per_device_train_batch_size"
+
+
+@pytest.mark.parametrize(("trace", "setting"), [(EVALUATES, "--eval_accumulation_steps"), (BEFORE, None)])
+def test_a_release_without_the_option_is_upgraded(trace: str, setting: str | None) -> None:
+    chosen, _ = advise(f"  {trace}{REFUSED}", "smaller-buffers", "clear-references", cause="eval-accumulation")
+    assert chosen["smaller-buffers"].setting == setting
+    assert "prediction_loss_only" in (chosen["clear-references"].snippet or "")
+
+
+def diagnosed(tmp_path: Path, log: str) -> tuple[dict[str, Any], list[str]]:
+    """The first answer, and its knobs in their order."""
+    path = tmp_path / "job.log"
+    path.write_text(log, encoding="utf-8")
+    first: dict[str, Any] = oomdoctor.diagnose(path).as_json()["diagnoses"][0]
+    return first, [remedy["knob"] for remedy in first["remedies"]]
+
+
+AGENT = "/usr/bin/python3 -u /x/site-packages/ray/dashboard/agent.py --node-ip-address=10.1.2.3"
+OWN = "python -u agent.py --episodes 9"
+
+
+@pytest.mark.parametrize(
+    ("command", "knob", "is_rays"), [(AGENT, "pin-version", True), (OWN, "clear-references", False)]
+)
+def test_a_helper_of_rays_is_upgraded(tmp_path: Path, command: str, knob: str, *, is_rays: bool) -> None:
+    first, knobs = diagnosed(tmp_path, kill(59.0, 62.0, f"4711\t40.00\t{command}\n"))
+    assert first["cause"] == "process-ram-hog"
+    assert knobs[0] == knob
+    assert ("Ray's own agent.py" in first["explanation"]) == is_rays
+
+
+def test_a_small_rest_is_not_enough() -> None:
+    """A check of the engine's own is whole: nothing follows it."""
+    (crash,) = crashes_of(REFUSED)
+    assert rest_bytes(crash) == pytest.approx(0.02 * 79.15 * 1024**3)
+    (whole,) = crashes_of(CONTEXT.format(length=32768, tokens=7344))
+    assert rest_bytes(whole) == 0
+
+
+CONTEXT = (
+    "ValueError: The model's max seq len ({length}) is larger than the maximum number of tokens that can be stored in "
+    "KV cache ({tokens}). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the "
+    "engine.\n"
+)
+
+
+@pytest.mark.parametrize(("tokens", "first"), [(7344, "shorter-context"), (30000, "raise-engine-reservation")])
+def test_a_length_far_beyond_the_cache_is_shortened_first(tmp_path: Path, tokens: int, first: str) -> None:
+    _, knobs = diagnosed(tmp_path, CONTEXT.format(length=32768, tokens=tokens))
+    assert knobs[0] == first
+
+
+FULL = (
+    "WARNING LMCache: Failed to allocate memory for tensor(torch.Size([2, 64, 64, 1024]), torch.bfloat16) because no "
+    "memory is available [2025-03-08 05:36:53,329] -- /srv/lmcache/experimental/memory_management.py:409\n"
+    "ERROR 03-08 05:36:53 serving_chat.py:665] Traceback (most recent call last):\n"
+)
+
+
+def test_the_buffer_that_is_full_is_raised(tmp_path: Path) -> None:
+    first, knobs = diagnosed(tmp_path, FULL)
+    assert knobs[0] == "raise-allocator-cap"
+    assert "pin-version" not in knobs
+    assert first["remedies"][0]["snippet"] == "export LMCACHE_MAX_LOCAL_CPU_SIZE=10"
+
+
+KILLED = (
+    "kernel: Out of memory: Killed process 4711 (python) total-vm:90000000kB, anon-rss:{}kB, file-rss:0kB, "
+    "shmem-rss:0kB\n"
+)
+GROUP = (
+    "kernel: oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/kubepods.slice/a,"
+    "task_memcg=/kubepods.slice/a,task=ray::IDLE,pid=4711,uid=0\n"
+    "kernel: Memory cgroup out of memory: Killed process 4711 (ray::IDLE) total-vm:9000000kB, anon-rss:{}kB, "
+    "file-rss:1000kB, shmem-rss:0kB, UID:0\n"
+)
+
+
+def test_what_fills_a_process_is_recorded_before_a_leak_is_looked_for(tmp_path: Path) -> None:
+    first, knobs = diagnosed(tmp_path, KILLED.format(38000000))
+    assert first["cause"] == "process-ram-hog"
+    assert knobs[:2] == ["collect-evidence", "clear-references"]
+    assert first["remedies"][0]["snippet"] == "oomdoctor run -- COMMAND"
+
+
+@pytest.mark.parametrize(("kib", "is_small"), [(37760, True), (8000000, False)])
+def test_a_victim_that_held_next_to_nothing_is_called_so(tmp_path: Path, kib: int, *, is_small: bool) -> None:
+    first, _ = diagnosed(tmp_path, GROUP.format(kib))
+    assert ("held elsewhere" in first["explanation"]) == is_small
+
+
+@pytest.mark.parametrize(
+    ("held", "full", "is_one"),
+    [(4, 100, True), (5, 100, False), (63 * 2**20, None, True), (2**30, None, False), (None, 100, False)],
+)
+def test_a_bystander_has_less_than_a_twentieth(held: int | None, full: int | None, *, is_one: bool) -> None:
+    assert is_a_bystander(held, full) == is_one
+
+
+@pytest.mark.parametrize(("size", "given"), [(1, False), (2, True)])
+def test_a_batch_of_one_has_no_half(size: int, *, given: bool) -> None:
+    log = f"+ python fit.py --dataset_batchsize {size} --audio_seqlen 8192\ntorch.OutOfMemoryError: {cuda()}"
+    chosen, _ = advise(log, BATCH, "shorter-sequences", cause="activations")
+    assert (BATCH in chosen) == given
+    assert chosen["shorter-sequences"].snippet == "--audio_seqlen 4096"
+
+
+@pytest.mark.parametrize(
+    ("shape", "now"), [("8580,200,150,64", 8580), ("3,3,1280,1280", None), ("800000,4096", None), ("1,416,416,3", None)]
+)
+def test_an_array_of_pictures_begins_with_the_batch(shape: str, now: int | None) -> None:
+    log = (
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "
+        f"shape[{shape}] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
+    )
+    assert advise(log, BATCH, cause="activations")[0][BATCH].current == now
