@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 FILE = "clicks.parquet"
 if "--prepare" in sys.argv:
     rng = np.random.default_rng(0)
-    agents = [f"Mozilla/5.0 (X11; Linux x86_64; rv:{n}.0) Gecko/20100101 Firefox/{n}.0 Profile/{n:040d}" for n in range(500)]
-    with pq.ParquetWriter(FILE, pa.schema({"campaign": pa.int64(), "clicks": pa.float64(), "agent": pa.string()})) as out:
+    browser = "Mozilla/5.0 (X11; Linux x86_64; rv:{0}.0) Gecko/20100101 Firefox/{0}.0 Profile/{0:040d}"
+    agents = [browser.format(n) for n in range(500)]
+    schema = pa.schema({"campaign": pa.int64(), "clicks": pa.float64(), "agent": pa.string()})
+    with pq.ParquetWriter(FILE, schema) as out:
         for _ in range(20):
             agent = pa.array(agents).take(pa.array(rng.integers(0, 500, 400_000)))
             columns = [rng.integers(0, 300, 400_000), rng.random(400_000), agent]
