@@ -25,7 +25,7 @@ if model_args.use_peft:
     model = get_peft_model(model, lora)
 trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
 total = sum(p.numel() for p in model.parameters())
-print(f"trainable params: {trainable:,} || all params: {total:,} || trainable%: {100 * trainable / total:.4f}", flush=True)
+print(f"trainable params: {trainable:,} || all params: {total:,} || trainable%: {100 * trainable / total:.4f}")
 
 
 class Instructions(torch.utils.data.Dataset):
