@@ -26,7 +26,6 @@ CAUSE = Cause(
         Row(placement.own_ranks_on_the_card, Grade.PROVES),
         Row(placement.restored_beside_others, Grade.PROVES),
         Row(placement.restored_by_a_rank, Grade.NAMES),
-        Row(placement.restored_where_it_was_saved, Grade.NAMES),
         Row(placement.process_on_several_cards, Grade.NAMES),
         Row(placement.on_an_integrated_gpu, Grade.NAMES),
         Row(placement.ranks_in_a_row, Grade.NAMES),

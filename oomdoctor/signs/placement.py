@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
-from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.incident.model import Crash
@@ -29,8 +28,6 @@ STARTED_TOGETHER: Final = 8  # numbers between two that one launcher starts: she
 # torch.load without map_location puts every rank's tensors where they were saved: on card 0.
 _RESTORING = r"restore_location|\b_cuda\b.{0,40}|_rebuild_\w+|load_tensor|persistent_load"
 _RANKS = r"(?i)\b(?:local_)?rank\b|torchrun|torch[./]distributed|deepspeed|accelerate launch|world_size|nproc"
-_DESERIALIZED = r"\b_cuda_deserialize\b"
-_MAPPED = r"map_location ?= ?(?!map_location\b|None\b)\S"
 _LOADING = r"torch\.load\(|serialization\.py"
 _FRAMES = 6
 _LIST = 3  # lines
@@ -183,14 +180,6 @@ def restored_by_a_rank(crash: Crash) -> Seen | None:
     """torch.load failed, and the message lists the processes on the GPU, or the log names ranks."""
     ranks = crash.root.process.rank is not None or crash.mentions(_RANKS)
     return _restored(crash) if ranks or refusal(crash) is not None else None
-
-
-@sign
-def restored_where_it_was_saved(crash: Crash) -> Seen | None:
-    """torch.load put a tensor back on the GPU that its file names, and the driver's refusal shows no figures."""
-    if not isinstance(crash.root, DeviceRefusal) or not innermost(crash, _DESERIALIZED, _FRAMES):
-        return None
-    return _restored(crash) if crash.in_trace(_MAPPED) is None else None
 
 
 @sign

@@ -237,7 +237,9 @@ REMAINING = {
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
     "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
-    "remedies": {"deepspeed", "jax", "ray", "sglang", "torch", "unsloth"},  # two are worlds, one whose arithmetic it is
+    "remedies": {  # worlds, and whose arithmetic or arguments they are
+        "deepspeed", "diffusers", "jax", "ray", "sglang", "tensorflow", "torch", "unsloth",
+    },
     "report": {  # folders of libraries
         "cupy", "deepspeed", "java", "jax", "llama.cpp", "numba", "numpy", "pandas", "pyarrow", "ray", "tensorflow",
         "torch", "transformers",
