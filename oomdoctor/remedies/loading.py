@@ -158,7 +158,7 @@ def _in_8_bits(case: Case) -> Answer:
     root = case.crash.root
     action = say("Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint")
     if not isinstance(root, DeviceOutOfMemory) or root.device != _BITSANDBYTES:
-        return Proposal(action=action, setting="", snippet="")
+        return Proposal(action=action, setting="")
     line = _CALL.format(argument="quantization_config=BitsAndBytesConfig(load_in_8bit=True)")
     return Proposal(action=action, snippet=line, setting="")
 
