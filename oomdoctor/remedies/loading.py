@@ -158,7 +158,7 @@ def _in_8_bits(case: Case) -> Answer:
     root = case.crash.root
     action = say("Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint")
     if not isinstance(root, DeviceOutOfMemory) or root.device != _BITSANDBYTES:
-        return Proposal(action=action, setting="", snippet="")
+        return Proposal(action=action, setting="")
     line = _CALL.format(argument="quantization_config=BitsAndBytesConfig(load_in_8bit=True)")
     return Proposal(action=action, snippet=line, setting="")
 
@@ -169,13 +169,16 @@ def _over_several(case: Case) -> Answer:
     if _PIPELINES in crash.context.frameworks or crash.shows(_OWN_DEVICES):
         return None
     line = _CALL.format(argument='device_map="auto"')
+    slow = say("the GPUs compute one after another")
     if size is None or total is None or size.bytes <= total:
-        return Proposal(action=say("Spread the layers over several GPUs while they load"), snippet=line, setting="")
+        action = say("Spread the layers over several GPUs while they load")
+        return Proposal(action=action, snippet=line, setting="", cost=slow)
     count = math.ceil(size.bytes / total)
     return Proposal(
         action=say("Spread the layers over at least {count} GPUs while they load", count=count),
         snippet=line,
         setting="",
+        cost=slow,
         derivation=say("{formula}; / {total} per GPU = {count}", formula=size.formula, total=show(total), count=count),
     )
 

@@ -18,6 +18,7 @@ from oomdoctor.job.model import Setting, Value
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import say, translated
 from oomdoctor.remedies import cells
+from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Proposal
 from oomdoctor.remedies.settings import typed
 
@@ -89,7 +90,7 @@ def is_at_its_least(knob: str, crash: Crash) -> bool:
 
 
 def _turns(row: Row, setting: Setting) -> bool:
-    return _names(row, setting) and _is_now(row, setting)
+    return _names(row, setting) and _is_now(row, setting) and KNOBS[row.knob].is_meant(setting.value)
 
 
 def _names(row: Row, setting: Setting) -> bool:

@@ -202,6 +202,11 @@ def test_a_batch_of_one_has_no_half(size: int, *, given: bool) -> None:
     assert chosen["shorter-sequences"].snippet == "--audio_seqlen 4096"
 
 
+def test_a_length_below_the_knobs_least_is_of_another_meaning() -> None:
+    log = f"+ python fit.py --max_answer_seq_len 50\ntorch.OutOfMemoryError: {cuda()}"
+    assert advise(log, "shorter-sequences", cause="activations")[0]["shorter-sequences"].snippet is None
+
+
 @pytest.mark.parametrize(
     ("shape", "now"), [("8580,200,150,64", 8580), ("3,3,1280,1280", None), ("800000,4096", None), ("1,416,416,3", None)]
 )
