@@ -50,7 +50,7 @@ _TAKES = late(
     rf"|negative (?:{_THING} )?{_EXTENT}|NegativeArraySize)"
 )
 _PLACES = late(
-    r"(?i)\b(?:index|offset|subscript|position|address|pointer|stride|value|seed|delta|diff\w{0,8}|change|since|freed|net|balance|offset|return\w{0,3}|seek)\b"
+    r"(?i)\b(?:index|offset|subscript|position|address|pointer|stride|value|seed|delta|diff\w{0,8}|change|since|freed|net|balance|return\w{0,3}|seek)\b"
     r"|\bout of (?:range|bounds)"
 )
 _OVERFLOWED = late(r"(?<![\w.,/:-])(-[1-9]\d{5,18}|[1-9]\d{15,19})(?![\w.,]\d|[\w:/]|\s?(?:bytes|[KMGT]i?B)\b)")

@@ -131,9 +131,27 @@ _LINE_OF_A_SCRIPT: Final = (
 )
 # In zh, zh-TW, de, fr, es, pt, ru, ja, ko, it, pl, sv, da, fi, hu, nl, uk, ca
 _KILLED_ABROAD: Final = (
-    r"已杀死|已砍掉|Getötet|Tué|Processus arrêté|Matado|Morto|Убито|強制終了|죽었음"
-    r"|Terminado \(killed\)|Ucciso|Unicestwiony|Dödad|Dræbt|Tapettu|Kilőve|Geëlimineerd|Вбито|Matat"
+    "已杀死",
+    "已砍掉",
+    "Getötet",
+    "Tué",
+    "Processus arrêté",
+    "Matado",
+    "Morto",
+    "Убито",
+    "強制終了",
+    "죽었음",
+    "Ucciso",
+    "Unicestwiony",
+    "Dödad",
+    "Dræbt",
+    "Tapettu",
+    "Kilőve",
+    "Geëlimineerd",
+    "Вбито",
+    "Matat",
 )
+_ABROAD: Final = "|".join(map(re.escape, (*_KILLED_ABROAD, "Terminado (killed)")))
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
@@ -181,9 +199,9 @@ _REPORTERS: Final = tuple(
             r"[\d.…>]Killed\s{0,4}$",  # glued to a line that its program had not ended
             rf"{_UNDER_WAY}[^\n]{{0,600}}(?:[\d%)\]]|\d[smh])\s{{1,4}}Killed\s{{0,4}}$",
             # a script's line in bash's own words for "line": riga, Zeile, ligne, línea, 行
-            rf"{_LINE_OF_A_SCRIPT}(?:Killed|{_KILLED_ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
+            rf"{_LINE_OF_A_SCRIPT}(?:Killed|{_ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
             # the words of the C library's message catalogues
-            rf"(?:^|[:：]\s{{0,9}}\d{{1,9}} |\]\s{{0,4}}[+-]?\s{{1,4}})(?:{_KILLED_ABROAD})(?:\s|$)",
+            rf"(?:^|[:：]\s{{0,9}}\d{{1,9}} |\]\s{{0,4}}[+-]?\s{{1,4}})(?:{_ABROAD})(?:\s|$)",
             # BSD's and Solaris' make
             r"^(?:[b-]?make(?:\[\d{1,3}\])?: )?\*{3} (?:\[[^\]\n]{1,200}\] )?Signal 9\s{0,4}$",
             r"(?:^|: )line \d{1,6}:\s{1,9}\d{1,9} (?:Bus error|Segmentation fault|Aborted|Terminated)\b",
@@ -602,25 +620,7 @@ FAMILY = Family(
     triggers=(
         "Killed",
         "killed",
-        "已杀死",
-        "已砍掉",
-        "Getötet",
-        "Processus arrêté",
-        "Tué",
-        "Matado",
-        "Morto",
-        "Убито",
-        "強制終了",
-        "죽었음",
-        "Ucciso",
-        "Unicestwiony",
-        "Dödad",
-        "Dræbt",
-        "Tapettu",
-        "Kilőve",
-        "Geëlimineerd",
-        "Вбито",
-        "Matat",
+        *_KILLED_ABROAD,
         "Signal 9",
         "SIG",
         "signal",

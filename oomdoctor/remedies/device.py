@@ -25,7 +25,7 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
+from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
@@ -37,7 +37,6 @@ from oomdoctor.versions import version_of
 
 _HOST_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
 _USUAL_BUFFER: Final = 5.0
-_HOG: Final = "process-ram-hog"  # a cause that says who held it, and not what for
 _SPLIT_MB: Final = 512
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
@@ -302,7 +301,7 @@ def more_gpus(case: Case) -> Answer:
 
 def pin_version(case: Case) -> Answer:
     match = releases.likely(case.crash)
-    if match is None and case.cause == _HOG:
+    if match is None and case.cause == PROCESS_HOG:
         return _of_the_cluster(case.crash)
     if match is None:
         return _no_known_regression(case.crash)
@@ -610,7 +609,7 @@ def collect(case: Case) -> Answer:
             action=say("Record what holds GPU memory just before the failure"),
             snippet=_in_its_world(case),
         )
-    if case.cause == _HOG:
+    if case.cause == PROCESS_HOG:
         return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks:
         node = address_of(crash)

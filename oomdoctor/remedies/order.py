@@ -19,6 +19,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
+from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
 from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -26,7 +27,6 @@ EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what d
 _RISKY: Final = ("PYTORCH_MPS_HIGH_WATERMARK_RATIO",)
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
 _GROUP: Final = "container-limit"  # a cause whose own remedy is bought
-_WHO: Final = "process-ram-hog"  # a cause that says who held it, and not what for
 _LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
 _ALLOCATOR: Final = "allocator-config"
 _OLD_HINT: Final = "max_split_size_mb"  # of releases up to 2.2, most of which cannot grow a segment
@@ -35,7 +35,6 @@ _COMES_AND_GOES: Final = (
 )  # fmt: skip
 _A_GOOD_DEAL: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
-_NODE_FULL: Final = "host-memory-exhausted"  # a cause that knows nobody who held it
 _FAR: Final = 1.5  # times what the cache holds
 _LEAK: Final = "clear-references"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
@@ -46,7 +45,7 @@ _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "sho
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
     own = _own(answer)
-    if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (_WHO, _LIMIT)):
+    if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (PROCESS_HOG, _LIMIT)):
         return own
     stated = stated_knobs(decision.crash_of(answer))
     if answer.cause.id == _LIMIT:
@@ -54,7 +53,7 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     if not answer.cause.only_ends:
         return tuple(dict.fromkeys((*stated, *own)))
     behind = [one for one in decision.answers[1:] if not one.cause.only_ends and _same_memory(one, answer, decision)]
-    known = [one for one in behind if one.cause.id != _WHO]
+    known = [one for one in behind if one.cause.id != PROCESS_HOG]
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
     return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
@@ -121,11 +120,11 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
-    if cause == _NODE_FULL and not isinstance(crash.root, HostAllocation):
+    if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
         stated = next((n for n, one in enumerate(rest) if one.suggested is None or one.knob == _DELAY), len(rest))
         return [*rest[:stated], command, *rest[stated:]]
     place = next((n for n, one in enumerate(rest) if one.knob == _LEAK), None)
-    if cause != _WHO or place is None:
+    if cause != PROCESS_HOG or place is None:
         return list(remedies)
     return [*rest[:place], command, *rest[place:]]
 

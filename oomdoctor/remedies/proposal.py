@@ -15,6 +15,10 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside
 from oomdoctor.remedies.settings import Spelling
 
+# Causes that say who held the memory and not what for, and of nobody what it holds
+PROCESS_HOG: Final = "process-ram-hog"
+NODE_FULL: Final = "host-memory-exhausted"
+
 _NAME: Final = late(r"[\w.\-]{1,120}")
 _NO_OPTIONS: Final = frozenset({"max_seq_len"})  # names that only vLLM's dump of its configuration has
 

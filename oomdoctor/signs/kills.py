@@ -23,6 +23,7 @@ from oomdoctor.incident.node import (
     HOG,
     LARGE,
     NEARLY_FULL,
+    SMALLEST,
     held_by,
     held_in_words,
     largest_after,
@@ -42,9 +43,8 @@ from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.signs.records import no_kernel_kill, remarks
 from oomdoctor.text import sanitize
-from oomdoctor.units import MIB, percent, show
+from oomdoctor.units import percent, show
 
-SMALL: Final = 64 * MIB  # of a process: none of this size fills a machine
 FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fill it
 # Worker processes that one setting starts.
 MANY: Final = 16
@@ -207,7 +207,7 @@ def _beyond_the_cores(crash: Crash) -> bool:
 def largest_process_held_little(crash: Crash) -> Seen | None:
     """earlyoom, or the kernel without a bias, kills the process with the most memory; it held at most 15%."""
     one = _victim(crash)
-    if one is None or one.whole_bytes is None or not SMALL <= one.bytes <= FEW * one.whole_bytes:
+    if one is None or one.whole_bytes is None or not SMALLEST <= one.bytes <= FEW * one.whole_bytes:
         return None
     by_size = one.kill.oom_score_adj == "0" if isinstance(one.kill, KernelKill) else one.kill.killer == "earlyoom"
     if not by_size:
@@ -274,7 +274,7 @@ def only_small_processes_were_killed(crash: Crash) -> Seen | None:
     """The kernel killed for the whole machine, and every process that it killed held less than 64 MiB: the memory is
     in none that it may kill."""
     kill = largest_kill(crash)
-    if kill is None or (held_by(kill) or 0) >= SMALL or crash.pool != "host_ram" or table(crash) is not None:
+    if kill is None or (held_by(kill) or 0) >= SMALLEST or crash.pool != "host_ram" or table(crash) is not None:
         return None
     kills = crash.every(KernelKill)
     if any(held_by(each) is None or int(each.oom_score_adj or 0) > 0 for each in kills):
