@@ -9,6 +9,7 @@ from oomdoctor.signs.host_loading import (
     a_buffer_for_weights_was_refused,
     a_buffer_on_the_host_was_refused,
     a_part_of_the_model_was_refused,
+    a_unit_was_killed_while_loading_weights,
     killed_behind_the_loading,
     killed_in_the_middle_of_loading,
     more_of_the_model_than_the_host_has,
@@ -34,6 +35,7 @@ CAUSE = Cause(
     headlines=(
         mark("The model needs {load_needed} of RAM[: {load_free} available]"),
         mark("{killer} killed {killed_sized} while loading the model"),
+        mark("{killer} killed {killed} while loading the model"),
         mark("An allocation of {ram_requested} of RAM failed while loading the model"),
         mark("{killed_process} was killed ({kill_code}) while loading the model[: {loaded}]"),
         mark("Windows refused memory ({windows_error}) while loading the model"),
@@ -46,6 +48,7 @@ CAUSE = Cause(
         Row(a_buffer_on_the_host_was_refused, Grade.POINTS, OF_AN_ENGINE),
         Row(each_process_loads_the_weights, Grade.PROVES, OF_EACH_PROCESS),
         Row(the_kernel_killed_while_loading_weights, Grade.PROVES),
+        Row(a_unit_was_killed_while_loading_weights, Grade.NAMES),
         Row(refused_while_loading_weights, Grade.NAMES),
         Row(refused_at_the_time_of_loading, Grade.HINTS),
         Row(killed_in_the_middle_of_loading, Grade.POINTS),

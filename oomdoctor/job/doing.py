@@ -33,6 +33,7 @@ _ENDED: Final = late(
 )
 # "1000/6060 [6:41:34<", "global_step: 200"; how often the job saves, and how seldom that has to be to tell
 _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
+_BAR: Final = late(r"(?<!\d)\d{1,2}%\|[^|\n]{0,400}\| ?\d{1,9}/\d{1,9} \[\d")
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
 _SELDOM: Final = 10
 # Source that lost the head of its frame: how far above the message it stands, and what begins a statement
@@ -179,7 +180,14 @@ def _of_progress(event: Event) -> _Said:
 def _of_training(event: Event) -> _Said:
     """A training loop's line is the last that tells."""
     said = _last_progress(event)
-    return said if said[0].stage == TRAINING else _MUTE
+    return said if said[0].stage == TRAINING else _of_the_bar(event)
+
+
+def _of_the_bar(event: Event) -> _Said:
+    """The bar that was under way: it is printed once more when the failure closes it."""
+    bar = next((line for line in event.around.below[:_NEAR] if _BAR.search(line)), None)
+    row = _progress(bar) if bar is not None and _last_progress(event) is _MUTE else None
+    return (row, bar) if row is not None and row.stage == TRAINING else _MUTE
 
 
 def _last_progress(event: Event) -> _Said:

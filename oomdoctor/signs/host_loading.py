@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.event import PROOF, Event
 from oomdoctor.families.host_alloc import HostAllocation
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.families.llama_cpp import BufferRefused
@@ -35,6 +35,9 @@ _WEIGHTS_FILE: Final = late(
 )
 _LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listening|serving|saved|saving)\b")
 _RIGHT_BEFORE: Final = 12  # lines: what is printed while a model is set up
+# "blk.35.ffn_norm.weight, n_dims = 1", "model.layers.0.self_attn.q_proj.weight -> ..."
+_TENSOR: Final = late(r"(?:^|[\s'\"|:>])[A-Za-z_]\w{0,40}(?:\.\w{1,40}){1,12}\.(?:weight|bias|scale|lora_[AB])\b")
+_WALK: Final = 3
 _UP_TO_LOADING: Final = frozenset({"model_load", "unknown", "launch", "engine_init"})
 _PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("compute")}
 
@@ -117,6 +120,17 @@ def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_unit_was_killed_while_loading_weights(crash: Crash) -> Seen | None:
+    """systemd, systemd-oomd or earlyoom tells of a process killed for memory while model weights were loading."""
+    kill = crash.root
+    if not isinstance(kill, UserspaceKill) or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
+        return None
+    name = kill.unit or kill.process.name or say("a process")
+    words = say("{name} was killed for memory while model weights were loading.", name=name)
+    return Seen(words=words, evidence=(kill,), stage="model_load")
+
+
+@sign
 def refused_while_loading_weights(crash: Crash) -> Seen | None:
     """A frame that loads weights made the host allocation that failed."""
     refusal, frame = crash.first(HostAllocation), crash.in_trace(_LOADING)
@@ -183,7 +197,8 @@ def _killed_at_loading(crash: Crash) -> bool:
     root = crash.root
     if not isinstance(root, Kill) or crash.stage not in _UP_TO_LOADING:
         return False
-    if crash.mentions(_LOADING_LINE) is None and not _opens_weights(root):
+    loads = crash.stage == "model_load" and not crash.doing.weak
+    if not loads and crash.mentions(_LOADING_LINE) is None and not _opens_weights(root) and not _walks_weights(root):
         return False
     return bool(root.around.before or root.at.text)
 
@@ -196,6 +211,12 @@ def _opens_weights(kill: Kill) -> bool:
         if PROGRESS.search(line) or _LOADED.search(line):
             return False
     return False
+
+
+def _walks_weights(kill: Kill) -> bool:
+    """Whether the last lines before the kill go from tensor to tensor of a model: it is read or converted."""
+    last = kill.around.before[-_WALK:]
+    return len(last) == _WALK and all(_TENSOR.search(line) for line in last)
 
 
 def _bar(crash: Crash) -> str | None:

@@ -320,7 +320,7 @@ def _victim(crash: Crash) -> Victim | None:
         own = held_by(kill) or 0
         return Victim(kill, _by_the_kernel(kill), own, kill.limit_bytes or total_bytes(crash))
     early = max(crash.every(UserspaceKill), key=lambda event: event.rss_bytes or 0, default=None)
-    if early is None or early.rss_bytes is None or early.rss_bytes < LARGE:
+    if early is None or early.rss_bytes is None or early.rss_bytes < (LARGE if early.total_bytes is None else SMALLEST):
         return None
     words = say(
         "{who} held {rss} when {killer} stopped it", who=_who(early), rss=show(early.rss_bytes), killer=early.killer

@@ -11,6 +11,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.tensorrt_llm import CreationFailed
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.doing import OF_A_TRACEBACK
@@ -209,6 +210,21 @@ def building_on_the_card(crash: Crash) -> Seen | None:
     )
     against = (say("the traceback does not show what was moved to the GPU"),)
     return Seen(words=joined((words, _held(crash))), evidence=(event,), against=against)
+
+
+@sign
+def another_allocator_was_full_while_loading(crash: Crash) -> Seen | None:
+    """An allocator that prints no figures of the GPU was refused in a frame that loads a model."""
+    root, doing = crash.root, crash.doing
+    if not isinstance(root, DeviceRefusal | LibraryOutOfMemory | Shortage) or root.pool != "gpu":
+        return None
+    if crash.stage != "model_load" or doing.weak or not isinstance(doing.because, Frame):
+        return None
+    return Seen(
+        words=say("GPU memory ran out while {function} loaded a model.", function=doing.because.function),
+        evidence=(root,),
+        against=(say("the log does not say how much was free"),),
+    )
 
 
 @sign

@@ -586,6 +586,44 @@ def test_a_training_loops_line_means_its_forward_pass_where_the_card_is_short(li
     assert doing(before=(line,), pool="host_ram").stage == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("steps:   1%|          | 30/2100 [00:40<46:05, 1.34s/it, loss=0.217]", "forward"),
+        ("Epoch 2:  41%|####      | 41/100 [00:10<00:15, loss=0.41]", "forward"),
+        ("Epoch 2: 100%|##########| 100/100 [00:10<00:00, loss=0.41]", "unknown"),  # it had ended
+        ("steps:   1%|          | 30/2100 [00:40<46:05, 1.34s/it]", "unknown"),  # of whatever
+        ("Map:  41%|####      | 41/100 [00:10<00:15]", "unknown"),
+        ("loss=0.217 at step 30", "unknown"),  # no bar: another run's, or another rank's
+    ],
+)
+def test_a_bar_that_the_failure_closed_tells_what_was_under_way(line: str, stage: str) -> None:
+    assert doing(below=("", line)).stage == stage
+    assert doing(below=("", line), pool="host_ram").stage == "unknown"
+    assert doing(before=("Map: 10%|#   | 1/10 [00:01<00:09]",), below=(line,)).stage == "data_load"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("Error occurred when executing VAEDecode:", "forward"),
+        ("Error occurred when executing KSampler:", "forward"),
+        ("Error occurred when executing CheckpointLoaderSimple:", "model_load"),
+        ("- **Node Type:** UNETLoader", "model_load"),
+        ("- **Node Type:** VAEEncode", "forward"),
+        ("got prompt", "unknown"),
+    ],
+)
+def test_the_node_that_failed_tells_what_was_done(line: str, stage: str) -> None:
+    assert doing(before=(line, "")).stage == stage
+
+
+def test_a_node_of_a_graph_that_was_running_is_a_pass() -> None:
+    refused = "[E:onnxruntime] Non-zero status code returned while running Gemm node. Status Message: it"
+    assert doing(text=refused).stage == "forward"
+    assert doing(text="[E:onnxruntime] Status Message: it").stage == "unknown"
+
+
 LAUNCH = "python -m openrlhf.cli.train_ppo_ray"
 
 

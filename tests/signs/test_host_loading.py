@@ -39,3 +39,48 @@ def test_a_refusal_while_a_model_is_loaded(function: str, is_loading: bool) -> N
     frame = f'  File "/srv/onnxruntime/capi/onnxruntime_inference_collection.py", line 5, in {function}'
     lines = ("Traceback (most recent call last):", frame, "    sess.start(x)", "RuntimeError: std::bad_alloc")
     assert (host_loading.refused_at_the_time_of_loading(crash(*lines)) is not None) is is_loading
+
+
+WALK = tuple(f"enc.{n}.mlp.fc1.weight, 2 dims, bfloat16 -> float16" for n in range(3))
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_loading"),
+    [
+        (WALK, True),
+        (("step 7 took 3 s", *WALK), True),
+        (WALK[:2], False),  # a line may name a tensor for many reasons
+        ((*WALK[:2], "step 7 took 3 s"), False),
+        (("saved run.3.log", "saved run.4.log", "saved run.5.log"), False),
+        (tuple(f"grad norm of body weight {n}" for n in range(3)), False),
+    ],
+)
+def test_a_kill_on_the_way_from_tensor_to_tensor(lines: tuple[str, ...], is_loading: bool) -> None:
+    assert (host_loading.killed_behind_the_loading(crash(*lines, "Killed")) is not None) is is_loading
+
+
+@pytest.mark.parametrize(
+    ("line", "is_loading"),
+    [
+        ('level=ERROR msg="error loading llama server" error="llama runner process has terminated: signal: killed"', 1),
+        ('level=ERROR msg="predict failed" error="llama runner process has terminated: signal: killed"', 0),
+    ],
+)
+def test_a_message_that_names_the_loading_itself(line: str, is_loading: int) -> None:
+    assert (host_loading.killed_behind_the_loading(crash(line)) is not None) is bool(is_loading)
+
+
+UNIT = "Mar 03 09:00:00 box systemd[1]: llm.service: A process of this unit has been killed by the OOM killer."
+
+
+@pytest.mark.parametrize(
+    ("before", "is_loading"),
+    [
+        ("load_tensors: loading model tensors, this can take a while... (mmap = false)", True),
+        ("Loading weights from /models/base", True),
+        ("listening on 0.0.0.0:8000", False),
+        ("", False),
+    ],
+)
+def test_a_unit_that_was_killed_while_it_loaded(before: str, is_loading: bool) -> None:
+    assert (host_loading.a_unit_was_killed_while_loading_weights(crash(before, UNIT)) is not None) is is_loading

@@ -97,3 +97,30 @@ def test_weights_fill_the_card_before_an_engine_measures(component: str, free: s
 def test_the_program_says_that_the_model_is_too_large(words: str, is_said: bool) -> None:
     line = f"RuntimeError: CUDA error: out of memory, the model is {words}"
     assert (loading.message_says_that_the_model_is_too_large(crash(line)) is not None) is is_said
+
+
+FIGURELESS = "RuntimeError: CUDA failed with error out of memory"
+INIT = (
+    "Traceback (most recent call last):",
+    '  File "/srv/asr/model.py", line 9, in load_model',
+    "    self.net = Net(path)",
+)
+RUN = (
+    "Traceback (most recent call last):",
+    '  File "/srv/asr/model.py", line 90, in transcribe',
+    "    out = self.net(x)",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_seen"),
+    [
+        ((*INIT, FIGURELESS), True),
+        ((*RUN, FIGURELESS), False),
+        (("Loading model.safetensors...", FIGURELESS), False),  # nothing but a line far from the failure
+        ((*INIT, refused("1.00 GiB", total="80.00 GiB", own="3.00 GiB", allocated=None)), False),  # prints figures
+        ((*INIT, "RuntimeError: std::bad_alloc"), False),  # host memory
+    ],
+)
+def test_an_allocator_without_figures_refused_a_loader(lines: tuple[str, ...], is_seen: bool) -> None:
+    assert (loading.another_allocator_was_full_while_loading(crash(*lines)) is not None) is is_seen
