@@ -126,6 +126,13 @@ def test_a_victims_share_is_of_what_was_in_use() -> None:
     assert kills.killed_process_held_little(crash(above.format(500), early(2100))) is not None
 
 
+def test_on_a_small_machine_a_victim_below_a_gigabyte_counts() -> None:
+    above = "earlyoom[812]: mem avail:    20 of {} MiB ( 2.00%), swap free: 0 of 0 MiB (0.00%)"
+    assert kills.killed_process_held_most(crash(above.format(1000), early(640))) is not None
+    assert kills.killed_process_held_little(crash(above.format(1000), early(300))) is not None
+    assert kills.killed_process_held_most(crash(above.format(100), early(60))) is None
+
+
 def test_the_largest_of_several_victims_counts() -> None:
     asked = "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0"
     dump = (asked, "Mem-Info:", "26214400 pages RAM")
