@@ -34,6 +34,7 @@ CAUSE = Cause(
     against=(
         Row(fragments.small_segment_refused, Grade.NAMES),
         Row(fragments.idle_is_barely_enough, Grade.POINTS),
+        Row(fragments.others_hold_most_of_the_card, Grade.NAMES),
         Row(fragments.others_hold_more_than_lies_idle, Grade.HINTS),
         Row(fragments.pools_of_graphs_counted_as_idle, Grade.HINTS),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
+from oomdoctor.signs.host_caches import lmcache_was_refused
 from oomdoctor.signs.pinned import (
     locking_was_refused,
     page_locked_bytes_were_refused,
@@ -20,6 +21,7 @@ from oomdoctor.signs.pinned import (
 
 OF_LOCKING = ("raise-memlock", "fix-environment")
 OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory")
+OF_A_CACHE = ("less-offload", "raise-memlock", "unpin-memory", "more-host-memory")
 
 CAUSE = Cause(
     id="pinned-memory-exhausted",
@@ -50,5 +52,6 @@ CAUSE = Cause(
         Row(other_words.pinned_memory_short_in_other_words, Grade.NAMES),
     ),
     knobs=("unpin-memory", "raise-memlock", "less-offload", "less-swap-space", "more-host-memory"),
+    knobs_where=((lmcache_was_refused, OF_A_CACHE),),
     before=("gpu-memory-exhausted", "gpu-shared"),
 )

@@ -29,7 +29,7 @@ from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import placement
-from oomdoctor.signs.host_caches import caches_of_ranks
+from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
 from oomdoctor.signs.node import an_engine_is_the_largest
@@ -348,7 +348,8 @@ def data_are_loaded(case: Case) -> bool:
 def offloaded(case: Case) -> bool:
     stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
     refused = case.crash.first(HostCacheTooLarge) is not None
-    return stated or refused or caches_of_ranks(case.crash) is not None
+    caches = caches_of_ranks(case.crash) is not None or lmcache_was_refused(case.crash) is not None
+    return stated or refused or caches
 
 
 def object_store(case: Case) -> bool:

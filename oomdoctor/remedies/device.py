@@ -29,14 +29,13 @@ from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Prop
 from oomdoctor.remedies.settings import of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
+from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster, lacking, request_of, shared_roles
 from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, show
 from oomdoctor.versions import version_of
 
-_HOST_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
-_USUAL_BUFFER: Final = 5.0
 _SPLIT_MB: Final = 512
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
@@ -213,21 +212,21 @@ def _larger_workspace(tried: int) -> Proposal:
 
 
 def _larger_host_buffer(crash: Crash) -> Proposal:
-    """LMCache's own buffer, in GB for each rank: lmcache/v1/config.py, where 5 is the default."""
-    stated = crash.setting(*_HOST_BUFFER)
+    """LMCache's own buffer."""
+    stated = crash.setting(*LMCACHE_BUFFER)
     now = stated.number if stated is not None else None
-    then = 2 * (now or _USUAL_BUFFER)
+    then = 2 * (now or LMCACHE_USUAL)
     return Proposal(
         action=say(
             "Raise LMCache's host buffer (max_local_cpu_size, in GB per rank): {now} -> {then}",
-            now=f"{now:g}" if now else as_default(f"{_USUAL_BUFFER:g}"),
+            now=f"{now:g}" if now else as_default(f"{LMCACHE_USUAL:g}"),
             then=f"{then:g}",
         ),
-        setting=_HOST_BUFFER[1],
+        setting=LMCACHE_BUFFER[1],
         current=now,
         suggested=then,
-        snippet=f"export {_HOST_BUFFER[1]}={then:g}",
-        derivation=f"2 x {now or _USUAL_BUFFER:g} = {then:g}",
+        snippet=f"export {LMCACHE_BUFFER[1]}={then:g}",
+        derivation=f"2 x {now or LMCACHE_USUAL:g} = {then:g}",
         assumes=(say("double is a guess: the need is unknown"),),
         cost=say("as much more host RAM for each rank"),
     )

@@ -37,11 +37,12 @@ from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models, ray_workers
+from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import NODE_FULL, Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
-from oomdoctor.signs.host_caches import caches_of_ranks
+from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.offload import gpus_per_node
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -248,6 +249,8 @@ def less_offload(case: Case) -> Answer:
     crash = case.crash
     if (pair := caches_of_ranks(crash)) is not None:
         return _smaller_buffers_of_ranks(*pair)
+    if lmcache_was_refused(crash) is not None:
+        return _smaller_buffer(crash)
     refused = crash.first(HostCacheTooLarge)
     if refused is not None and refused.tried_bytes and refused.free_bytes is not None:
         return _smaller_host_cache(crash, refused.tried_bytes, refused.free_bytes)
@@ -292,6 +295,26 @@ def _smaller_buffers_of_ranks(size: float, ranks: float) -> Proposal:
             ranks=ranks,
             all=ranks * half,
         ),
+        cost=say("fewer cached prefixes"),
+    )
+
+
+def _smaller_buffer(crash: Crash) -> Proposal:
+    stated = crash.setting(*LMCACHE_BUFFER)
+    size = (stated.number if stated is not None else None) or LMCACHE_USUAL
+    now, half = f"{size:g}", f"{size / 2:g}"
+    return Proposal(
+        action=say(
+            "Lower LMCache's page-locked host buffer (max_local_cpu_size, in GB per rank): {now} -> {then}",
+            now=now if stated is not None else as_default(now),
+            then=half,
+        ),
+        setting=LMCACHE_BUFFER[1],
+        current=stated.value if stated is not None else None,
+        suggested=size / 2,
+        snippet=f"export {LMCACHE_BUFFER[1]}={half}",
+        derivation=f"{now} / 2 = {half}",
+        assumes=(say("half is a guess: what may be page-locked is unknown"),),
         cost=say("fewer cached prefixes"),
     )
 

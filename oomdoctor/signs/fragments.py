@@ -20,6 +20,7 @@ CACHE_SHARE: Final = 0.10
 POOL_SHARE: Final = 0.25
 ROUNDED: Final = 0.02  # the message rounds each of its figures to a hundredth of its unit
 MOST_OF_IT: Final = 0.5  # of what is reserved: no ordinary cache is that large
+HALF: Final = 0.5  # of the card
 OTHERS: Final = 2  # times what lies idle: then it is they who are to go
 # While an engine starts, no batch of training is on the card yet.
 STARTING: Final = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_graph_capture")
@@ -176,6 +177,15 @@ def others_hold_more_than_lies_idle(crash: Crash) -> Seen | None:
         others=show(it.others_bytes or 0),
     )
     return Seen(words=words)
+
+
+@sign
+def others_hold_most_of_the_card(crash: Crash) -> Seen | None:
+    """Other processes hold half of the GPU, and more than twice the unallocated memory of this process."""
+    it = card(crash)
+    others = it.others_bytes or it.beyond_bytes or 0
+    is_most = others > OTHERS * (it.unallocated_bytes or 0) and (it.share(others) or 0) >= HALF
+    return Seen(words="") if is_most else None
 
 
 @sign

@@ -22,6 +22,9 @@ from oomdoctor.signs.commands import FREE, settling
 from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
+# Of LMCache, in GB for each rank, and what it is where nothing is said: lmcache/v1/config.py
+LMCACHE_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
+LMCACHE_USUAL: Final = 5.0
 # In its configuration, or as it prints that
 _OF_LMCACHE: Final = late(r"\bmax_local_cpu_size[\"']?(?:: |=|:)(\d{1,5}(?:\.\d{1,3})?)\b")
 MANY_GB: Final = 256  # more than most nodes can spare
@@ -209,3 +212,9 @@ def memory_of_the_node(crash: Crash) -> int | None:
 def table_or_root(crash: Crash) -> tuple[Event, ...]:
     memory = table(crash)
     return (memory.event,) if memory is not None else (crash.root,)
+
+
+@sign
+def lmcache_was_refused(crash: Crash) -> Seen | None:
+    """The page-locked memory was for LMCache's buffer, by the frames that requested it."""
+    return Seen(words="") if crash.pool == "pinned" and crash.in_trace(r"\blmcache/") else None

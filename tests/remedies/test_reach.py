@@ -161,6 +161,22 @@ def test_the_buffer_that_is_full_is_raised(tmp_path: Path) -> None:
     assert first["remedies"][0]["snippet"] == "export LMCACHE_MAX_LOCAL_CPU_SIZE=10"
 
 
+PINNED = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/{package}/v1/memory_management.py", line 120, in make\n    buffer = torch.empty(size, pin_memory=True)\n'
+    "RuntimeError: CUDA error: out of memory\n"
+)
+
+
+def test_the_buffer_that_cannot_be_locked_is_lowered(tmp_path: Path) -> None:
+    first, knobs = diagnosed(tmp_path, PINNED.format(package="lmcache"))
+    assert first["cause"] == "pinned-memory-exhausted"
+    assert knobs[0] == "less-offload"
+    assert first["remedies"][0]["snippet"] == "export LMCACHE_MAX_LOCAL_CPU_SIZE=2.5"
+    _, knobs = diagnosed(tmp_path, PINNED.format(package="mycache"))
+    assert "less-offload" not in knobs
+
+
 KILLED = (
     "kernel: Out of memory: Killed process 4711 (python) total-vm:90000000kB, anon-rss:{}kB, file-rss:0kB, "
     "shmem-rss:0kB\n"

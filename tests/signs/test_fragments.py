@@ -39,6 +39,16 @@ def test_others_hold_twice_what_lies_idle(others: str, are_more: bool) -> None:
     assert (fragments.others_hold_more_than_lies_idle(crash(line)) is not None) is are_more
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "are_most"),
+    [("38.50 GiB", "40.00 GiB", True), ("38.60 GiB", "39.90 GiB", False), ("44.50 GiB", None, False)],
+)
+def test_others_hold_half_of_the_card(own: str, others: str | None, are_most: bool) -> None:
+    neighbours = () if others is None else ((41, others),)
+    line = refused("2.00 GiB", own=own, allocated="34.00 GiB", unallocated="4.00 GiB", others=neighbours)
+    assert (fragments.others_hold_most_of_the_card(crash(line)) is not None) is are_most
+
+
 @pytest.mark.parametrize(("tried", "is_small"), [("20.00 MiB", True), ("22.00 MiB", False)])
 def test_a_segment_for_small_tensors(tried: str, is_small: bool) -> None:
     assert (fragments.small_segment_refused(crash(refused(tried, **IDLE))) is not None) is is_small
