@@ -64,8 +64,7 @@ CAUSE = Cause(
         Row(warm_up.warm_up_after_loading, Grade.HINTS, INFERENCE_KNOBS),
         Row(ggml.buffer_beside_the_weights_refused, Grade.HINTS, BUFFER_KNOBS),
         Row(loading.building_on_the_card, Grade.HINTS),
-        Row(loading.one_piece_on_an_empty_card, Grade.HINTS),
-        Row(loading.another_allocator_was_full_while_loading, Grade.HINTS),
+        Row(loading.one_piece_on_an_empty_card, Grade.HINTS), Row(loading.another_loader_was_refused, Grade.HINTS),
         Row(loading.refused_to_tensorrt, Grade.HINTS, WORKSPACE_KNOBS),
         Row(loading.live_tensors_before_any_step, Grade.LEFT),
         Row(snapshot.weights_hold_much, Grade.POINTS, KNOBS),
@@ -74,4 +73,4 @@ CAUSE = Cause(
     knobs=KNOBS,
     knobs_where=((loading.nothing_is_trained, INFERENCE_KNOBS),),
     before=("activations", "gpu-memory-exhausted"),
-)
+)  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oomdoctor import __version__
 from oomdoctor.families.event import Event, Lookalike, Place
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.nearby import Nearby, nearby
 from oomdoctor.job.model import Context
 from oomdoctor.language import say, translated
 from oomdoctor.report.contract import EventRecord, Incident, Line, Quote, Report, Stats
@@ -28,7 +29,8 @@ def build(
     stats: Stats,
     ending: Place | None = None,
 ) -> Report:
-    events = _in_log_order([one.decision.crash for one in advice])
+    crashes = [one.decision.crash for one in advice]
+    events, roots = _in_log_order(crashes), {id(crash.root) for crash in crashes}
     ids = {id(event): f"e{number}" for number, event in enumerate(events, start=1)}
     incidents = _incidents(advice, ids)
     return Report(
@@ -38,7 +40,7 @@ def build(
         incidents=incidents,
         advice_rejected=_rejected_advice(advice),
         lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, translated(x.why)) for x in lookalikes),
-        events=tuple(_record(event, ids) for event in events),
+        events=tuple(_record(event, ids, nearby(event) if id(event) in roots else ()) for event in events),
         context=_context(context),
         errors=tuple(errors),
         notes=tuple(notes),
@@ -72,7 +74,7 @@ def _rejected_advice(advice: Iterable[Advice]) -> tuple[Quote, ...]:
     return tuple(quotes.values())
 
 
-def _record(event: Event, ids: dict[int, str]) -> EventRecord:
+def _record(event: Event, ids: dict[int, str], near: tuple[Nearby, ...]) -> EventRecord:
     process = event.process
     return EventRecord(
         id=ids[id(event)],
@@ -93,6 +95,7 @@ def _record(event: Event, ids: dict[int, str]) -> EventRecord:
         usage=event.figures("usage"),
         threshold=event.figures("threshold"),
         fields=event.figures("fields"),
+        near=near,
     )  # fmt: skip
 
 

@@ -183,7 +183,7 @@ def others_hold_more_than_lies_idle(crash: Crash) -> Seen | None:
 def others_hold_most_of_the_card(crash: Crash) -> Seen | None:
     """Other processes hold half of the GPU, and more than twice the unallocated memory of this process."""
     it = card(crash)
-    others = it.others_bytes or it.beyond_bytes or 0
+    others = it.others_bytes or (it.beyond_bytes if it.own_bytes is None else 0) or 0
     is_most = others > OTHERS * (it.unallocated_bytes or 0) and (it.share(others) or 0) >= HALF
     return Seen(words="") if is_most else None
 

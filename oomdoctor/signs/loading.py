@@ -213,7 +213,7 @@ def building_on_the_card(crash: Crash) -> Seen | None:
 
 
 @sign
-def another_allocator_was_full_while_loading(crash: Crash) -> Seen | None:
+def another_loader_was_refused(crash: Crash) -> Seen | None:
     """An allocator that prints no figures of the GPU was refused in a frame that loads a model."""
     root, doing = crash.root, crash.doing
     if not isinstance(root, DeviceRefusal | LibraryOutOfMemory | Shortage) or root.pool != "gpu":

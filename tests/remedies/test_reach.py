@@ -163,7 +163,8 @@ def test_the_buffer_that_is_full_is_raised(tmp_path: Path) -> None:
 
 PINNED = (
     "Traceback (most recent call last):\n"
-    '  File "/srv/{package}/v1/memory_management.py", line 120, in make\n    buffer = torch.empty(size, pin_memory=True)\n'
+    '  File "/srv/{package}/v1/memory_management.py", line 120, in make\n'
+    "    buffer = torch.empty(size, pin_memory=True)\n"
     "RuntimeError: CUDA error: out of memory\n"
 )
 

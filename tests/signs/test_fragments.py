@@ -41,9 +41,14 @@ def test_others_hold_twice_what_lies_idle(others: str, are_more: bool) -> None:
 
 @pytest.mark.parametrize(
     ("own", "others", "are_most"),
-    [("38.50 GiB", "40.00 GiB", True), ("38.60 GiB", "39.90 GiB", False), ("44.50 GiB", None, False)],
+    [
+        ("38.50 GiB", "40.00 GiB", True),
+        ("38.60 GiB", "39.50 GiB", False),
+        ("44.50 GiB", None, False),
+        (None, None, True),
+    ],
 )
-def test_others_hold_half_of_the_card(own: str, others: str | None, are_most: bool) -> None:
+def test_others_hold_half_of_the_card(own: str | None, others: str | None, are_most: bool) -> None:
     neighbours = () if others is None else ((41, others),)
     line = refused("2.00 GiB", own=own, allocated="34.00 GiB", unallocated="4.00 GiB", others=neighbours)
     assert (fragments.others_hold_most_of_the_card(crash(line)) is not None) is are_most

@@ -123,4 +123,4 @@ RUN = (
     ],
 )
 def test_an_allocator_without_figures_refused_a_loader(lines: tuple[str, ...], is_seen: bool) -> None:
-    assert (loading.another_allocator_was_full_while_loading(crash(*lines)) is not None) is is_seen
+    assert (loading.another_loader_was_refused(crash(*lines)) is not None) is is_seen
