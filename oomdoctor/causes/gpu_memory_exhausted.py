@@ -10,6 +10,7 @@ from oomdoctor.signs.card import card_is_full, log_ends_before_the_error, profil
 DRAWING_KNOBS = ("tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu", "collect-evidence")
 LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "smaller-model", "free-the-gpu",
                 "collect-evidence")  # fmt: skip
+DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
     id="gpu-memory-exhausted",
@@ -40,5 +41,9 @@ CAUSE = Cause(
         "free-the-gpu",
         "resize-sim-buffers",
     ),
-    knobs_where=((passes.drawing, DRAWING_KNOBS), (ggml.a_program_of_ggml, LOADER_KNOBS)),
+    knobs_where=(
+        (passes.drawing, DRAWING_KNOBS),
+        (ggml.a_program_of_ggml, LOADER_KNOBS),
+        (passes.works_on_data, DATA_KNOBS),
+    ),
 )

@@ -283,6 +283,11 @@ def option_for_it(case: Case) -> bool:
     return case.row is not None or shown
 
 
+def data_in_parts(case: Case) -> bool:
+    """What data libraries compute on a GPU is divided by their caller."""
+    return option_for_it(case) or (case.crash.pool == "gpu" and case.crash.job.task == "data")
+
+
 def kept_is_known(case: Case) -> bool:
     """An option or a line of it is in the log, or the predictions of an evaluation or a program's outputs are kept."""
     root = case.crash.root
@@ -398,6 +403,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
+    "data in parts": data_in_parts,
     "what is kept is known": kept_is_known,
     "worker processes": worker_processes,
     "weights are loaded": weights_are_loaded,

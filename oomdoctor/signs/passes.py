@@ -317,6 +317,12 @@ def drawing(crash: Crash) -> Seen | None:
 
 
 @sign
+def works_on_data(crash: Crash) -> Seen | None:
+    """The program works on tables or arrays and has no model."""
+    return Seen(words="") if crash.job.task == "data" else None
+
+
+@sign
 def in_attention(crash: Crash) -> Seen | None:
     """The innermost stack frames compute attention."""
     return Seen(words="") if innermost(crash, ATTENTION) else None

@@ -233,3 +233,19 @@ def test_an_array_of_pictures_begins_with_the_batch(shape: str, now: int | None)
         f"shape[{shape}] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
     )
     assert advise(log, BATCH, cause="activations")[0][BATCH].current == now
+
+
+@pytest.mark.parametrize(
+    ("line", "knob"),
+    [
+        ("MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /srv/rmm/mr/device/cuda_memory_resource.hpp:70: "
+         "cudaErrorMemoryAllocation out of memory", "smaller-partitions"),
+        ("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes (allocated so far: "
+         "9,000,000,000 bytes).", "smaller-partitions"),
+        ("RuntimeError: CUDA error: out of memory", "smaller-microbatch"),
+    ],
+)  # fmt: skip
+def test_tables_on_a_card_are_divided_and_have_no_batch(line: str, knob: str, tmp_path: Path) -> None:
+    _, knobs = diagnosed(tmp_path, line + "\n")
+    assert knob in knobs[:3]
+    assert len({"smaller-partitions", "smaller-microbatch"} & set(knobs)) == 1
