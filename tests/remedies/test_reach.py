@@ -238,10 +238,10 @@ def test_an_array_of_pictures_begins_with_the_batch(shape: str, now: int | None)
 @pytest.mark.parametrize(
     ("line", "knob"),
     [
-        ("MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /srv/rmm/mr/device/cuda_memory_resource.hpp:70: "
-         "cudaErrorMemoryAllocation out of memory", "smaller-partitions"),
-        ("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes (allocated so far: "
-         "9,000,000,000 bytes).", "smaller-partitions"),
+        (("MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /srv/rmm/mr/device/cuda_memory_resource.hpp:70: "
+         "cudaErrorMemoryAllocation out of memory"), "smaller-partitions"),
+        (("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes (allocated so far: "
+         "9,000,000,000 bytes)."), "smaller-partitions"),
         ("RuntimeError: CUDA error: out of memory", "smaller-microbatch"),
     ],
 )  # fmt: skip
