@@ -21,7 +21,7 @@ _CALLS: Final = tuple(
 # "assertion 'cudaMalloc(p, size) == cudaSuccess' failed", "Check failed: malloc(n) != NULL"
 _FAILED = late(
     r"(?i)\b(?:assert\w{0,6}|check\w{0,4}|require\w{0,3}|ensure\w{0,3}|verif\w{1,8}|invariant|precondition)\b[^\n]{0,400}?"
-    r"\b(?:fail(?:ed|ure|s)?|violated|does not hold)\b"
+    r"\b(?:fail(?:ed|ure|s)?|violated|does not hold)\b|\[enforce fail at "
 )
 _SUCCEEDS = late(
     r"==\s?(?:\w{0,30}[Ss]uccess\b|\w{0,30}_SUCCESS\b|0\b)|!="
@@ -32,7 +32,7 @@ _SUCCEEDS = late(
 _OF_ANOTHER = late(
     r"(?i)illegal|launch|busy|invalid|initiali[sz]|driver|no \S{0,20} ?device|not supported|unsupported|peer"
     r"|\bassert triggered"
-    r"|\((?!2 )\d{1,4} vs\.? 0\)|\b(?:error|code|status|errno)\s?[:=]?\s?(?!2\b|12\b)\d{1,4}\b"
+    r"|(?<![\w.])(?!(?:2|12) )\d{1,4} vs\.? 0\b|\b(?:error|code|status|errno)\s?[:=]?\s?(?!2\b|12\b)\d{1,4}\b"
     r"|\b(?:expected|simulat\w{2,3}|inject\w{2,3}|pass(?:ed|es)?|xfail|never|no longer)\b"
 )
 # What says by itself that it was about to happen, whatever the level

@@ -1,0 +1,101 @@
+"""Failures of memory in rare words of programs that do not exist: what refused, of what, and how it is written down.
+
+Beside each kind stand its near misses, which are more: pools of other things, lookups, watches, collectors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+SAID = (
+    # a check that quotes the call, and what it returned
+    ("RuntimeError: [enforce fail at HeapSource.cpp:71] . posix_memalign(&ptr, 64, n) == 0. 12 vs 0", "host_ram"),
+    ("RuntimeError: [enforce fail at slab.cc:9] mmap(nullptr, n) != MAP_FAILED. errno 12", "host_ram"),
+    # libc's calls by their names
+    ("ERROR: could not calloc!", "host_ram"),
+    ("gridd: unable to malloc for the halo table, aborting", "host_ram"),
+    ("ERROR error on realloc", "host_ram"),
+    ("fatal: mesh_alloc failed!", "host_ram"),
+    # a figure beside what it is too large for
+    ('{"error":"model of 70.1 GiB is too large for this machine (62.0 GiB)"}', "host_ram"),
+    ("ERROR tile of 9 GiB is too big for device memory (8 GiB)", "gpu"),
+    ("RuntimeError: the CPU pool (8 GB) cannot hold the object of 9.1 GB", "host_ram"),
+    ("E 2025-02-02 10:10:10.123 tracker.cpp(211): cannot charge 2 GiB to host memory", "host_ram"),
+    ("Probe Error: /src/handle.cpp:78: Memory not available to allocate buffer: 4294967296", "host_ram"),
+    # keys with a unit
+    ('{"level":"ERROR","logger":"vram","message":"cannot place layer 31","required_mib":1820,"free_mib":640}', "gpu"),
+    ('{"level":"ERROR","msg":"buffer does not fit","want_gb":18.5,"free_gb":6}', "host_ram"),
+    ("ERROR alloc failed want_kb=4194304 free_kb=1048576 pool=gpu", "gpu"),
+    # usage beside what was asked for
+    ("Memory usage of 12288 MB is over the request of 8192 MB", "cgroup"),
+    ("Memory usage of job 71 is over the request of 20 GB", "cgroup"),
+    ("Job 4.0: memory use (7120 MB) exceeds requested memory (2048 MB), removing", "cgroup"),
+    ("ERROR Memory usage exceeded the limit of 20 GB", "host_ram"),
+    # advice behind it is nobody's way round it
+    ('{"error": "The GPU ran out of memory. Use a smaller batch."}', "gpu"),
+    ('{"status": "error", "detail": "The device ran out of memory. Try a smaller size or a smaller batch."}', "gpu"),
+    # what a runtime counts or was told
+    ("Fatal error: cannot recover from MemoryErrors while formatting", "host_ram"),
+    ('level=error msg="OOM received for container 8a1"', "cgroup"),
+    # places of an engine by its tokens, locked memory by its bytes
+    ("ERROR manager: can not alloc mem for 8192 tokens", "kv_cache"),
+    ("ERROR engine: not enough blocks to schedule", "kv_cache"),
+    ("ERROR swapper: could not pin 34359738368 bytes", "pinned"),
+    # a driver's line has no level
+    ("amdgpu 0000:03:00.0: amdgpu: Not enough memory for command submission!", "gpu"),
+    ("veda_new_tensor: error: ggml_pool_grow: not enough space in the context's memory pool (needed 537461472, "
+     "available 536870912)", "host_ram"),
+)  # fmt: skip
+NOT_SAID = (
+    "RuntimeError: [enforce fail at HeapSource.cpp:71] . posix_memalign(&ptr, 3, n) == 0. 22 vs 0",
+    "RuntimeError: [enforce fail at Loader.cpp:71] . open(path) == 0. 12 vs 0",
+    "ERROR job_alloc failed",
+    "ERROR port alloc failed",
+    "ERROR: value 12 MB is too large for column of 64 bytes",
+    "ERROR: attachment of 70 MB is too large for this mailbox (25 MB)",
+    "INFO tile of 9 GiB is not too big for device memory (80 GiB)",
+    "ERROR: cannot hold the lock of 3 jobs",
+    '{"level":"ERROR","message":"upload refused","required_mib":1820,"free_mib":640}',
+    '{"level":"INFO","logger":"vram","message":"placed layer 31","required_mib":640,"free_mib":1820}',
+    "Memory usage of 4096 MB is under the request of 8192 MB",
+    "WARN: Memory usage of 12288 MB is over the threshold of 8192 MB, flushing",
+    "INFO Memory usage 12 GB exceeds the budget of 10 GB",
+    "ERROR: Memory usage could not be read",
+    "WARN loader: Out of memory, will use the disk instead",
+    "ERROR loader: could not reserve 3 GiB on the device, will use system memory",
+    "INFO recovered from MemoryErrors by a smaller chunk",
+    "no OOM received",
+    "INFO OOM received: 0",
+    "debug:  oom-kill event count: 0",
+    "ERROR pool: no free slots for backend",
+    "ERROR: no free slots in thread pool",
+    "ERROR: connection pool exhausted: 100 of 100 connections in use",
+    "ERROR: Unable to find all necessary memory structures for cgroup /farm (family 41)",
+    "ERROR: Failed to allocate loopback device: 12",
+    "ERROR: failed to allocate a GPU for the task",
+    "ERROR: Can't allocate slot id 4 (slot type 2) during auto allocation of resources",
+    "ERROR: Can't find VM memory in Job ClassAd",
+    "ERROR: Underlying thin pool is out of space and not recovering; evicting this job but not holding it.",
+    "ERROR: Cannot create eventfd for monitoring OOM: 24",
+    "failed to add oom watcher to container 4a1: no such file",
+    "ERROR Failed to register memory with the card, error=22. Trying a different method.",
+    "GC(4012) Pause Full (Allocation Failure) 4030M->4011M(4096M) 2211.1ms",
+    "[GC (Allocation Failure) [PSYoungGen: 262144K->43519K(305664K)] 262144K->87123K(1005056K), 0.0612 secs]",
+    "[88412.118405]  pagefault_out_of_memory+0x32/0x40",
+    "ERROR: could not pin the version to 34",
+)
+
+
+@pytest.mark.parametrize(("text", "pool"), SAID)
+def test_it_is_read_in_rare_words(text: str, pool: str, tmp_path: Path) -> None:
+    report = body(tmp_path, text)
+    assert report["verdict"] == "oom"
+    assert report["diagnoses"][0]["pool"] == pool
+
+
+@pytest.mark.parametrize("text", NOT_SAID)
+def test_what_only_sounds_like_it_is_none(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["verdict"] != "oom"
