@@ -89,7 +89,7 @@ _OPENS = late(
     r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
     r"|^\W{0,4}\w{0,60}(?i:allocator|arena|heap|memory ?pool):? (?:is |has |ran )?(?:run )?[Oo]ut of memory\b"
 )
-_LIBFABRIC: Final = "libfabric:"  # it has no level above a warning
+_HIGHEST = late(r"libfabric:[^\n]{0,120}<warn>|[^\n]{0,120}\bNCCL WARN ")  # these have no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
@@ -201,7 +201,7 @@ def _level(page: Page, index: int, text: str) -> str:
         own = _named(_WORD.search(text[:_HEAD])) if mark in LOUD else ""
         return own or _NAMED.get(mark, "loud")
     head = text[:_HEAD]
-    if head.startswith(_LIBFABRIC) and "<warn>" in head:
+    if _HIGHEST.match(head):
         return "loud"
     return _named(_FIELD.search(text) or _WORD.search(head))
 

@@ -128,7 +128,7 @@ def pool_of(found: Shortfall, text: str) -> str:
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
     if _ON_THE_CPU.search(text):
         return "host_ram"
-    if "v" not in letters and (_MALLOC.search(text) or _STRUCTURE.search(text)):
+    if "v" not in letters and _is_of_the_program(found, text):
         return "host_ram"
     named = _named(near, text) or _named(letters, text)
     if named == "gpu" and _OF_THE_CPU.search(text):
@@ -140,6 +140,11 @@ def pool_of(found: Shortfall, text: str) -> str:
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
     return named or _unnamed(letters, text, found.sentence.text)
+
+
+def _is_of_the_program(found: Shortfall, text: str) -> bool:
+    """Whether it was libc that was asked, or a structure of the program's own that found no memory."""
+    return found.sentence.of_a_structure or any(words.search(text) for words in (_MALLOC, _STRUCTURE))
 
 
 def _by_purpose(named: str, text: str) -> str:

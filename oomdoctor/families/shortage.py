@@ -35,8 +35,8 @@ _LETTERS: Final = {
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "BEYOND": "V", "SHORT": "b", "ONLY": "y",
     # verbs
     "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X",
-    "OVER": "V", "TOO": "V", "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "MORE": "=", "WAIT": "W", "RESOURCE": "g", "REACHED": "!",
-    "LACK": "L", "NO": "O", "SHORTAGE": "E",
+    "OVER": "V", "TOO": "V", "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "MORE": "=", "WAIT": "W",
+    "RESOURCE": "g", "REACHED": "!", "LACK": "L", "NO": "O", "SHORTAGE": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
@@ -227,13 +227,24 @@ _A_DEVICE = late(r"(?i)(?:gpu|device|card|accelerator|[nxt]pu)(?: ?[:#] ?-?\d{1,
 _PLACING: Final = frozenset({"on", "in", "from", "for", "at", "onto", "within", "into"})
 # What takes memory where it is said to be allocated
 _OBJECT = late(
-    r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
+    r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror"
+    r"|queue(?! pair)"
     r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page"
     r"|request(?!s)|structure|msg|message|argv|copy|table|descriptor(?!s)|packet)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
 )
+# A program in C names its file, and what it has no memory for is a structure of its own:
+# "tcp_ep.c:427 ERROR failed to allocate tcp ep"
+_IN_C = late(r"(?:^|[\s\[(/])[\w-]{1,60}\.(?:c|cc|cpp|cxx|h|hpp|m)[:(]\d{1,6}\b")
+_NO_STRUCTURE = rf"{_NO_MEMORY}|pair|window|vip|range|group|space|percent|more|least|from"
+_A_STRUCTURE = late(
+    r"(?i)\b(?:failed to|unable to|cannot|can not|could not|couldn't|can't) (?:re|m|c)?alloc(?:ate)?"
+    rf" (?!(?:[\w.]{{1,30}} ){{0,5}}(?:{_NO_STRUCTURE})\b)[a-z]\w"
+    rf"|\balloc (?!(?:\w{{1,30}} ){{0,4}}(?:{_NO_STRUCTURE})\b)[a-z]\w{{1,30}}(?: \w{{1,20}}){{0,3}} failed\b"
+)
+_BUFFER = late(r"(?i)\bbuf(?:fer)?s?\b")
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}|Xam")
@@ -267,10 +278,12 @@ _FIELDS = late(
 )
 # What a collector did, and why: "Pause Full (Allocation Failure) 4030M->4011M(4096M)"
 _COLLECTS = late(r"\bGC\(\d{1,9}\) |\[(?:Full )?GC\b|\bPause (?:Full|Young|Initial|Remark|Cleanup)\b")
-# A figure that could not be had, and no memory: "cannot get memory available for device 0"
+# A figure or a handle that could not be had, and no memory: "cannot get memory available for device 0"
 _LOOKS_UP = late(
-    r"(?i)\b(?:get|read|query|fetch|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}(?:memory|vram|ram)"
-    r" (?:available|info\w*|usage|stat\w*|size|capacity|limits?)\b"
+    r"(?i)\b(?:get|read|query|fetch|find|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}"
+    r"(?:memory|vram|ram) (?:available|info\w*|usage|stat\w*|size|capacity|limits?"
+    r"|(?:allocation )?(?:pool|node|handle|type|attribute\w*))\b"
+    r"|\b(?:get|read|query|find|determine) (?:the )?(?:amount|size|number) of (?:\w{1,12} ){0,2}memory\b"
 )
 # What a device is not made for: "<CUDA device 0> cannot map host memory"
 _IS_UNABLE = late(
@@ -299,6 +312,7 @@ class Sentence(Struct, frozen=True):
     text: str
     amounts: tuple[Figure, ...]
     compared: Comparison | None
+    of_a_structure: bool = False  # of a program in C, for which it found no memory
 
     def around(self, start: int, end: int) -> str:
         """The letters of the clause that these are part of."""
@@ -411,7 +425,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
-    sentence = _sentence(words)
+    sentence = _sentence(words, in_c=_IN_C.search(text) is not None)
     said = (found for found in chain(_said(sentence), _counted(sentence)) if raised or not _is_passed(found))
     found = next(said, None)
     if found is None or _is_a_key(found, words, text):
@@ -434,11 +448,13 @@ def listed(text: str) -> dict[str, Any]:
     return stated(sentence.amounts, sentence.compared, asks=True)
 
 
-def _sentence(words: Words) -> Sentence:
+def _sentence(words: Words, *, in_c: bool = False) -> Sentence:
     parts = grammars.parts("shortage", words.text)
     amounts = figures(parts)
     letters = "".join([_letter(part) for part in parts])
-    return Sentence(parts, letters, " ".join([part.text for part in parts]), amounts, comparison(parts, amounts))
+    text = " ".join([part.text for part in parts])
+    structure = in_c and _A_STRUCTURE.search(text) is not None
+    return Sentence(parts, letters, text, amounts, comparison(parts, amounts), structure)
 
 
 def _around(letters: str, start: int, end: int) -> str:
@@ -481,13 +497,13 @@ def _counted(sentence: Sentence) -> Iterator[Shortfall]:
 
 def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     """What says it in a sentence about memory, and of another one does not."""
-    if _OBJECT.search(sentence.text):
+    if sentence.of_a_structure or _OBJECT.search(sentence.text):
         yield _OF_AN_OBJECT
     if _is_of_a_cache(sentence) or OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
     by_name = any("malloc" in part.text.lower() for part in sentence.parts if part.terminal == "ALLOCATE")
     sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
-    if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
+    if sized or sentence.of_a_structure or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
     if sized or _is_of(sentence.letters, "kpsovdmrDYeUH"):
         yield from _OF_A_LIMIT
@@ -572,9 +588,17 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
         around = match[0]
     if match[0][-1:] == "D" and "A" in match[0] and _of_the_device(sentence, match):
         return True
-    if "Z" in around or ("Q" in around and not re.search("[kpsovdmrE]", match[0])):
+    if "Z" in around or ("Q" in around and not _is_of_memory_itself(sentence, match)):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _is_of_memory_itself(sentence: Sentence, match: re.Match[str]) -> bool:
+    """Whether the words name memory, or a buffer, whatever it was for."""
+    if re.search("[kpsovdmrE]", match[0]):
+        return True
+    said = " ".join(part.text for part in sentence.parts[match.start() : match.end()])
+    return "A" in match[0] and _BUFFER.search(said) is not None
 
 
 def _of_the_device(sentence: Sentence, match: re.Match[str]) -> bool:

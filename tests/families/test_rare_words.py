@@ -46,10 +46,30 @@ SAID = (
     ("ERROR swapper: could not pin 34359738368 bytes", "pinned"),
     # a driver's line has no level
     ("amdgpu 0000:03:00.0: amdgpu: Not enough memory for command submission!", "gpu"),
-    ("veda_new_tensor: error: ggml_pool_grow: not enough space in the context's memory pool (needed 537461472, "
-     "available 536870912)", "host_ram"),
+    ("ggml_grow: not enough space in the context's memory pool (needed 537461472, available 536870912)", "host_ram"),
+    # what a program in C has no memory for is a structure of its own
+    ("[gpu01:1234 :0] ring.c:592 VEDA  ERROR failed to allocate ring_priv", "host_ram"),
+    ("[gpu01:1234 :0] peer_ep.c:427  VEDA  ERROR failed to allocate peer ep", "host_ram"),
+    ("node1:22:33 [0] transport/p2p.cc:33 NCCL WARN NET/VEDA : unable to allocate subtrees", "host_ram"),
+    ("[ERROR] grapher.hpp:2833 - alloc compute graph failed", "host_ram"),
+    ("E20250202 10:10:10.1 12 loader.cpp:3619] Failed to allocate temp buffer for file-backed read, size: 4294967296",
+     "host_ram"),
+    ("MemoryError: failed to allocate persistent dest buf 3 of shape [8, 7168]", "host_ram"),
 )  # fmt: skip
 NOT_SAID = (
+    "Veda error: Failed to get memory pool on device 'cuda:0'",
+    "Veda error: Failed to get amount of currently used memory from the memory pool on device 0",
+    "Veda warning: failed to find memory allocation node",
+    "peer_ep.c:427  ERROR failed to allocate queue pair: 22",
+    "network.go:599: ERROR could not allocate VIP from the pool",
+    "daemon.c:52: ERROR could not allocate name of the session",
+    "sched.c:9: ERROR failed to allocate job id",
+    "card.c:9: ERROR failed to allocate protection domain: Invalid argument",
+    "ep.c:9: ERROR failed to allocate stream id 3",
+    "limiter.cc:796] ERROR Can not allocate a model instance that is not yet staged",
+    "E0202 10:10:10.1 1 alloc.cc:9] failed to allocate CPU cores to the pod",
+    "net.c:9 ERROR failed to allocate local port",
+    "dev.c:9 ERROR could not allocate device number",
     "RuntimeError: [enforce fail at HeapSource.cpp:71] . posix_memalign(&ptr, 3, n) == 0. 22 vs 0",
     "RuntimeError: [enforce fail at Loader.cpp:71] . open(path) == 0. 12 vs 0",
     "ERROR job_alloc failed",
