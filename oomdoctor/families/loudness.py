@@ -39,7 +39,7 @@ _RAISED = late(
     r"(?:\[[^\]\n]{1,60}\]|std(?:out|err)|[EWF](?= )|\||>>|-|:|\s){0,8}"
     r"(?:Exception in thread \"[^\"\n]{0,80}\" |Caused by: |Uncaught |Unhandled exception\.? )?"
     r"(?:(?:\w{1,60}(?:\.|::)){0,8}\w{0,60}(?:Error|Exception|Failure|Fault|Panic|Exit)\w{0,20}(?:: |\b)"
-    r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}[A-Z]\w{2,60}: \S|panic: |terminate called|\s{0,4}what\(\):"
+    r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}(?:[A-Z]\w{2,60}|bad_\w{2,40}): \S|panic: |terminate called|\s{0,4}what\(\):"
     r"|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at)"
 )
 # What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
@@ -73,7 +73,8 @@ _FAILED = late(
 # The end of something, behind whatever a warning says
 _ENDS = late(
     r"(?i)\b(?:exit(?:ing|ed|s)?|abort(?:ing|ed|s)?|giv(?:ing|es) up|gave up|terminat(?:ing(?! any)|ed|es)|fatal|died"
-    r"|kill(?:ing|ed)|shut(?:ting)? down|stopp(?:ing|ed)|restarting|cannot (?:continue|proceed)|crash\w{0,3})\b"
+    r"|kill(?:ing|ed)|sending SIG(?:KILL|TERM)|shut(?:ting)? down|stopp(?:ing|ed)|restarting"
+    r"|cannot (?:continue|proceed)|crash\w{0,3})\b"
     r"|(?-i:\bFailed|\bError: )"
 )
 # A shell, of a program that called abort()

@@ -23,7 +23,7 @@ _OOM_KILL = late(r"(?i)\boom[-_ ]?kill|\bJobState=OUT_OF_ME")
 _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
-    r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
+    r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
     # pictures are made on a card
     r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
@@ -133,7 +133,7 @@ def pool_of(found: Shortfall, text: str) -> str:
     named = _named(near, text) or _named(letters, text)
     if named == "gpu" and _OF_THE_CPU.search(text):
         return "host_ram"
-    if named in {"gpu", "host_ram", ""} and (purpose := _by_purpose(named, text)):
+    if named in {"gpu", "host_ram", ""} and (purpose := _by_purpose(found, named, text)):
         return purpose
     if named in {"host_ram", ""} and "u" in found.letters and OF_AN_ENGINE.search(text):
         return "kv_cache"
@@ -147,9 +147,11 @@ def _is_of_the_program(found: Shortfall, text: str) -> bool:
     return found.sentence.of_a_structure or any(words.search(text) for words in (_MALLOC, _STRUCTURE))
 
 
-def _by_purpose(named: str, text: str) -> str:
+def _by_purpose(found: Shortfall, named: str, text: str) -> str:
     """What a memory that several things take was wanted for."""
     if _FOR_TOKENS.search(text) or (named == "gpu" and _FOR_A_CACHE.search(text)):
+        return "kv_cache"
+    if named != "gpu" and any(one.unit == "cells" for one in found.sentence.amounts):
         return "kv_cache"
     return "pinned" if _PINS.search(text) else ""
 
@@ -176,7 +178,8 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
 
 
 def _is_a_limit_of_a_container(found: Shortfall, text: str) -> bool:
-    limited = "l" in found.sentence.letters or "OOM" in found.sentence.parts[found.start].text
+    of_a_request = found.compared is not None and found.compared.there.role == "need"
+    limited = of_a_request or "l" in found.sentence.letters or "OOM" in found.sentence.parts[found.start].text
     return (limited and _CONTAINER.search(text) is not None) or found.over_request
 
 

@@ -87,6 +87,8 @@ _PREDICATES = tuple(
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
         rf"C{_FEW}A{_FEW}(?:{_MEM}|[SNUeu]|D)",
         rf"C{_FEW}G{_FEW}(?:{_MEM}|S)",
+        # "unable to satisfy an allocation of 7 GiB"
+        rf"C{_FEW}G{_FEW}A{_FEW}(?:{_MEM}|S)",
         # "could not allocate metaspace: 1073741824 bytes"
         rf"C{_FEW}A{_FEW}:a{{0,2}}S(?=[.,;()]|$)",
         r"Ca?p",
@@ -153,6 +155,7 @@ _BY_ITS_CALL = late(
 _OF_LIBC = late(
     r"(?i)\b(?:could not|couldn't|cannot|can't|unable to|failed to|error (?:on|in)) (?:m|c|re|xm|xre|v|z)alloc\b"
 )
+_RETURNS_NULL = late(r"(?i)\breturn(?:s|ed) (?:null|nil|nullptr)\b")
 # Python's, raised by a program's own allocator
 _MEMORY_ERROR = late(r"^(?:\w{1,40} ){0,6}Memory Error :")
 # "allocation size is too large"
@@ -190,6 +193,7 @@ _ABOUT_A_THING = (
     (_CONTAINER, (late(r"C[wa:]{0,2}[GA][^.]{0,8}V[wa]{0,2}l"),)),
     (_BY_ITS_CALL, _OF_MEMORY),
     (_OF_LIBC, (late(r"CA"),)),
+    (_RETURNS_NULL, (late(rf"G{_FEW}SF"),)),
     (_USAGE, (late(r"[tw][wamSHx0]{0,8}V[waf]{0,3}[ln]"),)),
 )
 # What a kernel has on the chip, beside the memory that processes share
@@ -265,12 +269,12 @@ _OF_NAMES = late(
     r"(?:\w{1,40}\.){0,4}(?:Attribute|Name|Import|ModuleNotFound|Key|Syntax|FileNotFound|Type|IllegalArgument)"
     r"(?:Error|Exception)\b"
 )
-# An error's number that means memory: CUDA's and HIP's 2, CANN's 6, Linux' 12, Windows' 8, 14, 1450 and 1455,
-# netCDF's -61
-_CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455})
+# An error's number that means memory: CUDA's and HIP's 2, CANN's 6 and 207001, Linux' 12, Windows' 8, 14, 1450 and
+# 1455, netCDF's -61
+_CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455, 207001})
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
-_CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
+_CODE = late(r"(?i)(?:code|rc|errno|status|result|ret)\s?[:#=]?\s?(-?\d+)")
 # Fields of logfmt with figures and nothing else: their names are no sentence.
 _FIELDS = late(
     r"\s{0,80}(?:[A-Za-z][\w.-]{1,60}="
@@ -336,7 +340,10 @@ class Shortfall(Struct, frozen=True):
             return True
         if "V" in self.letters and self._of_usage:
             return True
-        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]|EA", around) is not None
+        return (
+            any(one.unit == BYTES for one in self.sentence.amounts)
+            and re.search("[CLJ]|E[:(]?A|A[()]{0,2}E", around) is not None
+        )
 
     @property
     def over_request(self) -> bool:
@@ -566,10 +573,12 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.unit:
         if _ALLOCATES.search(sentence.text):
             return True
+        if OF_AN_ENGINE.search(sentence.text):
+            return True
         refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
         return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
     if compared.needed.value >= MIB:
-        return _is_of(sentence.letters, "kpsovdmr")
+        return _is_of(sentence.letters, "kpsovdmr") or ("D" in sentence.letters and "bytes" in sentence.text)
     asked = (compared.needed.role, compared.there.role) == ("need", "have")
     return _is_of(sentence.around(compared.needed.at, compared.there.at), "kYr") or (
         asked and _ALLOCATES.search(sentence.text) is not None

@@ -16,7 +16,12 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
-from oomdoctor.families.checks import about_to_take, overflowed, refused_by_a_check
+from oomdoctor.families.checks import (
+    about_to_take,
+    overflowed,
+    refused_by_a_call,
+    refused_by_a_check,
+)
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
@@ -317,11 +322,13 @@ def _nameless(page: Page, index: int, text: str, *, of_a_variable: bool = False)
 
 def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
     """What the program itself looked at: the result of a call that it quotes, a size that it was about to take."""
-    pool, count = refused_by_a_check(text), overflowed(text)
-    if (pool is None and count is None) or echo(text) or ends_well(page, index):
+    pool, count, called = refused_by_a_check(text), overflowed(text), refused_by_a_call(text)
+    if (pool is None and count is None and not called) or echo(text) or ends_well(page, index):
         return
     if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
         return
+    if called:
+        pool = "gpu"
     line = page.lines[index]
     yield Shortage(
         at=place_of(page, line),
@@ -367,7 +374,7 @@ FAMILY = Family(
     triggers=(
         "emory", "MEM", " mem ", "RAM", "HBM", "vram", "VRAM", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
         "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
-        "esources",
+        "esources", "atal",
         "ccelerator", "cards", "OOM", "oom", "NOMEM", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "Kill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
         "enough", "no room", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",

@@ -85,7 +85,10 @@ _TABLE: Final = (
     (
         "signal",
         ("ignal", "Signals.", "SIG"),
-        r"(?:\b[Ss]ignal[ :=(]{1,3}|<Signals\.SIG[A-Z]{3,6}: |\bSIG(?:KILL|TERM|SEGV|ABRT|BUS|INT|ILL|FPE|XCPU)\(-?)(\d{1,2})\b",
+        (
+            r"(?:\b[Ss]ignal[ :=(]{1,3}|<Signals\.SIG[A-Z]{3,6}: "
+            r"|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS|INT|ILL|FPE|XCPU)\(-?)(\d{1,2})\b"
+        ),
     ),
     (
         "errno",
