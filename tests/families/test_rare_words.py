@@ -90,6 +90,7 @@ NOT_SAID = (
     '{"name": "oomtest", "summary": "CUDA out of memory. Tried to allocate 2.00 GiB", "comments": 3}',
     '{"title": "java.lang.OutOfMemoryError: Java heap space", "votes": 12}',
     "ERROR cudaMalloc hook not installed",
+    "gridError: vector.cu:21: allocation failed: bad_alloc: cudaErrorNoKernelImageForDevice: no kernel image",
     "ERROR: cudaMemcpy(8589934592) -> 1",
     "INFO cudaMalloc: 2",
     "ERROR: clCreateBuffer = CL_INVALID_CONTEXT (-34)",
