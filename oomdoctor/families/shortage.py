@@ -272,6 +272,7 @@ _OF_NAMES = late(
 # An error's number that means memory: CUDA's and HIP's 2, CANN's 6 and 207001, Linux' 12, Windows' 8, 14, 1450 and
 # 1455, netCDF's -61
 _CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455, 207001})
+_ANOTHERS_NAME = late(r"\b(?:cuda|hip) Error (?!Memory|Out)[A-Z]")  # by its identifier, as words
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
 _CODE = late(r"(?i)(?:code|rc|errno|status|result|ret)\s?[:#=]?\s?(-?\d+)")
@@ -631,7 +632,9 @@ def _is_on_the_chip(sentence: Sentence, said: str) -> bool:
 
 
 def _for_another_reason(sentence: Sentence, said: str) -> bool:
-    """Whether a call that allocates failed with another error's number."""
+    """Whether a call that allocates failed with another error's number, or its name."""
+    if "A" in said and "L" not in said and _ANOTHERS_NAME.search(sentence.text):
+        return True
     if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
         return False
     codes = (
