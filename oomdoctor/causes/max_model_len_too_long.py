@@ -12,6 +12,7 @@ from oomdoctor.signs.kv_cache import (
     no_length_fits,
     no_sequence_fits_the_cache,
 )
+from oomdoctor.signs.warm_up import longest_request_exceeds_tgis_cache
 
 OF_GGML_ON_THE_HOST = ("shorter-context", "quantize-kv-cache", "memory-efficient-attention", "smaller-prefill",
                        "quantize-weights", "more-host-memory")  # fmt: skip
@@ -31,6 +32,7 @@ CAUSE = Cause(
     signs=(
         Row(context_longer_than_the_cache, Grade.PROVES),
         Row(no_sequence_fits_the_cache, Grade.NAMES),
+        Row(longest_request_exceeds_tgis_cache, Grade.PROVES),
         Row(context_fills_the_host, Grade.PROVES, OF_GGML_ON_THE_HOST),
         Row(other_words.longest_context_does_not_fit_in_other_words, Grade.NAMES),
         Row(other_words.one_request_does_not_fit_in_other_words, Grade.POINTS),

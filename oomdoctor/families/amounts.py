@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from oomdoctor.grammars import Part
 from oomdoctor.patterns import late
-from oomdoctor.units import LARGEST_NUMBER, LARGEST_SIZE, MIB, asked, size
+from oomdoctor.units import GIB, KIB, LARGEST_NUMBER, LARGEST_SIZE, MIB, asked, size
 
 BYTES: Final = "bytes"
 DEVICES: Final = "devices"
 WORKERS: Final = "workers"
-_COMPARING: Final = frozenset({"OVER", "MORE", "MUST", "MUST_NOT_BE_LESS", "LESS"})
+_COMPARING: Final = frozenset({"OVER", "TOO", "MORE", "MUST", "MUST_NOT_BE_LESS", "LESS"})
 _ADDRESSES: Final = 1 << 45  # where a 64-bit process has its memory: 0x7f... is a place, no size
 _REACH: Final = 14  # parts between a comparing word and its figures
 _FIGURES: Final = frozenset({"SIZE", "HEX", "COUNT", "NUMBER", "RATIO", "ZERO"})
@@ -52,6 +52,7 @@ _THINGS: Final = (
     (WORKERS, late(r"(?i)workers?$")),
 )
 _KEYS: Final = {"token": "tokens", "block": "blocks", "page": "pages", "cell": "cells", "slot": "slots", "byte": BYTES}
+_SCALES: Final = {"kb": KIB, "kib": KIB, "mb": MIB, "mib": MIB, "gb": GIB, "gib": GIB}
 OF_A_WHOLE: Final = late(r"(?i)total|capacity|working set|max(?:imum)? global mem(?:ory)?")
 
 
@@ -113,6 +114,8 @@ def _figures(parts: Sequence[Part], at: int) -> list[Figure]:
         unit = BYTES
     if value >= LARGEST_SIZE and role not in ("need", ""):  # "no limit", "not known"
         return [Figure(0, "", role, at)]
+    if not unit and (scale := _scale_of_key(parts, at)):
+        return [Figure(value * scale, BYTES, role, at)]
     unit = unit or _of_key(parts, at) or (_counted(parts, at) if role in {"need", "have"} else "")
     if not unit and value >= MIB and _is_a_size(parts, at):
         unit = BYTES
@@ -231,6 +234,14 @@ def _of_key(parts: Sequence[Part], at: int) -> str:
             return DEVICES
     after = parts[at + 1 : at + 2]
     return _KEYS[after[0].text.lower().removesuffix("s")] if after and after[0].terminal == "UNIT" else ""
+
+
+def _scale_of_key(parts: Sequence[Part], at: int) -> int:
+    """Of what the key before a bare number counts: "required_mib=1820", "free_gb": 11.9."""
+    key, *signs = parts[max(0, at - 2) : at] or (None,)
+    if key is None or key.terminal != "KEY_UNIT" or any(one.terminal not in {"COLON", "EQUALS"} for one in signs):
+        return 0
+    return _SCALES[key.text.lower()]
 
 
 def _counted(parts: Sequence[Part], at: int) -> str:

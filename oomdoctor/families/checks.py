@@ -21,7 +21,7 @@ _CALLS: Final = tuple(
 # "assertion 'cudaMalloc(p, size) == cudaSuccess' failed", "Check failed: malloc(n) != NULL"
 _FAILED = late(
     r"(?i)\b(?:assert\w{0,6}|check\w{0,4}|require\w{0,3}|ensure\w{0,3}|verif\w{1,8}|invariant|precondition)\b[^\n]{0,400}?"
-    r"\b(?:fail(?:ed|ure|s)?|violated|does not hold)\b"
+    r"\b(?:fail(?:ed|ure|s)?|violated|does not hold)\b|\[enforce fail at "
 )
 _SUCCEEDS = late(
     r"==\s?(?:\w{0,30}[Ss]uccess\b|\w{0,30}_SUCCESS\b|0\b)|!="
@@ -32,8 +32,24 @@ _SUCCEEDS = late(
 _OF_ANOTHER = late(
     r"(?i)illegal|launch|busy|invalid|initiali[sz]|driver|no \S{0,20} ?device|not supported|unsupported|peer"
     r"|\bassert triggered"
-    r"|\((?!2 )\d{1,4} vs\.? 0\)|\b(?:error|code|status|errno)\s?[:=]?\s?(?!2\b|12\b)\d{1,4}\b"
+    r"|(?<![\w.])(?!(?:2|12) )\d{1,4} vs\.? 0\b|\b(?:error|code|status|errno)\s?[:=]?\s?(?!2\b|12\b)\d{1,4}\b"
     r"|\b(?:expected|simulat\w{2,3}|inject\w{2,3}|pass(?:ed|es)?|xfail|never|no longer)\b"
+)
+# What a call that allocates gives back where there is no memory: of CUDA, HIP, MUSA (driver_types.h, 2), Vulkan
+# (vulkan_core.h, -1 and -2), OpenCL (cl.h, -4 to -6), CANN (rt_error_codes.h, 207001), Neuron (nrt_status.h, 4)
+_RESULTS: Final = tuple(
+    (late(rf"\b(?:{calls})\w{{0,20}}"), frozenset(codes))
+    for calls, codes in (
+        (r"(?:cuda|hip|musa)(?!Host)\w{0,12}(?:Malloc|Alloc)(?!Host)|cuMem(?!Host)\w{0,8}(?:Alloc|Create)", (2,)),
+        (r"vkAllocateMemory", (-1, -2)),
+        (r"cl(?:CreateBuffer|CreateImage|SVMAlloc|EnqueueNDRangeKernel)", (-4, -5, -6)),
+        (r"(?:aclrt|rt)Malloc(?!Host)", (207001,)),
+        (r"nrt_tensor_allocate", (4,)),
+    )
+)
+_GAVE_BACK = late(
+    r"(?i)^(?:\([^()\n]{0,120}\))?[^\n]{0,40}?(?:->|=>|[:=]|\breturn(?:s|ed|ing)?\b|\b(?:ret(?:urn)?|code|status|rc|error|result)\b)"
+    r"[ :=\[(]{0,4}(?:[A-Z][A-Z_]{3,60} \()?(-?\d{1,6})\b(?!\.\d|[\w ]{0,2}B\b)"
 )
 # What says by itself that it was about to happen, whatever the level
 _ABOUT_TO = late(
@@ -66,6 +82,16 @@ def refused_by_a_check(text: str) -> str | None:
     return next((pool for pool, call in _CALLS if call.search(shown)), None)
 
 
+def refused_by_a_call(text: str) -> bool:
+    """Whether a call that allocates on a device gave back the number that means: no memory."""
+    shown = text[:CHARACTERS]
+    for call, codes in _RESULTS:
+        if found := call.search(shown):
+            gave = _GAVE_BACK.match(shown[found.end() : found.end() + 240])
+            return gave is not None and int(gave[1]) in codes
+    return False
+
+
 def overflowed(text: str) -> int | None:
     """A count below nothing, or of more than any machine has, where the line speaks of what is to be taken."""
     shown = text[:CHARACTERS]
@@ -80,4 +106,4 @@ def about_to_take(text: str) -> bool:
     return _ABOUT_TO.search(text[:CHARACTERS]) is not None
 
 
-__all__ = ["about_to_take", "overflowed", "refused_by_a_check"]
+__all__ = ["about_to_take", "overflowed", "refused_by_a_call", "refused_by_a_check"]

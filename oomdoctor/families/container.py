@@ -112,7 +112,8 @@ _SMALLEST_LIMIT_IN_BYTES: Final = 2 * GIB
 
 # slurmstepd's two sentences; a terminal may break the line between them
 _SLURM_KILL = late(
-    r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in |^\s{0,8}Some of the step tasks have been OOM Killed\b"
+    r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in |\boom[-_]kill event count: [1-9]"
+    r"|^\s{0,8}Some of the step tasks have been OOM Killed\b"
 )
 _SLURM_TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
 _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")

@@ -157,6 +157,7 @@ _REFUSALS = tuple(
                 r"Please provide an `offload_folder`|We need an `offload_dir` to dispatch this model"
             ),
         ),
+        ("dispatch", " model to the disk", r"\btrying to offload the (?P<ram>whole|entire) model to the disk\b"),
         ("batch-size-search", "No executable batch size found", r"No executable batch size found, reached zero"),
     )
 )
@@ -213,7 +214,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         at=place,
         time=line.mark.time,
         process=process_of(line, card_of_line(page, index)),
-        pool="pinned" if pins else "gpu",
+        pool="host_ram" if groups.get("ram") else "pinned" if pins else "gpu",
         stage=_STAGES.get(named.partition(":")[0], "unknown") if "turbomind" in text else "unknown",
         device=_device(match),
         layer=layer,
@@ -280,6 +281,7 @@ FAMILY = Family(
         "error: invalid argument",
         "Some modules are dispatched on the CPU",
         "weights offloaded to the disk",
+        " model to the disk",
         "`offload_dir` to dispatch",
         "nrt_tensor_allocate",
         "Observe OOM",

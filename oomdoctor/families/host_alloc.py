@@ -119,7 +119,7 @@ _ALLOCATORS: Final = tuple(
             "torch",
             r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)",
             r"Torch: not enough memory: you",
-            r"enforce fail at CPUAllocator\.cpp:\d{1,5}\] posix_memalign",  # 1.0, without the size
+            r"enforce fail at CPUAllocator\.cpp:\d{1,5}\]\W{1,4}posix_memalign",  # 1.0, without the size
         ),
         (
             "numpy",
@@ -174,6 +174,7 @@ _ALLOCATORS: Final = tuple(
             "runtime",
             r"\bHeap exhausted(?:;| during )",  # GHC's, SBCL's
             r"\b(?:vector|cons) memory (?:exhausted \(limit reached|limit of [\d.]{1,20} \w{1,6} reached)",  # R's
+            r"^\W{0,4}libgomp: Out of memory allocating \d",
             r"\bExhausted heap space, trying to allocate \d",  # Dart's
             r"Not enough memory to run compilation\. Try to increase it",  # Kotlin's daemon
             r"JVMDUMP039I .{0,80}java/lang/OutOfMemoryError",  # OpenJ9's
@@ -588,6 +589,7 @@ _TRIGGERS: Final = (
     "vector memory ",
     "cons memory ",
     "Exhausted heap",
+    "libgomp: Out of",
     "to run compilation",
     "JVMDUMP039I",
     "cache resources exhausted",

@@ -39,7 +39,7 @@ _RAISED = late(
     r"(?:\[[^\]\n]{1,60}\]|std(?:out|err)|[EWF](?= )|\||>>|-|:|\s){0,8}"
     r"(?:Exception in thread \"[^\"\n]{0,80}\" |Caused by: |Uncaught |Unhandled exception\.? )?"
     r"(?:(?:\w{1,60}(?:\.|::)){0,8}\w{0,60}(?:Error|Exception|Failure|Fault|Panic|Exit)\w{0,20}(?:: |\b)"
-    r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}[A-Z]\w{2,60}: \S|panic: |terminate called|\s{0,4}what\(\):"
+    r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}(?:[A-Z]\w{2,60}|bad_\w{2,40}): \S|panic: |terminate called|\s{0,4}what\(\):"
     r"|fatal(?: error)?: |FATAL: |thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at)"
 )
 # What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
@@ -73,7 +73,8 @@ _FAILED = late(
 # The end of something, behind whatever a warning says
 _ENDS = late(
     r"(?i)\b(?:exit(?:ing|ed|s)?|abort(?:ing|ed|s)?|giv(?:ing|es) up|gave up|terminat(?:ing(?! any)|ed|es)|fatal|died"
-    r"|kill(?:ing|ed)|shut(?:ting)? down|stopp(?:ing|ed)|restarting|cannot (?:continue|proceed)|crash\w{0,3})\b"
+    r"|kill(?:ing|ed)|sending SIG(?:KILL|TERM)|shut(?:ting)? down|stopp(?:ing|ed)|restarting"
+    r"|cannot (?:continue|proceed)|crash\w{0,3})\b"
     r"|(?-i:\bFailed|\bError: )"
 )
 # A shell, of a program that called abort()
@@ -89,7 +90,7 @@ _OPENS = late(
     r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
     r"|^\W{0,4}\w{0,60}(?i:allocator|arena|heap|memory ?pool):? (?:is |has |ran )?(?:run )?[Oo]ut of memory\b"
 )
-_LIBFABRIC: Final = "libfabric:"  # it has no level above a warning
+_HIGHEST = late(r"libfabric:[^\n]{0,120}<warn>|[^\n]{0,120}\bNCCL WARN ")  # these have no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
@@ -201,7 +202,7 @@ def _level(page: Page, index: int, text: str) -> str:
         own = _named(_WORD.search(text[:_HEAD])) if mark in LOUD else ""
         return own or _NAMED.get(mark, "loud")
     head = text[:_HEAD]
-    if head.startswith(_LIBFABRIC) and "<warn>" in head:
+    if _HIGHEST.match(head):
         return "loud"
     return _named(_FIELD.search(text) or _WORD.search(head))
 

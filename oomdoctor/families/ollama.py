@@ -161,6 +161,7 @@ _RUNNER = late(
     r"llama runner process has terminated: .{0,300}?(?:out of memory|unable to allocate|failed to allocate"
     r"|insufficient memory)"
 )
+_FOR_THE_CACHE = late(r"llama_kv_cache\w{0,20}: failed to allocate buffer for kv cache")
 _LAYOUT = "memory layout cannot be allocated"
 _HARMLESS = (
     ("predicted to exceed available memory", mark("the scheduler unloads another model to make room")),
@@ -177,7 +178,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     if (short := _short(text)) is not None:
         if echo(text) is None:
-            yield _event(page, line, Short, short)
+            yield _event(page, line, Short, {**short, **_told_below(page, index, short)})
         return
     kind, figures = _stated(_pairs(text))
     if kind is not None and any(name.endswith("_bytes") and size not in (None, ()) for name, size in figures.items()):
@@ -253,6 +254,14 @@ def _short(text: str) -> _Figures | None:
     if _LAYOUT in text:
         return {"said": "layout"}
     return None
+
+
+def _told_below(page: Page, index: int, short: _Figures) -> _Figures:
+    """What the runner's own last words below say it was for: the server passes on the last lines of its output."""
+    below = page.lines[index + 1 : index + 2]
+    if short["said"] != "runner" or not below or _FOR_THE_CACHE.match(below[0].text[:CHARACTERS]) is None:
+        return {}
+    return {"what": "kv", "stage": "kv_cache_init"}
 
 
 def _failed(text: str) -> _Figures:

@@ -23,7 +23,7 @@ _OOM_KILL = late(r"(?i)\boom[-_ ]?kill|\bJobState=OUT_OF_ME")
 _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
-    r"|\b(?-i:vk|cl|ze)::|pooled_storage_manager"
+    r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
     # pictures are made on a card
     r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
@@ -34,11 +34,24 @@ _CARD = late(
 )
 _ON_THE_CPU = late(r"/device:CPU:\d")  # TensorFlow's name of it
 _MALLOC = late(
-    r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:failed to|could not|cannot) malloc \d"
+    r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:(?:failed to|could not|cannot|unable to) malloc \d)"
+    r"|(?i:\b(?:could not|couldn't|cannot|can't|unable to|failed to|error (?:on|in)) (?:m|c|re)alloc\b)"
 )  # of libc, whoever calls it
 _OF_THE_CPU = late(
     r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b"
     r"|\b(?<!shared )(?<!and )(?:cpu|host|system) (?:memory|ram|backup|mirror|shadow|staging|malloc)\b"
+    # ggml's own functions; those of a backend are named after it
+    r"|\bggml_(?!cuda|hip|metal|vulkan|vk|sycl|cann|opencl|cl_|backend|gallocr|rpc|kompute|musa|webgpu|tallocr)\w{1,40}:"
+)
+# "no memory for 8192 tokens"
+_FOR_TOKENS = late(
+    r"(?i)\b(?:mem(?:ory)?|room|space|slots|pages|blocks) (?:\w{1,8} )?"
+    r"for (?:\w{1,12} )?\d[\d,]{0,12} (?:\w{1,8} )?tokens\b"
+)
+# "could not pin 34359738368 bytes"
+_PINS = late(
+    r"(?i)\b(?:page-?lock|m?lock|pin) (?:(?:the|all|up to|at least|another|more) )?"
+    r"\d[\d.,]{0,20} ?(?:[KMGT]i?B|bytes|pages)\b"
 )
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
@@ -115,18 +128,32 @@ def pool_of(found: Shortfall, text: str) -> str:
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
     if _ON_THE_CPU.search(text):
         return "host_ram"
-    if "v" not in letters and (_MALLOC.search(text) or _STRUCTURE.search(text)):
+    if "v" not in letters and _is_of_the_program(found, text):
         return "host_ram"
     named = _named(near, text) or _named(letters, text)
     if named == "gpu" and _OF_THE_CPU.search(text):
         return "host_ram"
-    if named == "gpu" and _FOR_A_CACHE.search(text):
-        return "kv_cache"
+    if named in {"gpu", "host_ram", ""} and (purpose := _by_purpose(found, named, text)):
+        return purpose
     if named in {"host_ram", ""} and "u" in found.letters and OF_AN_ENGINE.search(text):
         return "kv_cache"
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
     return named or _unnamed(letters, text, found.sentence.text)
+
+
+def _is_of_the_program(found: Shortfall, text: str) -> bool:
+    """Whether it was libc that was asked, or a structure of the program's own that found no memory."""
+    return found.sentence.of_a_structure or any(words.search(text) for words in (_MALLOC, _STRUCTURE))
+
+
+def _by_purpose(found: Shortfall, named: str, text: str) -> str:
+    """What a memory that several things take was wanted for."""
+    if _FOR_TOKENS.search(text) or (named == "gpu" and _FOR_A_CACHE.search(text)):
+        return "kv_cache"
+    if named != "gpu" and any(one.unit == "cells" for one in found.sentence.amounts):
+        return "kv_cache"
+    return "pinned" if _PINS.search(text) else ""
 
 
 def _without_what_follows(found: Shortfall) -> str:
@@ -151,8 +178,9 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
 
 
 def _is_a_limit_of_a_container(found: Shortfall, text: str) -> bool:
-    limited = "l" in found.sentence.letters or "OOM" in found.sentence.parts[found.start].text
-    return limited and _CONTAINER.search(text) is not None
+    of_a_request = found.compared is not None and found.compared.there.role == "need"
+    limited = of_a_request or "l" in found.sentence.letters or "OOM" in found.sentence.parts[found.start].text
+    return (limited and _CONTAINER.search(text) is not None) or found.over_request
 
 
 def _named(letters: str, text: str) -> str:

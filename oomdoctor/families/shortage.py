@@ -34,14 +34,14 @@ _LETTERS: Final = {
     "NEED": "n", "ASKED": "n", "ASKED_IS": "n", "HAVE": "h", "FREE": "f", "FREE_IS": "f", "LIMIT": "l",
     "LIMIT_IS": "l", "USED": "t", "USED_IS": "t", "BY": "b", "BEYOND": "V", "SHORT": "b", "ONLY": "y",
     # verbs
-    "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X", "OVER": "V",
-    "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "MORE": "=", "WAIT": "W", "RESOURCE": "g", "REACHED": "!",
-    "LACK": "L", "NO": "O", "SHORTAGE": "E",
+    "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X",
+    "OVER": "V", "TOO": "V", "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "MORE": "=", "WAIT": "W",
+    "RESOURCE": "g", "REACHED": "!", "LACK": "L", "NO": "O", "SHORTAGE": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
-    "LINK": "a", "FOR": "a", "ORDINAL": "x", "COLON": ":", "EQUALS": ":", "PAREN": "(", "PAREN_END": ")", "COMMA": ",",
-    "STOP": ".", "WORD": "w",
+    "KEY_UNIT": "a", "LINK": "a", "FOR": "a", "ORDINAL": "x", "COLON": ":", "EQUALS": ":", "PAREN": "(",
+    "PAREN_END": ")", "COMMA": ",", "STOP": ".", "WORD": "w",
 }  # fmt: skip
 _MEM = "[kpsovdmr]"
 _FEW = r"(?:[wafnhltyxDYHequSN0RUkpsovdmr]|~-*){0,5}?"
@@ -87,6 +87,8 @@ _PREDICATES = tuple(
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
         rf"C{_FEW}A{_FEW}(?:{_MEM}|[SNUeu]|D)",
         rf"C{_FEW}G{_FEW}(?:{_MEM}|S)",
+        # "unable to satisfy an allocation of 7 GiB"
+        rf"C{_FEW}G{_FEW}A{_FEW}(?:{_MEM}|S)",
         # "could not allocate metaspace: 1073741824 bytes"
         rf"C{_FEW}A{_FEW}:a{{0,2}}S(?=[.,;()]|$)",
         r"Ca?p",
@@ -138,8 +140,22 @@ _OF_RESOURCES = late(r"L[wa]{0,2}g")
 # "due to insufficient workspace"
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
 _OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X"))
-# "posix_memalign failed", without a word on memory
-_BY_ITS_CALL = late(r"(?i)\b(?:\w{0,20} ?mem ?align|\w{0,8}malloc|calloc|aligned alloc) failed\b")
+# "posix_memalign failed", "que_alloc failed", without a word on memory
+_NO_MEMORY: Final = (
+    r"ports?|addr(?:ess(?:es)?)?|ips?|ids?|pids?|jobs?|slots?|leases?|nodes?|devices?|sockets?|channels?|vlans?|tty|fds?"
+    r"|tasks?|gpus?|net(?:work)?s?|inodes?|disks?|extents?|threads?|workers?|executors?|cores?|cpus?|sessions?|subnets?"
+    r"|seats?|licen[cs]es?|bandwidth|budget|quota|resources?|streams?|events?|teams?|qps?|cqs?|keys?|mkeys?|domains?"
+    r"|instances?|hosts?|volumes?|partitions?|shards?|replicas?|regions?|zones?|numbers?|names?|tokens?|credits?|time"
+)
+_BY_ITS_CALL = late(
+    r"(?i)\b(?:\w{0,20} ?mem ?align|\w{0,8}malloc|calloc|realloc|aligned alloc) (?:has |call )?failed\b"
+    rf"|\b(?!(?:{_NO_MEMORY})\b)[a-z]\w{{1,20}} alloc (?:has |call )?failed\b"
+)
+# "unable to malloc", "could not calloc!", "error on realloc"
+_OF_LIBC = late(
+    r"(?i)\b(?:could not|couldn't|cannot|can't|unable to|failed to|error (?:on|in)) (?:m|c|re|xm|xre|v|z)alloc\b"
+)
+_RETURNS_NULL = late(r"(?i)\breturn(?:s|ed) (?:null|nil|nullptr)\b")
 # Python's, raised by a program's own allocator
 _MEMORY_ERROR = late(r"^(?:\w{1,40} ){0,6}Memory Error :")
 # "allocation size is too large"
@@ -159,6 +175,11 @@ _CONTAINER = late(
     r"(?i)^(?!.*\b\d{1,6}\b).*?\b(?:create|allocate) .{0,20}\b(?:vector|deque|buffer|tensor)\b"
     r".{0,24}\bmax(?:imum)? size\b"
 )
+# What was used, where it is held against what was allowed: "memory usage of 12 GB is over the request of 8 GB"
+_USAGE = late(
+    r"(?i)^(?!.*\b(?:thresholds?|water ?marks?|soft|targets?|warn\w*|alerts?|alarms?|recommended|fraction)\b)"
+    r".*?\b(?:memory|ram|rss|vram|hbm|swap|resident set) (?:size )?(?:usage|use|used|footprint|consumption)\b"
+)
 # What a sentence is about, and what says it there
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
@@ -171,6 +192,9 @@ _ABOUT_A_THING = (
     (_WORKERS, (late(r"CA[wa0N]{0,6}f?g"),)),
     (_CONTAINER, (late(r"C[wa:]{0,2}[GA][^.]{0,8}V[wa]{0,2}l"),)),
     (_BY_ITS_CALL, _OF_MEMORY),
+    (_OF_LIBC, (late(r"CA"),)),
+    (_RETURNS_NULL, (late(rf"G{_FEW}SF"),)),
+    (_USAGE, (late(r"[tw][wamSHx0]{0,8}V[waf]{0,3}[ln]"),)),
 )
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
@@ -186,6 +210,11 @@ _OF_A_CACHE = tuple(
         r"q[wa]{0,2}X",
     )
 )
+# Whose pools hold no tokens
+_OF_OTHERS = late(
+    r"(?i)\b(?:connections?|backends?|sessions?|clients?|databases?|threads?|upstreams?|prox(?:y|ies)|users?|logins?|sockets?"
+    r"|sql|postgres\w*|redis|https?|smtp|ftp|players?|phones?|calls?|jobs?|agents?|runners?)\b"
+)
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
@@ -195,16 +224,31 @@ OF_AN_ENGINE: Final = late(
     r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b"
     r"|\b(?:request|sequence|prompt) #?\d|\b(?:create|allocate|add|append|admit) (?:a |an |the |any )?(?:new )?"
     r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b"
+    r"|\b(?:blocks|pages|cells|tokens) (?:left |free )?to (?:schedule|prefill|decode|admit|serve|batch)\b"
 )
+# A device as one of several: "on the device", "a loopback device"
+_A_DEVICE = late(r"(?i)(?:gpu|device|card|accelerator|[nxt]pu)(?: ?[:#] ?-?\d{1,5})?")
+_PLACING: Final = frozenset({"on", "in", "from", "for", "at", "onto", "within", "into"})
 # What takes memory where it is said to be allocated
 _OBJECT = late(
-    r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror|queue"
+    r"(?i)\b(?:re)?alloc\w* (?:[\w.]{1,14} ){0,4}(?:tensor|frame|surface|segment|chunk|region|stack|backup|mirror"
+    r"|queue(?! pair)"
     r"|object|bitmap|image|weight|activation|gradient|sample|state|string|matrix|vector|array|texture|mesh|volume|grid|page"
     r"|request(?!s)|structure|msg|message|argv|copy|table|descriptor(?!s)|packet)s?\b"
 )
 _SUSPICION = late(
     r"(?i)\b(?:likely|probably|possibly|may|might|could) (?:\w{1,8} )?(?:indicate|mean|suggest|due|caused)"
 )
+# A program in C names its file, and what it has no memory for is a structure of its own:
+# "tcp_ep.c:427 ERROR failed to allocate tcp ep"
+_IN_C = late(r"(?:^|[\s\[(/])[\w-]{1,60}\.(?:c|cc|cpp|cxx|h|hpp|m)[:(]\d{1,6}\b")
+_NO_STRUCTURE = rf"{_NO_MEMORY}|pair|window|vip|range|group|space|percent|more|least|from"
+_A_STRUCTURE = late(
+    r"(?i)\b(?:failed to|unable to|cannot|can not|could not|couldn't|can't) (?:re|m|c)?alloc(?:ate)?"
+    rf" (?!(?:[\w.]{{1,30}} ){{0,5}}(?:{_NO_STRUCTURE})\b)[a-z]\w"
+    rf"|\balloc (?!(?:\w{{1,30}} ){{0,4}}(?:{_NO_STRUCTURE})\b)[a-z]\w{{1,30}}(?: \w{{1,20}}){{0,3}} failed\b"
+)
+_BUFFER = late(r"(?i)\bbuf(?:fer)?s?\b")
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}|Xam")
@@ -225,21 +269,26 @@ _OF_NAMES = late(
     r"(?:\w{1,40}\.){0,4}(?:Attribute|Name|Import|ModuleNotFound|Key|Syntax|FileNotFound|Type|IllegalArgument)"
     r"(?:Error|Exception)\b"
 )
-# An error's number that means memory: CUDA's and HIP's 2, CANN's 6, Linux' 12, Windows' 8, 14, 1450 and 1455,
-# netCDF's -61
-_CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455})
+# An error's number that means memory: CUDA's and HIP's 2, CANN's 6 and 207001, Linux' 12, Windows' 8, 14, 1450 and
+# 1455, netCDF's -61
+_CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455, 207001})
+_ANOTHERS_NAME = late(r"\b(?:cuda|hip) Error (?!Memory|Out)[A-Z]")  # by its identifier, as words
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
-_CODE = late(r"(?i)(?:code|rc|errno|status|result)\s?[:#=]?\s?(-?\d+)")
+_CODE = late(r"(?i)(?:code|rc|errno|status|result|ret)\s?[:#=]?\s?(-?\d+)")
 # Fields of logfmt with figures and nothing else: their names are no sentence.
 _FIELDS = late(
     r"\s{0,80}(?:[A-Za-z][\w.-]{1,60}="
     r"(?:\"[\d.,;\[\] -]{0,40}(?:[KMGT]?i?B|%)?\]?\"|\[?-?\d[\w.%-]{0,40}\]?)(?:\s{1,4}|$)){2,40}$"
 )
-# A figure that could not be had, and no memory: "cannot get memory available for device 0"
+# What a collector did, and why: "Pause Full (Allocation Failure) 4030M->4011M(4096M)"
+_COLLECTS = late(r"\bGC\(\d{1,9}\) |\[(?:Full )?GC\b|\bPause (?:Full|Young|Initial|Remark|Cleanup)\b")
+# A figure or a handle that could not be had, and no memory: "cannot get memory available for device 0"
 _LOOKS_UP = late(
-    r"(?i)\b(?:get|read|query|fetch|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}(?:memory|vram|ram)"
-    r" (?:available|info\w*|usage|stat\w*|size|capacity|limits?)\b"
+    r"(?i)\b(?:get|read|query|fetch|find|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}"
+    r"(?:memory|vram|ram) (?:available|info\w*|usage|stat\w*|size|capacity|limits?"
+    r"|(?:allocation )?(?:pool|node|handle|type|attribute\w*))\b"
+    r"|\b(?:get|read|query|find|determine) (?:the )?(?:amount|size|number) of (?:\w{1,12} ){0,2}memory\b"
 )
 # What a device is not made for: "<CUDA device 0> cannot map host memory"
 _IS_UNABLE = late(
@@ -268,6 +317,7 @@ class Sentence(Struct, frozen=True):
     text: str
     amounts: tuple[Figure, ...]
     compared: Comparison | None
+    of_a_structure: bool = False  # of a program in C, for which it found no memory
 
     def around(self, start: int, end: int) -> str:
         """The letters of the clause that these are part of."""
@@ -289,7 +339,23 @@ class Shortfall(Struct, frozen=True):
         around = self.sentence.around(self.start, self.end)
         if self.compared is not None and re.search("[V=MBCLJXy]", around):
             return True
-        return any(one.unit == BYTES for one in self.sentence.amounts) and re.search("[CLJ]|EA", around) is not None
+        if "V" in self.letters and self._of_usage:
+            return True
+        return (
+            any(one.unit == BYTES for one in self.sentence.amounts)
+            and re.search("[CLJ]|E[:(]?A|A[()]{0,2}E", around) is not None
+        )
+
+    @property
+    def over_request(self) -> bool:
+        """Whether more was used than a scheduler was asked for: "memory usage of 12 GB is over the request of 8 GB"."""
+        if "Vn" not in re.sub("[waf]", "", self.letters) or not self._of_usage:
+            return False
+        return self.compared is None or self.compared.needed.role != "need"
+
+    @property
+    def _of_usage(self) -> bool:
+        return _USAGE.search(self.sentence.text) is not None
 
     @property
     def letters(self) -> str:
@@ -363,11 +429,11 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
-    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _LOOKS_UP.search, _IS_UNABLE.search)
+    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _LOOKS_UP.search, _IS_UNABLE.search)
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
-    sentence = _sentence(words)
+    sentence = _sentence(words, in_c=_IN_C.search(text) is not None)
     said = (found for found in chain(_said(sentence), _counted(sentence)) if raised or not _is_passed(found))
     found = next(said, None)
     if found is None or _is_a_key(found, words, text):
@@ -390,11 +456,13 @@ def listed(text: str) -> dict[str, Any]:
     return stated(sentence.amounts, sentence.compared, asks=True)
 
 
-def _sentence(words: Words) -> Sentence:
+def _sentence(words: Words, *, in_c: bool = False) -> Sentence:
     parts = grammars.parts("shortage", words.text)
     amounts = figures(parts)
     letters = "".join([_letter(part) for part in parts])
-    return Sentence(parts, letters, " ".join([part.text for part in parts]), amounts, comparison(parts, amounts))
+    text = " ".join([part.text for part in parts])
+    structure = in_c and _A_STRUCTURE.search(text) is not None
+    return Sentence(parts, letters, text, amounts, comparison(parts, amounts), structure)
 
 
 def _around(letters: str, start: int, end: int) -> str:
@@ -437,13 +505,13 @@ def _counted(sentence: Sentence) -> Iterator[Shortfall]:
 
 def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     """What says it in a sentence about memory, and of another one does not."""
-    if _OBJECT.search(sentence.text):
+    if sentence.of_a_structure or _OBJECT.search(sentence.text):
         yield _OF_AN_OBJECT
-    if _is_of(sentence.letters, "kqU") or OF_AN_ENGINE.search(sentence.text):
+    if _is_of_a_cache(sentence) or OF_AN_ENGINE.search(sentence.text):
         yield from _OF_A_CACHE
     by_name = any("malloc" in part.text.lower() for part in sentence.parts if part.terminal == "ALLOCATE")
     sized = by_name or any(one.unit == BYTES or (not one.unit and one.value >= MIB) for one in sentence.amounts)
-    if sized or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
+    if sized or sentence.of_a_structure or _is_of(sentence.letters, "kpsovdmrDYeuUH"):
         yield from _OF_MEMORY
     if sized or _is_of(sentence.letters, "kpsovdmrDYeUH"):
         yield from _OF_A_LIMIT
@@ -452,6 +520,13 @@ def _fitting(sentence: Sentence) -> Iterator[re.Pattern[str]]:
     for about, patterns in _ABOUT_A_THING:
         if about.search(sentence.text):
             yield from patterns
+
+
+def _is_of_a_cache(sentence: Sentence) -> bool:
+    """Whether a cache of tokens is named; a pool may be one of anything."""
+    if _is_of(sentence.letters, "kU"):
+        return True
+    return "q" in sentence.letters and _OF_OTHERS.search(sentence.text) is None
 
 
 def _passed_over(aside: re.Match[str]) -> str:
@@ -491,16 +566,20 @@ def _is_of(letters: str, kinds: str) -> bool:
 def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     """Whether the figures are of memory, or of what a cluster has."""
     if compared.unit == BYTES:
-        return _is_of(sentence.letters, "kpsovdmrcDYHAeq") or _GUARD.search(sentence.text) is not None
+        return _is_of(sentence.letters, "kpsovdmrcDYHAeq") or any(
+            words.search(sentence.text) for words in (_GUARD, _USAGE)
+        )
     if compared.unit in OF_A_CLUSTER or compared.there.unit in OF_A_CLUSTER:
         return _is_of(sentence.letters, "YNR")
     if compared.unit:
         if _ALLOCATES.search(sentence.text):
             return True
+        if OF_AN_ENGINE.search(sentence.text):
+            return True
         refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
         return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
     if compared.needed.value >= MIB:
-        return _is_of(sentence.letters, "kpsovdmr")
+        return _is_of(sentence.letters, "kpsovdmr") or ("D" in sentence.letters and "bytes" in sentence.text)
     asked = (compared.needed.role, compared.there.role) == ("need", "have")
     return _is_of(sentence.around(compared.needed.at, compared.there.at), "kYr") or (
         asked and _ALLOCATES.search(sentence.text) is not None
@@ -517,9 +596,26 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
         return True
     if _opens_by_name(letters, match):
         around = match[0]
-    if "Z" in around or ("Q" in around and not re.search("[kpsovdmrE]", match[0])):
+    if match[0][-1:] == "D" and "A" in match[0] and _of_the_device(sentence, match):
+        return True
+    if "Z" in around or ("Q" in around and not _is_of_memory_itself(sentence, match)):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _is_of_memory_itself(sentence: Sentence, match: re.Match[str]) -> bool:
+    """Whether the words name memory, or a buffer, whatever it was for."""
+    if re.search("[kpsovdmrE]", match[0]):
+        return True
+    said = " ".join(part.text for part in sentence.parts[match.start() : match.end()])
+    return "A" in match[0] and _BUFFER.search(said) is not None
+
+
+def _of_the_device(sentence: Sentence, match: re.Match[str]) -> bool:
+    """Whether a device itself was to be had, and nothing on it: "failed to allocate a loopback device"."""
+    *before, device = sentence.parts[match.start() : match.end()]
+    where = any(part.text.lower() in _PLACING for part in before)
+    return not where and _A_DEVICE.fullmatch(device.text) is not None
 
 
 def _opens_by_name(letters: str, match: re.Match[str]) -> bool:
@@ -536,7 +632,9 @@ def _is_on_the_chip(sentence: Sentence, said: str) -> bool:
 
 
 def _for_another_reason(sentence: Sentence, said: str) -> bool:
-    """Whether a call that allocates failed with another error's number."""
+    """Whether a call that allocates failed with another error's number, or its name."""
+    if "A" in said and "L" not in said and _ANOTHERS_NAME.search(sentence.text):
+        return True
     if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
         return False
     codes = (

@@ -23,6 +23,13 @@ _RECORD = late(
     r"[\"']: {0,2}[\"'\[]"
     r"|^.{0,400}[\"']role[\"']: {0,2}[\"'](?:user|assistant|system)[\"']"
 )
+# A row of data in JSON; a program's record has one of these keys for what it says.
+_ROW = late(r"\s{0,8}\{\s?\"[^\n]{2,4000}\}[,\]]{0,2}\s{0,4}$")
+_SAYS = late(
+    r"(?i)[\"'](?:[\w@.]{0,20}(?:error|err|exc|exception|message|msg|detail|reason|log|event|stderr|stdout|stack|traceback"
+    r"|level|lvl|severity|status|fault|panic|oom|exit|flight|output|note|warn|info|body|raw|line|data)[\w.]{0,20}"
+    r"|cause|type|state)[\"']\s?:"
+)
 # A server's answer to a request may repeat the prompt beside its own failure.
 _FAILED = late(r"[\"'](?:error|exception|traceback|detail)[\"']: ")
 # A sample over several lines, as verl prints it or in a chat's template.
@@ -35,6 +42,8 @@ def spoken(page: Page, index: int) -> bool:
     text = page.lines[index].text[:CHARACTERS]
     if _RECORD.search(text):
         return _FAILED.search(text) is None
+    if text.lstrip().startswith('{"') and _ROW.match(text) and _SAYS.search(text) is None:
+        return True
     for line in reversed(page.before(index, BLOCK_LINES)):
         shown = line.text[:CHARACTERS]
         if not shown.startswith("[") and "<|" not in shown:

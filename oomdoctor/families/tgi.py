@@ -44,6 +44,13 @@ class CacheSettled(Event, frozen=True, kw_only=True):
 
 
 _SENTENCES = (
+    # the router's own: the cache that the warm-up found holds fewer tokens than the longest request may have
+    Sentence(
+        "Not enough memory to handle `max_total_tokens",
+        WarmupShort,
+        fixed={"pool": "kv_cache", "stage": "kv_cache_init"},
+        bare=True,
+    ),
     Sentence("Not enough memory to handle", WarmupShort, bare=True, ends="need to decrease"),
     Sentence("KV-cache blocks:", CacheSettled),
     Sentence("Setting max batch total tokens to", CacheSettled),

@@ -16,7 +16,12 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
-from oomdoctor.families.checks import about_to_take, overflowed, refused_by_a_check
+from oomdoctor.families.checks import (
+    about_to_take,
+    overflowed,
+    refused_by_a_call,
+    refused_by_a_check,
+)
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
@@ -82,10 +87,16 @@ LIST: Final = 8  # lines
 _FIGURE = late(
     r"\W{0,8}[A-Za-z][\w ./-]{1,40}?\s{0,16}[:=]\s{0,20}\d[\d.,]{0,24} ?(?:[KMGT]i?B|bytes|B)\b[^\w\n]{0,4}$"
 )
+# A line of the kernel's log: "amdgpu 0000:03:00.0: ...", "[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* ..."
+_OF_A_DRIVER = late(
+    r"(?:\[\s{0,6}\d{1,9}\.\d{1,9}\] )?"
+    r"(?:[a-z][\w-]{1,20} [\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d: |\[drm(?:[:\]][^\n]{0,80}?)?\] \*ERROR\* )"
+)
+_OF_A_TRACE = late(r"\w\+0x[\da-f]{1,8}/0x[\da-f]{1,8}")
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
-    r"|\bmodel\b|deepspeed/|/cu(?:ml|df|py)/|pooled_storage_manager"
+    r"|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )
 
 
@@ -244,8 +255,14 @@ def _is_a_figure(text: str) -> bool:
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
     if found.named and says_failed(text):
         return True  # of one item, which the program passes over
-    kernels = page.lines[index].mark.name == "kernel" and "C" in found.letters  # it prints no level
+    kernels = _is_a_kernels(page, index, text) and re.search("[CL]", found.letters) is not None  # it prints no level
     return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
+
+
+def _is_a_kernels(page: Page, index: int, text: str) -> bool:
+    if _OF_A_TRACE.search(text):
+        return False
+    return page.lines[index].mark.name == "kernel" or _OF_A_DRIVER.match(text) is not None
 
 
 def _by_its_file(page: Page, index: int) -> str | None:
@@ -305,11 +322,13 @@ def _nameless(page: Page, index: int, text: str, *, of_a_variable: bool = False)
 
 def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
     """What the program itself looked at: the result of a call that it quotes, a size that it was about to take."""
-    pool, count = refused_by_a_check(text), overflowed(text)
-    if (pool is None and count is None) or echo(text) or ends_well(page, index):
+    pool, count, called = refused_by_a_check(text), overflowed(text), refused_by_a_call(text)
+    if (pool is None and count is None and not called) or echo(text) or ends_well(page, index):
         return
     if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
         return
+    if called:
+        pool = "gpu"
     line = page.lines[index]
     yield Shortage(
         at=place_of(page, line),
@@ -355,7 +374,7 @@ FAMILY = Family(
     triggers=(
         "emory", "MEM", " mem ", "RAM", "HBM", "vram", "VRAM", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
         "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
-        "esources",
+        "esources", "atal",
         "ccelerator", "cards", "OOM", "oom", "NOMEM", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "Kill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
         "enough", "no room", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",

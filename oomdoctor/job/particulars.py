@@ -9,6 +9,7 @@ from typing import Final
 
 import ahocorasick_rs
 
+from oomdoctor.job import stated_sizes
 from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line
@@ -76,12 +77,23 @@ _TABLE: Final = (
     ),
     ("command", ("exit successfully: `",), r"exit successfully: `(?:\S{1,200}/)?([\w.+-]{2,60})(?= |`)"),
     # how it ended
-    ("exit_code", ("zero code: ", "exit code: "), r"\b(?:non-zero|exit) code: (-?\d{1,4})\b"),
-    ("signal", ("ignal", "Signals."), r"(?:\b[Ss]ignal[ :=(]{1,3}|<Signals\.SIG[A-Z]{3,6}: )(\d{1,2})\b"),
+    (
+        "exit_code",
+        ("zero code: ", "exit code: ", "xit_status=", "exitCode"),
+        r"\b(?:non-zero code: |exit code: |[Ee]xit_status=|exitCode\"?[:=] ?)(-?\d{1,6})\b",
+    ),
+    (
+        "signal",
+        ("ignal", "Signals.", "SIG"),
+        (
+            r"(?:\b[Ss]ignal[ :=(]{1,3}|<Signals\.SIG[A-Z]{3,6}: "
+            r"|\bSIG(?:KILL|TERM|SEGV|ABRT|BUS|INT|ILL|FPE|XCPU)\(-?)(\d{1,2})\b"
+        ),
+    ),
     (
         "errno",
         ("rrno", "rror code", "rror_code", "rrorCode"),
-        r"\b(?:[Ee]rrno|[Ee]rror[ _]?[Cc]ode)[\"'\])]{0,2}[ :=]{0,3}(-?\d{1,10})\b",
+        r"\b(?:[Ee]rrno|[Ee]rror[ _]?[Cc]ode)[\"'\])]{0,2}(?: is)?[ :=]{0,3}(-?\d{1,10})\b",
     ),
     # what a library's call gave back: "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "ret = -3", "ret[2]"
     ("errno", ("failure ",), r"\b(?:CUDA|CUBLAS|CUDNN|CUFFT|NCCL|HIP) failure (\d{1,4})\b"),
@@ -106,6 +118,10 @@ _TABLE: Final = (
         r"^\s{0,8}(?:[A-Za-z_]\w{0,60}\.){0,6}(\w{0,60}(?:Error|Exception))(?=:|\s{0,4}$)",
     ),
     ("exception", ("an instance of '",), r"\ban instance of '([\w:]{2,100})'"),
+    # where: the frames that stand last, and the node or the port of a worker
+    ("line", ('", line ',), r"\bFile \"[^\"\n]{1,400}\", line (\d{1,7})\b"),
+    ("node", ("node id ", "Node ID: "), r"\b[Nn]ode (?:id|ID):? ([0-9a-f]{40,56})\b"),
+    ("worker_port", ("orker port: ",), r"\b[Ww]orker port: (\d{1,5})\b"),
     ("errors", (" root error(s)",), r"\b(\d{1,4}) root error\(s\)"),
     # how far it was; the whole beside the part stays as it is printed
     (
@@ -114,6 +130,14 @@ _TABLE: Final = (
         (
             r"\b(\d{1,12}/\d{1,12})(?= \[\d{1,3}:\d\d)"
             r"|\b(?:[Ss]tep|[Ee]poch|[Ii]ter(?:ation)?|[Bb]atch)[ :=#\[]{1,3}(\d{1,12}/\d{1,12})\b"
+        ),
+    ),
+    (
+        "counts",
+        (*(f" [{digit}" for digit in range(10)), "max_steps", "] c++", "] g++", "] nvcc", "] clang", "] /", "ing C"),
+        (
+            r"^\[(\d{1,7})/(\d{1,7})\] |\b(\d{1,12})/(\d{1,12})(?= \[\d{1,3}:\d\d)"
+            r"|\bmax_steps[\"']?[:=] ?[\"']?(\d{1,9})/(\d{1,9})\b"
         ),
     ),
     ("iteration", ("ter ",), r"(?:^|\s)[Ii]ter (\d{1,9})(?=:)"),
@@ -132,9 +156,20 @@ _TABLE: Final = (
         ("Loaded ", "Training on ", "Testing on ", "umber of "),
         (
             r"\bLoaded (\d{1,12}) [a-z]{3,20}s\b|\b(?:Training|Testing) on (\d{1,12}) [a-z]{3,20}s\b"
-            r"|\b[Nn]umber of (?:\w{1,20} ){1,8}?\w{1,20}: (\d{1,12})\b"
+            r"|\b[Nn]umber of (?:\w{1,20} ){0,8}?\w{1,20}: (\d{1,12})\b"
         ),
     ),
+    # how large a batch and a model were, and how much of a share they were given
+    (
+        "batch_size",
+        ("atch size", "atch_size"),
+        r"\b[Bb]atch[ _]size(?: per \w{1,12})?[\"']?[ :=]{1,3}(\d{1,7})\b(?!\.\d)",
+    ),
+    ("parameters", ("arameters",), r"\b[Pp]arameters(?: ?[:=] ?)(\d[\d,]{2,18})\b(?!\.\d)"),
+    ("image_size", (" of size ", "image_size "), r"\b(?:of size|image_size) (\d{2,6})(?:x(\d{2,6}))?(?=[\s,.;]|$)"),
+    ("fraction", ("fraction",), r"\bfraction\w{0,40}(?: is|[:=]){0,1} ?(\d\.\d{1,6})\b"),
+    ("blocks", (" blocks",), r"\b(\d{1,9}) (?:free |total )?blocks\b"),
+    ("tokens", (" tokens ", " tokens,", " tokens)"), r"\b(\d{2,12}) (?:total |free )?tokens\b(?!/)"),
     ("context_tokens", ("KvSize:",), r"\bKvSize:(\d{1,9})\b"),
     ("batch_tokens", ("BatchSize:",), r"\bBatchSize:(\d{1,9})\b"),
     ("peak_memory_gb", ("Peak mem ",), r"\bPeak mem (\d{1,6}\.\d{1,6}) GB\b"),
@@ -150,10 +185,12 @@ _TABLE: Final = (
         ("badness ", " score "),
         r"\bKill process \d{1,9} \([^)\n]{1,40}\) score (\d{1,6})\b|\bbadness (\d{1,6})\b",
     ),
+    ("oom_score_adj", ("oom_score_adj=",), r"\boom_score_adj=(-?\d{1,4})\b"),
 )
-NAMES: Final = tuple(dict.fromkeys(name for name, _, _ in _TABLE))
+NAMES: Final = tuple(dict.fromkeys([*(name for name, _, _ in _TABLE), stated_sizes.NAME]))
 _PATTERNS: Final = tuple((name, late(pattern)) for name, _, pattern in _TABLE)
 _NUMBER: Final = late(r"-?\d{1,18}(?:\.\d{1,18})?(?:e-?\d{1,3})?")
+_THOUSANDS: Final = late(r"\d{1,3}(?:,\d{3}){1,6}")
 _TEXTS: Final = frozenset({"progress", "job_step"})  # as they are printed, though they may look like numbers
 
 
@@ -179,6 +216,8 @@ def _values(name: str, group: str) -> Iterator[Value]:
 
 def _typed(text: str) -> Value:
     """A number, where it is one."""
+    if _THOUSANDS.fullmatch(text):
+        return int(text.replace(",", ""))
     if _NUMBER.fullmatch(text):
         return float(text) if "." in text or "e" in text else int(text)
     return sanitize(text, NAME_CHARACTERS)
@@ -189,22 +228,29 @@ class Particulars:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[Value, None]] = {}
+        self._sizes = stated_sizes.LastLines()
 
     def add(self, lines: Sequence[Line]) -> None:
         """Take what stands on these lines of a page."""
         for line in lines[-LINES:]:
             for name, value in beside(line):
                 self._take(name, value)
+            if line.mark.rank is not None:
+                self._take("rank", line.mark.rank)
+        self._sizes.add(line.text for line in lines[-LINES:])
 
     def join(self, later: Particulars) -> None:
         """Take those of another file of the job."""
         for name, values in later._values.items():
             for value in values:
                 self._take(name, value)
+        self._sizes.join(later._sizes)
 
     def latest(self) -> dict[str, tuple[Value, ...]]:
         """What is kept, in the order of the log."""
-        return {name: tuple(values) for name, values in self._values.items()}
+        sizes = self._sizes.latest()
+        kept = {name: tuple(values) for name, values in self._values.items()}
+        return kept | {stated_sizes.NAME: sizes} if sizes else kept
 
     def _take(self, name: str, value: Value) -> None:
         values = self._values.setdefault(name, {})

@@ -38,7 +38,8 @@ _VISIBLE: Final = late(
     r"(?i)\bvisible|ordinal|device (?:index|id)|world[ _]size|parallel[ _]size|CUDA_VISIBLE|only \d+ (?:gpu|device)s?\b"
 )
 _OF_THE_WEIGHTS: Final = late(
-    r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}fit\b|for (?:the )?model|fit (?:\S{1,12} ){0,3}model"
+    r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}(?:fit\b|(?:is |are )?(?:too (?:large|big)|larger than)\b)"
+    r"|for (?:the )?model|fit (?:\S{1,12} ){0,3}model"
     r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
 )
 _OF_A_PASS: Final = late(

@@ -12,13 +12,14 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import asked, card
 from oomdoctor.units import percent, show
 
+OF_THE_CACHE: Final = "kv_cache"
 WEIGHTS_FILL: Final = 0.85  # of the card in live tensors while a warm-up batch runs: few of them are the batch's
 
 
 @sign
 def warm_up_short(crash: Crash) -> Seen | None:
     """TGI's warm-up batch did not fit. TGI prints this message whatever fills the GPU."""
-    warmup = crash.first(WarmupShort)
+    warmup = _of_the_batch(crash)
     if warmup is None:
         return None
     words = (
@@ -54,7 +55,7 @@ def no_room_for_the_largest_batch(crash: Crash) -> Seen | None:
 @sign
 def weights_there_in_the_warm_up(crash: Crash) -> Seen | None:
     """Tensors take 85 % of the GPU in TGI's warm-up, before any KV cache; its batch is a small part of them."""
-    warmup, it = crash.first(WarmupShort), card(crash)
+    warmup, it = _of_the_batch(crash), card(crash)
     share = it.share(it.allocated_bytes)
     if warmup is None or share is None or share < WEIGHTS_FILL:
         return None
@@ -70,8 +71,30 @@ def weights_there_in_the_warm_up(crash: Crash) -> Seen | None:
 @sign
 def warm_up_after_loading(crash: Crash) -> Seen | None:
     """TGI's warm-up batch did not fit beside weights that may fill the GPU."""
-    warmup = crash.first(WarmupShort)
+    warmup = _of_the_batch(crash)
     if warmup is None:
         return None
     words = say("The warm-up runs after the weights are loaded. If they fill the GPU, any batch is too large.")
     return Seen(words=words, evidence=(warmup,))
+
+
+@sign
+def longest_request_exceeds_tgis_cache(crash: Crash) -> Seen | None:
+    """TGI's router compares the cache that the warm-up left with the longest request that may come."""
+    short = crash.first(WarmupShort)
+    if short is None or short.pool != OF_THE_CACHE:
+        return None
+    words = (
+        say(
+            "The KV cache that the warm-up left holds fewer than the {tokens:,} tokens that one request may have.",
+            tokens=short.total_tokens,
+        )
+        if short.total_tokens
+        else say("The KV cache that the warm-up left holds fewer tokens than one request may have.")
+    )
+    return Seen(words=words, evidence=(short,), pool=OF_THE_CACHE)
+
+
+def _of_the_batch(crash: Crash) -> WarmupShort | None:
+    short = crash.first(WarmupShort)
+    return short if short is not None and short.pool != OF_THE_CACHE else None

@@ -1,0 +1,173 @@
+"""Failures of memory in rare words of programs that do not exist: what refused, of what, and how it is written down.
+
+Beside each kind stand its near misses, which are more: pools of other things, lookups, watches, collectors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+SAID = (
+    # a check that quotes the call, and what it returned
+    ("RuntimeError: [enforce fail at HeapSource.cpp:71] . posix_memalign(&ptr, 64, n) == 0. 12 vs 0", "host_ram"),
+    ("RuntimeError: [enforce fail at slab.cc:9] mmap(nullptr, n) != MAP_FAILED. errno 12", "host_ram"),
+    # libc's calls by their names
+    ("ERROR: could not calloc!", "host_ram"),
+    ("gridd: unable to malloc for the halo table, aborting", "host_ram"),
+    ("ERROR error on realloc", "host_ram"),
+    ("fatal: mesh_alloc failed!", "host_ram"),
+    # a figure beside what it is too large for
+    ('{"error":"model of 70.1 GiB is too large for this machine (62.0 GiB)"}', "host_ram"),
+    ("ERROR tile of 9 GiB is too big for device memory (8 GiB)", "gpu"),
+    ("RuntimeError: the CPU pool (8 GB) cannot hold the object of 9.1 GB", "host_ram"),
+    ("E 2025-02-02 10:10:10.123 tracker.cpp(211): cannot charge 2 GiB to host memory", "host_ram"),
+    ("Probe Error: /src/handle.cpp:78: Memory not available to allocate buffer: 4294967296", "host_ram"),
+    # keys with a unit
+    ('{"level":"ERROR","logger":"vram","message":"cannot place layer 31","required_mib":1820,"free_mib":640}', "gpu"),
+    ('{"level":"ERROR","msg":"buffer does not fit","want_gb":18.5,"free_gb":6}', "host_ram"),
+    ("ERROR alloc failed want_kb=4194304 free_kb=1048576 pool=gpu", "gpu"),
+    # usage beside what was asked for
+    ("Memory usage of 12288 MB is over the request of 8192 MB", "cgroup"),
+    ("Memory usage of job 71 is over the request of 20 GB", "cgroup"),
+    ("Job 4.0: memory use (7120 MB) exceeds requested memory (2048 MB), removing", "cgroup"),
+    ("ERROR Memory usage exceeded the limit of 20 GB", "host_ram"),
+    # advice behind it is nobody's way round it
+    ('{"error": "The GPU ran out of memory. Use a smaller batch."}', "gpu"),
+    ('{"status": "error", "detail": "The device ran out of memory. Try a smaller size or a smaller batch."}', "gpu"),
+    # what a runtime counts or was told
+    ("Fatal error: cannot recover from MemoryErrors while formatting", "host_ram"),
+    ('level=error msg="OOM received for container 8a1"', "cgroup"),
+    # places of an engine by its tokens, locked memory by its bytes
+    ("ERROR manager: can not alloc mem for 8192 tokens", "kv_cache"),
+    ("ERROR engine: not enough blocks to schedule", "kv_cache"),
+    ("ERROR swapper: could not pin 34359738368 bytes", "pinned"),
+    # a driver's line has no level
+    ("amdgpu 0000:03:00.0: amdgpu: Not enough memory for command submission!", "gpu"),
+    ("ggml_grow: not enough space in the context's memory pool (needed 537461472, available 536870912)", "host_ram"),
+    # what a program in C has no memory for is a structure of its own
+    ("[gpu01:1234 :0] ring.c:592 VEDA  ERROR failed to allocate ring_priv", "host_ram"),
+    ("[gpu01:1234 :0] peer_ep.c:427  VEDA  ERROR failed to allocate peer ep", "host_ram"),
+    ("node1:22:33 [0] transport/p2p.cc:33 NCCL WARN NET/VEDA : unable to allocate subtrees", "host_ram"),
+    ("[ERROR] grapher.hpp:2833 - alloc compute graph failed", "host_ram"),
+    ("E20250202 10:10:10.1 12 loader.cpp:3619] Failed to allocate temp buffer for file-backed read, size: 4294967296",
+     "host_ram"),
+    # a call and what it gave back
+    ("ERROR: cudaMalloc(8589934592) -> 2", "gpu"),
+    ("ERROR: cuMemAlloc_v2 returned 2 for 1073741824", "gpu"),
+    ("ERROR: vkAllocateMemory returned -2", "gpu"),
+    ("ERROR: aclrtMalloc failed, ret = 207001, size = 1073741824", "gpu"),
+    ("ERROR: cnrtMalloc failed: cnrtErrorNoMem", "gpu"),
+    ("ERROR: resize of array to 8589934592 bytes returned NULL", "host_ram"),
+    ("ERROR: buffer of 8589934592 bytes: new[] threw bad_alloc", "host_ram"),
+    ("veda::interprocess::bad_alloc: segment of 1073741824 bytes has no room", "host_ram"),
+    ("E: mmap() ENOMEM (size=68719476736)", "host_ram"),
+    # verbs
+    ("ERROR The device refuses to hand out another 3 GiB", "gpu"),
+    ("ERROR we are unable to satisfy an allocation of 7 GiB", "host_ram"),
+    ("ERROR allocation of 7 GiB could not be fulfilled", "host_ram"),
+    ("panic: memory budget blown: 9.1GiB of 8GiB", "host_ram"),
+    ("ERROR: weights (72.1 GiB) outsize the accelerator (64 GiB)", "gpu"),
+    ("RuntimeError: total bytes of the tensor (9663676416) > device limit 4294967296", "gpu"),
+    ("OutOfMemory: allocation of 68719476736 bytes over the memory pool's cap", "host_ram"),
+    ("cuMemCreate: no physical pages left for a granule of 2 MiB on GPU 1, fatal", "gpu"),
+    ("RuntimeError: Allocating 17.3 GB on HPU 0 failed, 9.1 GB available", "gpu"),
+    ("RuntimeError: cannot extend slot 4: context window memory full (4096/4096 cells)", "kv_cache"),
+    ("ERROR driver: cannot page-lock 68719476736 bytes of host memory", "pinned"),
+    # schedulers
+    ("lsb: job 4021 terminated: resident set 65.2G over MEMLIMIT 64G", "cgroup"),
+    ("execd: job 71 queue limit h_rss 16G exceeded by 1.2G, sending SIGKILL", "cgroup"),
+    ("job 12 removed: memory 8211 MB > requested 8192 MB", "cgroup"),
+    ("E0101 10:10:10.1 99 watcher: container trainer in pod job-0 OOM killed, anon-rss 63Gi", "cgroup"),
+    ('level=error msg="task killed by cgroup OOM" id=ab12 namespace=farm', "cgroup"),
+    ("MemoryError: failed to allocate persistent dest buf 3 of shape [8, 7168]", "host_ram"),
+)  # fmt: skip
+NOT_SAID = (
+    '{"title": "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "comments": 12, "url": "https://x.example"}',
+    '{"alert":"OOMKilled","expr":"terminated_total{why=\\"OOMKilled\\"} > 0"}',
+    '{"name": "oomtest", "summary": "CUDA out of memory. Tried to allocate 2.00 GiB", "comments": 3}',
+    '{"title": "java.lang.OutOfMemoryError: Java heap space", "votes": 12}',
+    "ERROR cudaMalloc hook not installed",
+    "gridError: vector.cu:21: allocation failed: bad_alloc: cudaErrorNoKernelImageForDevice: no kernel image",
+    "ERROR: cudaMemcpy(8589934592) -> 1",
+    "INFO cudaMalloc: 2",
+    "ERROR: clCreateBuffer = CL_INVALID_CONTEXT (-34)",
+    "ERROR: vkAllocateMemory trace disabled",
+    "ERROR: aclrtMalloc failed, ret = 107002, context is null",
+    "INFO resize of array to 8589934592 bytes returned",
+    "ERROR: the device refuses to start",
+    "INFO 7 GiB were carved out of GPU memory",
+    "INFO allocation of 7 GiB satisfied",
+    "FATAL: GPU memory clock insufficient: want 1200 MHz, have 800 MHz",
+    "ERROR memory bus: parity error",
+    "ERROR: hash table outgrew its 4096 rows",
+    "ERROR: wanted 4 free seats, found 2",
+    "ERROR: file of 12 GiB exceeds upload limit 8 GiB",
+    "ERROR: download of 312 GB is bigger than disk (256 GB)",
+    "WARN: memory budget nearly used up: 7.9GiB of 8GiB",
+    "job 12 done: memory 8011 MB of requested 8192 MB",
+    "no process was killed by the OOM killer",
+    "Veda error: Failed to get memory pool on device 'cuda:0'",
+    "Veda error: Failed to get amount of currently used memory from the memory pool on device 0",
+    "Veda warning: failed to find memory allocation node",
+    "peer_ep.c:427  ERROR failed to allocate queue pair: 22",
+    "network.go:599: ERROR could not allocate VIP from the pool",
+    "daemon.c:52: ERROR could not allocate name of the session",
+    "sched.c:9: ERROR failed to allocate job id",
+    "card.c:9: ERROR failed to allocate protection domain: Invalid argument",
+    "ep.c:9: ERROR failed to allocate stream id 3",
+    "limiter.cc:796] ERROR Can not allocate a model instance that is not yet staged",
+    "E0202 10:10:10.1 1 alloc.cc:9] failed to allocate CPU cores to the pod",
+    "net.c:9 ERROR failed to allocate local port",
+    "dev.c:9 ERROR could not allocate device number",
+    "RuntimeError: [enforce fail at HeapSource.cpp:71] . posix_memalign(&ptr, 3, n) == 0. 22 vs 0",
+    "RuntimeError: [enforce fail at Loader.cpp:71] . open(path) == 0. 12 vs 0",
+    "ERROR job_alloc failed",
+    "ERROR port alloc failed",
+    "ERROR: value 12 MB is too large for column of 64 bytes",
+    "ERROR: attachment of 70 MB is too large for this mailbox (25 MB)",
+    "INFO tile of 9 GiB is not too big for device memory (80 GiB)",
+    "ERROR: cannot hold the lock of 3 jobs",
+    '{"level":"ERROR","message":"upload refused","required_mib":1820,"free_mib":640}',
+    '{"level":"INFO","logger":"vram","message":"placed layer 31","required_mib":640,"free_mib":1820}',
+    "Memory usage of 4096 MB is under the request of 8192 MB",
+    "WARN: Memory usage of 12288 MB is over the threshold of 8192 MB, flushing",
+    "INFO Memory usage 12 GB exceeds the budget of 10 GB",
+    "ERROR: Memory usage could not be read",
+    "WARN loader: Out of memory, will use the disk instead",
+    "ERROR loader: could not reserve 3 GiB on the device, will use system memory",
+    "INFO recovered from MemoryErrors by a smaller chunk",
+    "no OOM received",
+    "INFO OOM received: 0",
+    "debug:  oom-kill event count: 0",
+    "ERROR pool: no free slots for backend",
+    "ERROR: no free slots in thread pool",
+    "ERROR: connection pool exhausted: 100 of 100 connections in use",
+    "ERROR: Unable to find all necessary memory structures for cgroup /farm (family 41)",
+    "ERROR: Failed to allocate loopback device: 12",
+    "ERROR: failed to allocate a GPU for the task",
+    "ERROR: Can't allocate slot id 4 (slot type 2) during auto allocation of resources",
+    "ERROR: Can't find VM memory in Job ClassAd",
+    "ERROR: Underlying thin pool is out of space and not recovering; evicting this job but not holding it.",
+    "ERROR: Cannot create eventfd for monitoring OOM: 24",
+    "failed to add oom watcher to container 4a1: no such file",
+    "ERROR Failed to register memory with the card, error=22. Trying a different method.",
+    "GC(4012) Pause Full (Allocation Failure) 4030M->4011M(4096M) 2211.1ms",
+    "[GC (Allocation Failure) [PSYoungGen: 262144K->43519K(305664K)] 262144K->87123K(1005056K), 0.0612 secs]",
+    "[88412.118405]  pagefault_out_of_memory+0x32/0x40",
+    "ERROR: could not pin the version to 34",
+)
+
+
+@pytest.mark.parametrize(("text", "pool"), SAID)
+def test_it_is_read_in_rare_words(text: str, pool: str, tmp_path: Path) -> None:
+    report = body(tmp_path, text)
+    assert report["verdict"] == "oom"
+    assert report["diagnoses"][0]["pool"] == pool
+
+
+@pytest.mark.parametrize("text", NOT_SAID)
+def test_what_only_sounds_like_it_is_none(text: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["verdict"] != "oom"
