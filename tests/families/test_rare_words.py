@@ -55,6 +55,11 @@ SAID = (
     ("E20250202 10:10:10.1 12 loader.cpp:3619] Failed to allocate temp buffer for file-backed read, size: 4294967296",
      "host_ram"),
     ("MemoryError: failed to allocate persistent dest buf 3 of shape [8, 7168]", "host_ram"),
+    # too large for a memory, without figures
+    ("ERROR: the scene is too large for the available GPU memory", "gpu"),
+    ("RuntimeError: index is too big to fit in main memory", "host_ram"),
+    ('level=INFO msg="model is too large for system memory" requireFull=true', "host_ram"),
+    ("saving allocated state during OOM", "gpu"),
 )  # fmt: skip
 NOT_SAID = (
     "Veda error: Failed to get memory pool on device 'cuda:0'",
@@ -106,6 +111,14 @@ NOT_SAID = (
     "[GC (Allocation Failure) [PSYoungGen: 262144K->43519K(305664K)] 262144K->87123K(1005056K), 0.0612 secs]",
     "[88412.118405]  pagefault_out_of_memory+0x32/0x40",
     "ERROR: could not pin the version to 34",
+    # what is done instead
+    "WARNING: not enough free memory for the tile workers (~3GB each); rendering in-process.",
+    "ERROR drv: failed to allocate memory, trying coherent memory",
+    "Could not lock memory - continuing anyway: Cannot allocate memory",
+    "ERROR not enough memory for 8 readers, running sequentially",
+    "ERROR: table is too large for system memory, reading in single chunks",
+    "ERROR: file too large for memory card",
+    "saving allocated state during OOM drills",
 )
 
 
