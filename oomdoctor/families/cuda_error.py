@@ -141,6 +141,7 @@ _REFUSALS = tuple(
             "Observe OOM",
             r"\bObserve OOM, will dump snapshot to \S",
         ),  # slime's observer of PyTorch's allocator
+        ("framework", "during OOM", r"^saving allocated state during OOM\s{0,4}$"),  # Megatron-LM's observer
         ("runtime", "nrt_tensor_allocate", r"\b(?P<device>nrt)_tensor_allocate status=(?P<code>4)\b"),  # AWS Neuron
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
@@ -271,6 +272,7 @@ FAMILY = Family(
         "CUDA_ERROR_OUT_OF_MEMORY",
         "hipErrorOutOfMemory",
         "(cudaErrorMemoryAllocation)",
+        "allocated state during OOM",
         " return value:",
         "NVML_SUCCESS == ",
         "ERROR_OUT_OF_DEVICE_MEMORY",

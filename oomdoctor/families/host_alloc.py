@@ -328,7 +328,7 @@ _NOT_MEMORY = (
     (_ERRNO_OF_ANOTHER, mark("the device failed with another error; the printed errno is an old one")),
 )
 _PAGEABLE = late(r"(?i)\busing pageable\b")
-_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|will not be available)\b")
+_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuing|anyway|will not be available)\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

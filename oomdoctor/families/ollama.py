@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
@@ -167,6 +167,7 @@ _HARMLESS = (
     ("predicted to exceed available memory", mark("the scheduler unloads another model to make room")),
     ("VRAM usage didn't recover within timeout", mark("Ollama waits for free GPU memory, then continues")),
 )
+_TOO_LARGE_FOR_IT: Final = ("model request too large for system", "model is too large for system memory")
 CHARACTERS = 4000
 
 
@@ -181,7 +182,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield _event(page, line, Short, {**short, **_told_below(page, index, short)})
         return
     kind, figures = _stated(_pairs(text))
-    if kind is not None and any(name.endswith("_bytes") and size not in (None, ()) for name, size in figures.items()):
+    sized = any(name.endswith("_bytes") and size not in (None, ()) for name, size in figures.items())
+    if kind is Short or (kind is not None and sized):
         yield _event(page, line, kind, figures)
 
 
@@ -214,9 +216,9 @@ def _stated(said: dict[str, str]) -> tuple[type[Event] | None, _Figures]:
             "held_bytes": bytes_of(said["size"]),
             "pool": pool,
         }
-    if message == "model request too large for system":
+    if message in _TOO_LARGE_FOR_IT:
         figures = _figures(said, _TOO_LARGE)
-        return Short, {**figures, "said": "system-memory", "pool": "host_ram", "strength": 3}
+        return Short, {**figures, "said": "system-memory", "pool": "host_ram", "strength": 3 if figures else 2}
     return None, {}
 
 
@@ -293,6 +295,7 @@ FAMILY = Family(
         'msg="compute graph"',
         'msg="total memory"',
         'msg="model request too large',
+        "model is too large for system memory",
         "requires more system memory",
         "required allocations: {",
         "llama runner process has terminated",

@@ -83,6 +83,11 @@ SAID = (
     ("E0101 10:10:10.1 99 watcher: container trainer in pod job-0 OOM killed, anon-rss 63Gi", "cgroup"),
     ('level=error msg="task killed by cgroup OOM" id=ab12 namespace=farm', "cgroup"),
     ("MemoryError: failed to allocate persistent dest buf 3 of shape [8, 7168]", "host_ram"),
+    # too large for a memory, without figures
+    ("ERROR: the scene is too large for the available GPU memory", "gpu"),
+    ("RuntimeError: index is too big to fit in main memory", "host_ram"),
+    ('level=INFO msg="model is too large for system memory" requireFull=true', "host_ram"),
+    ("saving allocated state during OOM", "gpu"),
 )  # fmt: skip
 NOT_SAID = (
     '{"title": "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "comments": 12, "url": "https://x.example"}',
@@ -158,6 +163,14 @@ NOT_SAID = (
     "[GC (Allocation Failure) [PSYoungGen: 262144K->43519K(305664K)] 262144K->87123K(1005056K), 0.0612 secs]",
     "[88412.118405]  pagefault_out_of_memory+0x32/0x40",
     "ERROR: could not pin the version to 34",
+    # what is done instead
+    "WARNING: not enough free memory for the tile workers (~3GB each); rendering in-process.",
+    "ERROR drv: failed to allocate memory, trying coherent memory",
+    "Could not lock memory - continuing anyway: Cannot allocate memory",
+    "ERROR not enough memory for 8 readers, running sequentially",
+    "ERROR: table is too large for system memory, reading in single chunks",
+    "ERROR: file too large for memory card",
+    "saving allocated state during OOM drills",
 )
 
 
