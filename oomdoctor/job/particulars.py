@@ -9,7 +9,6 @@ from typing import Final
 
 import ahocorasick_rs
 
-from oomdoctor.job import stated_sizes
 from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line
@@ -187,7 +186,7 @@ _TABLE: Final = (
     ),
     ("oom_score_adj", ("oom_score_adj=",), r"\boom_score_adj=(-?\d{1,4})\b"),
 )
-NAMES: Final = tuple(dict.fromkeys([*(name for name, _, _ in _TABLE), stated_sizes.NAME]))
+NAMES: Final = tuple(dict.fromkeys(name for name, _, _ in _TABLE))
 _PATTERNS: Final = tuple((name, late(pattern)) for name, _, pattern in _TABLE)
 _NUMBER: Final = late(r"-?\d{1,18}(?:\.\d{1,18})?(?:e-?\d{1,3})?")
 _THOUSANDS: Final = late(r"\d{1,3}(?:,\d{3}){1,6}")
@@ -228,7 +227,6 @@ class Particulars:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[Value, None]] = {}
-        self._sizes = stated_sizes.LastLines()
 
     def add(self, lines: Sequence[Line]) -> None:
         """Take what stands on these lines of a page."""
@@ -237,20 +235,16 @@ class Particulars:
                 self._take(name, value)
             if line.mark.rank is not None:
                 self._take("rank", line.mark.rank)
-        self._sizes.add(line.text for line in lines[-LINES:])
 
     def join(self, later: Particulars) -> None:
         """Take those of another file of the job."""
         for name, values in later._values.items():
             for value in values:
                 self._take(name, value)
-        self._sizes.join(later._sizes)
 
     def latest(self) -> dict[str, tuple[Value, ...]]:
         """What is kept, in the order of the log."""
-        sizes = self._sizes.latest()
-        kept = {name: tuple(values) for name, values in self._values.items()}
-        return kept | {stated_sizes.NAME: sizes} if sizes else kept
+        return {name: tuple(values) for name, values in self._values.items()}
 
     def _take(self, name: str, value: Value) -> None:
         values = self._values.setdefault(name, {})
