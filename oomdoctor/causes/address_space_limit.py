@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space, set_limits
 from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
+from oomdoctor.signs.refused_work import the_refused_work_is_shown
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
@@ -53,5 +54,7 @@ CAUSE = Cause(
         Row(address_space.a_call_of_the_system_was_refused, Grade.POINTS),
         Row(address_space.refused_by_any_allocator, Grade.LEFT, OF_A_GUESS),
     ),
+    # The limit is no answer where the log shows what met it.
+    against=(Row(the_refused_work_is_shown, Grade.HINTS),),
     knobs=("more-address-space", "fewer-workers", "low-memory-loading"),
 )

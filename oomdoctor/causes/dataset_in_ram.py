@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
+from oomdoctor.signs.held_data import a_buffer_was_filling, a_table_was_made_whole, things_were_collected
 from oomdoctor.signs.host_data import (
     a_card_without_data,
     a_data_library_was_refused,
@@ -27,6 +28,10 @@ KNOBS = (
     "stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
     "smaller-microbatch", "more-host-memory",
 )  # fmt: skip
+# What is kept has a size of its own, and elements that may be smaller
+OF_A_BUFFER = (
+    "smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch", "more-host-memory",
+)  # fmt: skip
 
 CAUSE = Cause(
     id="dataset-in-ram",
@@ -48,8 +53,11 @@ CAUSE = Cause(
         Row(data_goes_to_the_card_in_one_piece, Grade.NAMES),
         Row(data_is_cached_in_memory, Grade.PROVES),
         Row(data_is_kept_by_a_setting, Grade.NAMES),
+        Row(a_buffer_was_filling, Grade.NAMES, OF_A_BUFFER),
         Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(memory_ran_out_while_reading_data, Grade.POINTS),
+        Row(things_were_collected, Grade.POINTS),
+        Row(a_table_was_made_whole, Grade.POINTS),
         Row(a_wide_table_was_refused, Grade.POINTS),
         Row(strings_of_one_width, Grade.NAMES),
         Row(refused_while_reading_data, Grade.POINTS),

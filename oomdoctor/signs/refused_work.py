@@ -1,0 +1,46 @@
+"""A refusal at a limit on address space: what the traceback shows the job doing says more than the limit that it met."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.generation import cache_of_a_generation_was_refused
+from oomdoctor.signs.host_data import (
+    a_data_library_was_refused,
+    a_wide_table_was_refused,
+    arrow_was_refused,
+    memory_ran_out_while_reading_data,
+    refused_while_reading_data,
+    strings_of_one_width,
+)
+from oomdoctor.signs.host_engines import a_pass_computes_on_the_host
+from oomdoctor.signs.host_loading import refused_while_loading_weights
+from oomdoctor.signs.set_limits import address_limit, host_refusal
+
+_WORK: Final = (
+    a_pass_computes_on_the_host,
+    cache_of_a_generation_was_refused,
+    refused_while_loading_weights,
+    refused_while_reading_data,
+    memory_ran_out_while_reading_data,
+    a_data_library_was_refused,
+    a_wide_table_was_refused,
+    arrow_was_refused,
+    strings_of_one_width,
+)
+_OF_THE_SYSTEM: Final = ("os", "windows")  # a fork, a thread or a mapping was refused, and no memory for data
+
+
+@sign
+def the_refused_work_is_shown(crash: Crash) -> Seen | None:
+    """Address space is limited, and the traceback shows what filled it: reading data, loading weights, a pass of the
+    model or its cache. Whoever set the limit meant the job to need less."""
+    refused = host_refusal(crash)
+    if refused is None or refused.allocator in _OF_THE_SYSTEM or address_limit(crash) is None:
+        return None
+    return Seen(words="") if any(work(crash) is not None for work in _WORK) else None
+
+
+__all__ = ["the_refused_work_is_shown"]
