@@ -13,6 +13,8 @@ OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
+# Fewer of them, or each with a smaller stack, before the limit itself
+OF_THREADS = ("fewer-workers", "smaller-buffers", "more-address-space")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 
 CAUSE = Cause(
@@ -26,6 +28,7 @@ CAUSE = Cause(
         mark("Windows refused memory ({windows_error})[ {doing}][: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} failed on {windows_words}: RAM and page file are used up"),
         mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
+        mark("A new thread could not be started[ ({thread_limit})][ {doing}]: no address space for its stack"),
         mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
         mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
@@ -37,6 +40,7 @@ CAUSE = Cause(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
         Row(set_limits.request_beyond_the_address_limit, Grade.PROVES),
         Row(set_limits.commit_limit_and_free_memory, Grade.PROVES),
+        Row(address_space.a_thread_was_refused, Grade.NAMES, OF_THREADS),
         Row(set_limits.address_space_is_limited, Grade.NAMES),
         Row(set_limits.overcommit_is_off, Grade.NAMES),
         Row(a_limit_on_address_space_was_recorded, Grade.PROVES),

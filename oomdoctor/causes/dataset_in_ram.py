@@ -11,6 +11,7 @@ from oomdoctor.signs.host_data import (
     a_data_library_was_refused,
     a_vector_of_r_was_refused,
     a_wide_table_was_refused,
+    an_index_was_refused,
     arrow_was_refused,
     data_goes_to_the_card_in_one_piece,
     data_is_cached_in_memory,
@@ -32,6 +33,12 @@ KNOBS = (
 OF_A_BUFFER = (
     "smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch", "more-host-memory",
 )  # fmt: skip
+# What comes out of one step is as large as it is: parts of it, or narrower ones
+OF_A_TABLE = (
+    "smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory",
+)  # fmt: skip
+# The vectors themselves, which come in batches already
+OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
 
 CAUSE = Cause(
     id="dataset-in-ram",
@@ -57,9 +64,10 @@ CAUSE = Cause(
         Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(memory_ran_out_while_reading_data, Grade.POINTS),
         Row(things_were_collected, Grade.POINTS),
-        Row(a_table_was_made_whole, Grade.POINTS),
+        Row(a_table_was_made_whole, Grade.POINTS, OF_A_TABLE),
         Row(a_wide_table_was_refused, Grade.POINTS),
         Row(strings_of_one_width, Grade.NAMES),
+        Row(an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
         Row(refused_while_reading_data, Grade.POINTS),
         Row(arrow_was_refused, Grade.HINTS),
         Row(a_data_library_was_refused, Grade.POINTS),

@@ -273,6 +273,10 @@ _THREADS = late(
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
     r"|failed to create (?:new )?(?:OS )?thread|\bthread(?: constructor failed)?: Resource temporarily unavailable)"
 )
+# A thread's stack is address space: where that is limited, pthread_create's EAGAIN is for the stack (nptl: glibc says
+# EAGAIN where its mmap was refused)
+_THREAD = late(r"\bnew thread|native thread|OS thread|pthread_create failed|\bthread(?: constructor failed)?: Resource")
+_ADDRESS_LIMIT = late(r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]?v {1,2}\d{1,15}\s{0,4}(?:$|[;&|])")
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
@@ -339,6 +343,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return  # of data_loader
     if "out of memory" in text and _ERRNO_OF_ANOTHER.search(text):
         return
+    if _THREADS.search(text) and _THREAD.search(text) and page.once(_has_an_address_limit):
+        yield _refused(page, index, "os", text)
+        return
     if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
         yield Lookalike(place_of(page, line), why)
     elif _is_a_compilers(page, index, text):
@@ -355,6 +362,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
         and not (allocator == "python" and _compares(text))
     ):
         yield _refused(page, index, allocator, text)
+
+
+def _has_an_address_limit(page: Page) -> bool:
+    """Whether a shell was told a limit on address space."""
+    return any(_ADDRESS_LIMIT.search(line.text[:CHARACTERS]) for line in page.lines if "ulimit" in line.text)
 
 
 def _command(line: Line, text: str) -> str:

@@ -29,6 +29,7 @@ from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import placement
+from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
@@ -287,6 +288,7 @@ def kept_is_known(case: Case) -> bool:
     """An option or a line of it is in the log, or the predictions of an evaluation or a program's outputs are kept."""
     root = case.crash.root
     keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
+    keeps = keeps or a_thread_was_refused(case.crash) is not None
     return keeps or option_for_it(case) or training.keeps_predictions(case.cause, case.crash)
 
 
@@ -298,6 +300,8 @@ def worker_processes(case: Case) -> bool:
     crash = case.crash
     if only_small_processes_were_killed(crash) is not None:
         return False
+    if a_thread_was_refused(crash) is not None:
+        return True
     if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
         return _several(case)
     if isinstance(crash.root, KernelKill) and not _kernel_lists_one(crash):

@@ -23,10 +23,11 @@ from oomdoctor.job.frameworks import driven, some
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, models, own_line
+from oomdoctor.remedies import engine, held, models, own_line
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
+from oomdoctor.remedies import own_options
 from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, done
@@ -214,7 +215,9 @@ def lower_precision(case: Case) -> Answer:
 def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
-    if (row is not None and not row.is_call and not is_mixed(row)) or own_option(case.knob, crash) is not None:
+    if own_option(case.knob, crash) is not None:
+        return own_options.proposal(case.knob, KNOBS[case.knob].action, crash)
+    if row is not None and not row.is_call and not is_mixed(row):
         return None
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks):
@@ -245,6 +248,11 @@ def _mixed_already(crash: Crash) -> str | None:
 _COPIES: Final = r"\b_foreach_\w+"
 
 
+# transformers/training_args.py, OptimizerNames: bitsandbytes has 8-bit optimizers for accelerators only
+_OF_A_CARD: Final = "adamw_bnb_8bit"
+_ON_THE_HOST: Final = "adafactor"
+
+
 def low_memory_optimizer(case: Case) -> Answer:
     """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
     if (case.row is None or case.row.is_call) and case.crash.in_trace(_COPIES) is not None:
@@ -257,6 +265,12 @@ def low_memory_optimizer(case: Case) -> Answer:
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
+    if case.crash.pool in RAM and case.row is not None and case.row.value == _OF_A_CARD:
+        return Proposal(
+            action=say("Use an optimizer with smaller states (Adafactor)"),
+            current=case.now.value if case.now is not None else None,
+            suggested=_ON_THE_HOST,
+        )
     if case.crash.pool not in RAM or case.crash.job.world != "torch" or (case.row is not None and not case.row.is_call):
         return None
     return Proposal(
@@ -349,6 +363,8 @@ def fewer_predictions(case: Case) -> Answer:
     crash, root = case.crash, case.crash.root
     if isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most:
         return _fewer_outputs(root)
+    if (of_its_own := held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
+        return of_its_own
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)
     if not keeps_predictions(case.cause, crash):

@@ -81,6 +81,13 @@ def fork_error(crash: Crash) -> str | None:
     return ram_error(crash)
 
 
+@where(address_space.a_thread_was_refused)
+def thread_limit(crash: Crash) -> str | None:
+    """The limit on address space, where it leaves no room for the stack of another thread."""
+    limit = set_limits.address_limit(crash)
+    return say("limit {limit}", limit=show(limit)) if limit is not None else None
+
+
 @about(first(MapsSpent))
 def maps_spent(_: MapsSpent) -> str | None:
     """The kernel's setting, where a process may have no more maps of memory."""
