@@ -21,6 +21,7 @@ CAUSE = Cause(
     id="address-space-limit",
     title=mark("A limit on address space or commit was hit, not the RAM itself"),
     headlines=(
+        mark("A new thread could not be started: {thread_limit}"),
         mark("The job reserved {virtual_used} of address space: the scheduler's limit is {virtual_limit}"),
         mark("An allocation of {ram_requested} failed with {ram_free} of RAM unused: an address space or commit limit"),
         mark("An allocation of RAM failed at a limit on address space of {address_limit}[: {ram_requested} requested]"),
@@ -28,7 +29,6 @@ CAUSE = Cause(
         mark("Windows refused memory ({windows_error})[ {doing}][: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} failed on {windows_words}: RAM and page file are used up"),
         mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
-        mark("A new thread could not be started[ ({thread_limit})][ {doing}]: no address space for its stack"),
         mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
         mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),

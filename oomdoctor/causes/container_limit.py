@@ -69,6 +69,7 @@ CAUSE = Cause(
         Row(host_data.data_is_kept_by_a_setting, Grade.POINTS),
         Row(held_data.a_buffer_was_filling, Grade.POINTS),
         Row(held_data.things_were_collected, Grade.HINTS),
+        Row(held_data.a_table_beyond_the_limit, Grade.HINTS),
         Row(held_data.a_table_was_made_whole, Grade.HINTS),
         Row(host_loading.the_kernel_killed_while_loading_weights, Grade.NAMES),
         Row(node_groups.several_alike_have_it, Grade.NAMES),

@@ -5,7 +5,12 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
-from oomdoctor.signs.held_data import a_buffer_was_filling, a_table_was_made_whole, things_were_collected
+from oomdoctor.signs.held_data import (
+    a_buffer_was_filling,
+    a_table_beyond_the_limit,
+    a_table_was_made_whole,
+    things_were_collected,
+)
 from oomdoctor.signs.host_data import (
     a_card_without_data,
     a_data_library_was_refused,
@@ -64,6 +69,7 @@ CAUSE = Cause(
         Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(memory_ran_out_while_reading_data, Grade.POINTS),
         Row(things_were_collected, Grade.POINTS),
+        Row(a_table_beyond_the_limit, Grade.POINTS, OF_A_TABLE),
         Row(a_table_was_made_whole, Grade.POINTS, OF_A_TABLE),
         Row(a_wide_table_was_refused, Grade.POINTS),
         Row(strings_of_one_width, Grade.NAMES),

@@ -271,11 +271,13 @@ _THREADS = late(
     r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
     r"(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
-    r"|failed to create (?:new )?(?:OS )?thread|\bthread(?: constructor failed)?: Resource temporarily unavailable)"
+    r"|failed to create (?:new )?(?:OS )?thread|libgomp: Thread creation failed|\bthread(?: constructor failed)?: Resource temporarily unavailable)"
 )
 # A thread's stack is address space: where that is limited, pthread_create's EAGAIN is for the stack (nptl: glibc says
 # EAGAIN where its mmap was refused)
-_THREAD = late(r"\bnew thread|native thread|OS thread|pthread_create failed|\bthread(?: constructor failed)?: Resource")
+_THREAD = late(
+    r"\bnew thread|native thread|OS thread|pthread_create failed|Thread creation failed|\bthread(?: constructor failed)?: Resource"
+)
 _ADDRESS_LIMIT = late(r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]?v {1,2}\d{1,15}\s{0,4}(?:$|[;&|])")
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
@@ -660,6 +662,7 @@ _TRIGGERS: Final = (
     "new thread",
     "native thread",
     "OS thread",
+    "Thread creation failed",
     "pthread_create failed",
     "fork: ",
     "[Errno 11]",

@@ -42,6 +42,7 @@ _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
+_CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
@@ -308,8 +309,15 @@ def worker_processes(case: Case) -> bool:
         return _several(case)
     stated = crash.setting(*KNOBS["fewer-workers"].settings)
     several = stated is not None and isinstance(stated.value, int) and stated.value > 1
+    several = several or _at_once(crash)
     listed = isinstance(crash.root, HostAllocation) and node_memory(crash) is not None
     return several or listed or crash.in_trace(_WORKERS) is not None
+
+
+def _at_once(crash: Crash) -> bool:
+    """The program's own option says how much one process does at once: requests, tasks, coroutines."""
+    option = own_options.own_option("fewer-workers", crash)
+    return option is not None and _CONCURRENT.search(option.setting.name) is not None
 
 
 def _several(case: Case) -> bool:

@@ -7,13 +7,16 @@ from typing import Final
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.held_data import buffer_of
 
 SHARE: Final = 0.7  # of what it held at the last print: the rest of the job grows, too
 _DIGITS: Final = 2
-_JAVA: Final = "native thread"
+_OF_JAVA: Final = late(r"native thread|\[os,thread\]")
+_OF_LIBRARIES: Final = late(r"OpenBLAS|libgomp|OMP: ")
+_THREADS: Final = "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4"
 _STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
 _STACKS_OF_JAVA: Final = "-Xss512k"
 
@@ -55,7 +58,7 @@ def smaller_stacks(case: Case) -> Proposal | None:
     refused = case.crash.root
     if not isinstance(refused, HostAllocation) or a_thread_was_refused(case.crash) is None:
         return None
-    in_java = _JAVA in refused.at.text
+    in_java = _OF_JAVA.search(refused.at.text) is not None
     return Proposal(
         action=say("Give each thread a smaller stack (8 MiB by default)") if not in_java
         else say("Give each thread a smaller stack (1 MiB by default)"),
@@ -65,6 +68,16 @@ def smaller_stacks(case: Case) -> Proposal | None:
     )  # fmt: skip
 
 
+def fewer_threads(case: Case) -> Proposal | None:
+    """Libraries of numbers start one per core, in each process; a program's own are another number."""
+    refused = case.crash.root
+    if not isinstance(refused, HostAllocation) or a_thread_was_refused(case.crash) is None or case.now is not None:
+        return None
+    if _OF_LIBRARIES.search(refused.at.text) is None:
+        return Proposal(action=say("Start fewer threads at once"))
+    return Proposal(action=say("Let the libraries start fewer threads per process"), snippet=_THREADS, setting="")
+
+
 def _rounded(number: float) -> int:
     """Down, to two digits."""
     whole = int(number)
@@ -72,4 +85,4 @@ def _rounded(number: float) -> int:
     return whole // step * step
 
 
-__all__ = ["SHARE", "smaller_buffer", "smaller_stacks", "that_fits"]
+__all__ = ["SHARE", "fewer_threads", "smaller_buffer", "smaller_stacks", "that_fits"]

@@ -17,7 +17,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.remedies import Remedy
+from oomdoctor.remedies import Remedy, own_options
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
 from oomdoctor.units import MIB
@@ -39,6 +39,15 @@ _FAR: Final = 1.5  # times what the cache holds
 _LEAK: Final = "clear-references"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
+# And those that a program of one's own states under names of its own
+_OWN: Final = (
+    "fewer-workers",
+    "smaller-buffers",
+    "smaller-partitions",
+    "smaller-input",
+    "narrow-dtypes",
+    "stream-data",
+)
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
 
@@ -63,7 +72,9 @@ def stated_knobs(crash: Crash) -> tuple[str, ...]:
     """What the job states the number of: who starts 8 workers with batches of 64 can halve either."""
     if crash.pool not in RAM:
         return ()
-    return tuple(knob for knob in _HOW_MUCH if _is_several(crash, knob))
+    amounts = (knob for knob in _HOW_MUCH if _is_several(crash, knob))
+    own = (knob for knob in _OWN if own_options.own_option(knob, crash) is not None)
+    return tuple(dict.fromkeys((*amounts, *own)))
 
 
 def _is_several(crash: Crash, knob: str) -> bool:

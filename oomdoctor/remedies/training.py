@@ -23,11 +23,10 @@ from oomdoctor.job.frameworks import driven, some
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, held, models, own_line
+from oomdoctor.remedies import engine, held, models, own_line, own_options
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
-from oomdoctor.remedies import own_options
 from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, done

@@ -24,6 +24,7 @@ ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
 _FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|\bfork(?:/exec|:)")
+_SAYS_MEMORY: Final = late(r"Cannot allocate memory|errno=12\b")
 _NEW_THREAD: Final = late(r"(?i)\bthreads?\b|pthread_create")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
@@ -225,7 +226,9 @@ def a_thread_was_refused(crash: Crash) -> Seen | None:
         )
     else:
         words = say("The system refused a new thread: the stack of each thread takes address space (8 MiB by default).")
-    return Seen(words=words, evidence=(refused,), next_evidence=(ADDRESS_LIMIT, OVERCOMMIT))
+    same = say("a limit on processes or threads (ulimit -u, pids) gives the same message")
+    against = () if refused.errno == NO_MEMORY or _SAYS_MEMORY.search(refused.at.text) is not None else (same,)
+    return Seen(words=words, evidence=(refused,), against=against, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT))
 
 
 @sign

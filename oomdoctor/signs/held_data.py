@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from math import prod
 from typing import Final
 
 from msgspec import Struct
@@ -13,10 +15,12 @@ from oomdoctor.families.event import RAM
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node_groups import several_alike_have_it
+from oomdoctor.units import show
 
 _LINES: Final = 60  # before a kill, in which prints are compared
 _LAST: Final = 6  # of them: where the job still did what they say
@@ -51,6 +55,9 @@ _OF_A_MODEL: Final = late(
 _OF_THE_SHELL: Final = late(
     r"^\s{0,4}(?:$|\+ |[$#] |exit code\b|Killed\b|\S{1,60}: line \d)|\bKilled\b|\bexit (?:code|status)\b|Traceback"
 )
+_SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
+_LENGTH: Final = late(r"\d{1,12}")
+_DTYPE: Final = late(r"\b(float|int|uint|complex)(8|16|32|64|128)\b")
 _NUMBER: Final = late(r"\d{1,15}")
 _WORK: Final = ("unknown", "launch", "data_load", "rollout")  # stages: nothing else is known to fill the memory
 
@@ -109,6 +116,35 @@ def a_table_was_made_whole(crash: Crash) -> Seen | None:
         what=match["what"].lower(),
     )
     return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+
+
+@sign
+def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
+    """The job was killed at a limit or on a full machine, and one of its last lines prints the shape of a table that
+    takes more than that as one array."""
+    limit = total_bytes(crash)
+    if limit is None or not _was_killed(crash) or not crash.proven:
+        return None
+    for line in islice(_told(crash), _LAST):
+        for match in _SHAPE.finditer(line):
+            width, dtype = _width(line)
+            size = prod(_number(length) for length in _LENGTH.findall(match[0])) * width
+            if size > limit and _OF_A_MODEL.search(line) is None:
+                words = say(
+                    "The log names a table of shape {shape}: as an array of {dtype} it takes {size}, and there are "
+                    "{limit} in all.",
+                    shape=match[0], dtype=dtype, size=show(size), limit=show(limit),
+                )  # fmt: skip
+                return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+    return None
+
+
+def _width(line: str) -> tuple[int, str]:
+    """Bytes of a number, as the line says or as float32 has them, which is the least that libraries compute with."""
+    named = _DTYPE.search(line)
+    if named is None:
+        return 4, "float32"
+    return int(named[2]) // 8, named[0]
 
 
 def buffer_of(crash: Crash) -> Held | None:
@@ -171,4 +207,11 @@ def _number(text: str) -> int:
     return int(text.replace(",", "").replace("_", ""))
 
 
-__all__ = ["Held", "a_buffer_was_filling", "a_table_was_made_whole", "buffer_of", "things_were_collected"]
+__all__ = [
+    "Held",
+    "a_buffer_was_filling",
+    "a_table_beyond_the_limit",
+    "a_table_was_made_whole",
+    "buffer_of",
+    "things_were_collected",
+]

@@ -30,7 +30,9 @@ _READING: Final = (
     r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
 # faiss/python/class_wrappers.py and the wrappers of SWIG; hnswlib, annoy, usearch, chromadb, qdrant_client
-_INDEXES: Final = r"\b(?:faiss|hnswlib|annoy|usearch|chromadb|qdrant_client|lancedb|vectorstores?)/|\bIndex\w{0,30}_add\b"
+_INDEXES: Final = (
+    r"\b(?:faiss|hnswlib|annoy|usearch|chromadb|qdrant_client|lancedb|vectorstores?)/|\bIndex\w{0,30}_add\b"
+)
 _ADDS: Final = r"\b(?:replacement_)?add(?:_with_ids|_items|_texts|_documents|_item|_c|_batch)?\b|\bupsert\b|_add\b"
 _IN_ONE_PROCESS: Final = r"\bdisable multiprocessing\b"  # datasets: iflatmap_unordered
 _READING_LINE: Final = (

@@ -29,8 +29,8 @@ from oomdoctor.report.headline.names import title, with_pid
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import engine as engine_share
 from oomdoctor.signs import engine_steps, kv_cache, kv_pool
-from oomdoctor.signs.generation import cache_of_a_generation_was_refused
 from oomdoctor.signs import loading as weights_on_their_way
+from oomdoctor.signs.generation import cache_of_a_generation_was_refused
 from oomdoctor.signs.ggml import computed_after
 from oomdoctor.units import show
 

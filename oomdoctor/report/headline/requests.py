@@ -83,9 +83,11 @@ def fork_error(crash: Crash) -> str | None:
 
 @where(address_space.a_thread_was_refused)
 def thread_limit(crash: Crash) -> str | None:
-    """The limit on address space, where it leaves no room for the stack of another thread."""
+    """Why there is no room for the stack of another thread."""
     limit = set_limits.address_limit(crash)
-    return say("limit {limit}", limit=show(limit)) if limit is not None else None
+    if limit is None:
+        return say("no memory for its stack")
+    return say("address space is limited to {limit}", limit=show(limit))
 
 
 @about(first(MapsSpent))
