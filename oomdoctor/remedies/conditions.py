@@ -85,9 +85,15 @@ def holds(knob: Knob, case: Case) -> bool:
         return False
     if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
         return False
+    if _of_training(knob) and job.task in _ANY_TASK and own_line.task_of(case.crash) == "inference":
+        return False
     if isinstance(case.crash.root, NotEnoughFree) and AT_ANY_TIME not in knob.conditions:
         return False
     return all(CONDITIONS[name](case) for name in knob.conditions)
+
+
+def _of_training(knob: Knob) -> bool:
+    return bool(knob.tasks) and not set(knob.tasks) - {"training", "rl"}
 
 
 def relieved(knob: Knob, case: Case) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def a_table_was_made_whole(crash: Crash) -> Seen | None:
 def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
     """The job was killed at a limit or on a full machine, and one of its last lines prints the shape of a table that
     takes more than that as one array."""
-    limit = total_bytes(crash)
+    limit = _limit(crash)
     if limit is None or not _was_killed(crash) or not crash.proven:
         return None
     for line in islice(_told(crash), _LAST):
@@ -137,6 +137,12 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
                 )  # fmt: skip
                 return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
     return None
+
+
+def _limit(crash: Crash) -> int | None:
+    """Of the control group or job that was killed, else of the machine."""
+    group = crash.root.limit_bytes if isinstance(crash.root, KernelKill | LimitKill) else None
+    return group or total_bytes(crash)
 
 
 def _width(line: str) -> tuple[int, str]:
