@@ -14,6 +14,7 @@ from oomdoctor.signs.held_data import (
 from oomdoctor.signs.host_data import (
     a_card_without_data,
     a_data_library_was_refused,
+    a_matrix_of_pairs_was_refused,
     a_vector_of_r_was_refused,
     a_wide_table_was_refused,
     an_index_was_refused,
@@ -73,6 +74,7 @@ CAUSE = Cause(
         Row(a_table_was_made_whole, Grade.POINTS, OF_A_TABLE),
         Row(a_wide_table_was_refused, Grade.POINTS),
         Row(strings_of_one_width, Grade.NAMES),
+        Row(a_matrix_of_pairs_was_refused, Grade.POINTS, OF_A_TABLE),
         Row(an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
         Row(refused_while_reading_data, Grade.POINTS),
         Row(arrow_was_refused, Grade.HINTS),

@@ -33,6 +33,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs.held_data import several_batches_went_by
 from oomdoctor.signs.passes import in_attention
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import GIB, MIB, show
@@ -68,6 +69,7 @@ _WITH_THE_OPTION: Final = "3.5"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
 # The input of an operation, its result, and what the one before it has left
+_DATA: Final = "dataset-in-ram"  # of which a smaller batch brings as much, only later
 _AT_ONCE: Final = 3
 _MOST_PARTS: Final = 16
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
@@ -94,6 +96,8 @@ def halved(case: Case) -> Answer:
 def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
     case = _of_the_stage(case)
+    if case.cause == _DATA and several_batches_went_by(case.crash):
+        return Skip()
     answer = halved(case)
     share = 2
     if isinstance(answer, Proposal) and _at_its_first_step(case):

@@ -55,6 +55,11 @@ _OF_A_MODEL: Final = late(
 _OF_THE_SHELL: Final = late(
     r"^\s{0,4}(?:$|\+ |[$#] |exit code\b|Killed\b|\S{1,60}: line \d)|\bKilled\b|\bexit (?:code|status)\b|Traceback"
 )
+_DONE: Final = late(
+    r"(?i)\b(?:batch|chunk|part|shard|file|page|row|request|iteration|round|inserted|added|loaded|read|decoded|indexed"
+    r"|embedded|encoded|fetched|collected|processed|appended|stored)s?\b[^\d\n%]{0,20}" + _COUNT + _TOTAL + _NO_UNIT
+)
+_SEVERAL: Final = 3
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
 _DTYPE: Final = late(r"\b(float|int|uint|complex)(8|16|32|64|128)\b")
@@ -139,6 +144,17 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
     return None
 
 
+def several_batches_went_by(crash: Crash) -> bool:
+    """Whether the last prints count what was done or brought in, at least three times: not the first batch was too
+    large, but all of them together."""
+    shapes: dict[str, list[int]] = {}
+    for line in dict.fromkeys(_told(crash)):
+        match = _DONE.search(line)
+        if match is not None:
+            shapes.setdefault(_NUMBER.sub("#", line), []).append(_number(match["count"]))
+    return any(len(counts) >= _SEVERAL and counts == sorted(counts, reverse=True) for counts in shapes.values())
+
+
 def _limit(crash: Crash) -> int | None:
     """Of the control group or job that was killed, else of the machine."""
     group = crash.root.limit_bytes if isinstance(crash.root, KernelKill | LimitKill) else None
@@ -219,5 +235,6 @@ __all__ = [
     "a_table_beyond_the_limit",
     "a_table_was_made_whole",
     "buffer_of",
+    "several_batches_went_by",
     "things_were_collected",
 ]
