@@ -81,7 +81,7 @@ def fewer_threads(case: Case) -> Proposal | None:
 def _rounded(number: float) -> int:
     """Down, to two digits."""
     whole = int(number)
-    step = 10 ** max(0, len(str(whole)) - _DIGITS)
+    step = int("1" + "0" * max(0, len(str(whole)) - _DIGITS))
     return whole // step * step
 
 

@@ -1,4 +1,4 @@
-"""What a job's last lines say that it holds in memory: buffers that fill, things that it collects, tables made dense."""
+"""What a job's last lines say that it holds in memory: buffers that fill, things that it collects, dense tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ _MADE_WHOLE: Final = late(
 )
 # What is merged and joined there is no data
 _OF_A_MODEL: Final = late(
-    r"(?i)\b(?:lora|adapters?|weights?|checkpoints?|models?|layers?|shards?|branch|threads?|cluster|process group|rank)\b"
+    r"(?i)\b(?:lora|adapters?|weights?|checkpoints?|models?|layers?|shards?|branch|threads?|cluster|process group"
+    r"|rank)\b"
 )
 _OF_THE_SHELL: Final = late(
     r"^\s{0,4}(?:$|\+ |[$#] |exit code\b|Killed\b|\S{1,60}: line \d)|\bKilled\b|\bexit (?:code|status)\b|Traceback"
@@ -96,7 +97,7 @@ def a_buffer_was_filling(crash: Crash) -> Seen | None:
 def things_were_collected(crash: Crash) -> Seen | None:
     """The job was killed for memory, and its last prints count what it has loaded, decoded or collected: more each
     time."""
-    held = _growing(crash, _COLLECTED) if _was_killed(crash) and crash.proven else None
+    held = collected_things(crash)
     if held is None:
         return None
     if held.total:
@@ -144,6 +145,13 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
     return None
 
 
+@sign
+def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
+    """One of the signs above is seen."""
+    shown = (a_buffer_was_filling, things_were_collected, a_table_beyond_the_limit, a_table_was_made_whole)
+    return Seen(words="") if any(one(crash) is not None for one in shown) else None
+
+
 def several_batches_went_by(crash: Crash) -> bool:
     """Whether the last prints count what was done or brought in, at least three times: not the first batch was too
     large, but all of them together."""
@@ -167,6 +175,11 @@ def _width(line: str) -> tuple[int, str]:
     if named is None:
         return 4, "float32"
     return int(named[2]) // 8, named[0]
+
+
+def collected_things(crash: Crash) -> Held | None:
+    """What it has loaded, decoded or collected at the last print."""
+    return _growing(crash, _COLLECTED) if _was_killed(crash) and crash.proven else None
 
 
 def buffer_of(crash: Crash) -> Held | None:
@@ -235,6 +248,8 @@ __all__ = [
     "a_table_beyond_the_limit",
     "a_table_was_made_whole",
     "buffer_of",
+    "collected_things",
     "several_batches_went_by",
+    "the_prints_say_what_was_filled",
     "things_were_collected",
 ]

@@ -12,12 +12,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.checkpoints import while_a_checkpoint_was_written_or_read
 from oomdoctor.signs.evaluation import killed_during_an_evaluation
-from oomdoctor.signs.held_data import (
-    a_buffer_was_filling,
-    a_table_beyond_the_limit,
-    a_table_was_made_whole,
-    things_were_collected,
-)
+from oomdoctor.signs.held_data import the_prints_say_what_was_filled
 from oomdoctor.signs.host_data import data_is_kept_by_a_setting
 from oomdoctor.signs.host_loading import the_kernel_killed_while_loading_weights
 from oomdoctor.signs.node_groups import several_alike_have_it
@@ -26,10 +21,7 @@ _WORK: Final = (
     while_a_checkpoint_was_written_or_read,
     killed_during_an_evaluation,
     data_is_kept_by_a_setting,
-    a_buffer_was_filling,
-    things_were_collected,
-    a_table_beyond_the_limit,
-    a_table_was_made_whole,
+    the_prints_say_what_was_filled,
     the_kernel_killed_while_loading_weights,
 )
 _FULL_PRECISION: Final = ("float32", "fp32", "torch.float32", "float", 32)

@@ -1,4 +1,4 @@
-"""A refusal at a limit on address space: what the traceback shows the job doing says more than the limit that it met."""
+"""A refusal at a limit on address space: what the job did, as the traceback shows it, says more than the limit."""
 
 from __future__ import annotations
 
