@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space, set_limits
 from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
-from oomdoctor.signs.refused_work import the_refused_work_is_shown
+from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
@@ -59,6 +59,6 @@ CAUSE = Cause(
         Row(address_space.refused_by_any_allocator, Grade.LEFT, OF_A_GUESS),
     ),
     # The limit is no answer where the log shows what met it.
-    against=(Row(the_refused_work_is_shown, Grade.HINTS),),
+    against=(Row(the_refused_work_is_shown, Grade.HINTS), Row(the_refused_array_is_shown, Grade.LEFT)),
     knobs=("more-address-space", "fewer-workers", "low-memory-loading"),
 )

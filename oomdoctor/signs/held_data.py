@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
@@ -60,6 +61,7 @@ _DONE: Final = late(
     r"(?i)\b(?:batch|chunk|part|shard|file|page|row|request|iteration|round|inserted|added|loaded|read|decoded|indexed"
     r"|embedded|encoded|fetched|collected|processed|appended|stored)s?\b[^\d\n%]{0,20}" + _COUNT + _TOTAL + _NO_UNIT
 )
+_STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + _COUNT + _TOTAL + _NO_UNIT)
 _SEVERAL: Final = 3
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
@@ -110,15 +112,16 @@ def things_were_collected(crash: Crash) -> Seen | None:
 
 @sign
 def a_table_was_made_whole(crash: Crash) -> Seen | None:
-    """The job was killed for memory, and its last line speaks of a join, a pivot or a dense matrix."""
-    if not _was_killed(crash) or not crash.proven:
+    """The job was killed for memory, or ended with a refusal and without a traceback, and its last line speaks of a
+    join, a pivot or a dense matrix."""
+    if not (_was_killed(crash) or _ended_without_a_trace(crash)) or not crash.proven:
         return None
     last = next(iter(_told(crash)), "")
     match = _MADE_WHOLE.search(last)
     if match is None or _OF_A_MODEL.search(last) is not None:
         return None
     words = say(
-        "The last line before the kill speaks of this step: {what}. Its result is made whole in memory.",
+        "The last line before the end speaks of this step: {what}. Its result is made whole in memory.",
         what=match["what"].lower(),
     )
     return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
@@ -152,12 +155,22 @@ def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
     return Seen(words="") if any(one(crash) is not None for one in shown) else None
 
 
+def several_steps_went_by(crash: Crash) -> bool:
+    """Whether the last prints count steps or batches, at least three of them, or one of a number above."""
+    progress = crash.context.progress
+    return max(progress.get("step", 0), progress.get("done", 0)) >= _SEVERAL or _counted(crash, _STEPS)
+
+
 def several_batches_went_by(crash: Crash) -> bool:
     """Whether the last prints count what was done or brought in, at least three times: not the first batch was too
     large, but all of them together."""
+    return _counted(crash, _DONE)
+
+
+def _counted(crash: Crash, pattern: re.Pattern[str]) -> bool:
     shapes: dict[str, list[int]] = {}
     for line in dict.fromkeys(_told(crash)):
-        match = _DONE.search(line)
+        match = pattern.search(line)
         if match is not None:
             shapes.setdefault(_NUMBER.sub("#", line), []).append(_number(match["count"]))
     return any(len(counts) >= _SEVERAL and counts == sorted(counts, reverse=True) for counts in shapes.values())
@@ -198,6 +211,12 @@ def _was_killed(crash: Crash) -> bool:
     if crash.pool not in (*RAM, "none") or not isinstance(crash.root, KernelKill | LimitKill | Kill):
         return False
     return crash.stage in _WORK and several_alike_have_it(crash) is None
+
+
+def _ended_without_a_trace(crash: Crash) -> bool:
+    """A library in C++ or Rust was refused memory and ended the process at once."""
+    root = crash.root
+    return isinstance(root, HostAllocation) and not root.around.trace and crash.stage in _WORK
 
 
 def _told(crash: Crash) -> Iterator[str]:
@@ -250,6 +269,7 @@ __all__ = [
     "buffer_of",
     "collected_things",
     "several_batches_went_by",
+    "several_steps_went_by",
     "the_prints_say_what_was_filled",
     "things_were_collected",
 ]
