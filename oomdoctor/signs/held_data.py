@@ -56,10 +56,13 @@ _OF_A_MODEL: Final = late(
 )
 _OF_THE_SHELL: Final = late(
     r"^\s{0,4}(?:$|\+ |[$#] |exit code\b|Killed\b|\S{1,60}: line \d)|\bKilled\b|\bexit (?:code|status)\b|Traceback"
+    # and the kernel's, of a kill
+    r"|\boom[-_]|\b(?:mem|memory|swap|memory\+swap|kmem): usage|Tasks state|^\s{0,4}\[\s{0,8}(?:pid|\d{1,9})\s{0,2}\]"
+    r"|\bcgroup\b|Call Trace|Mem-Info"
 )
 _DONE: Final = late(
-    r"(?i)\b(?:batch|chunk|part|shard|file|page|row|request|iteration|round|inserted|added|loaded|read|decoded|indexed"
-    r"|embedded|encoded|fetched|collected|processed|appended|stored)s?\b[^\d\n%]{0,20}" + _COUNT + _TOTAL + _NO_UNIT
+    r"(?i)(?:\b(?:inserted|added|loaded|read|decoded|indexed|embedded|encoded|fetched|collected|appended|stored)\b"
+    r"[^\d\n%]{0,20}|: )" + _COUNT + _TOTAL + _NO_UNIT + r"(?= ?[a-z]{3,20}s\b|$)"
 )
 _STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + _COUNT + _TOTAL + _NO_UNIT)
 _SEVERAL: Final = 3
@@ -223,8 +226,6 @@ def _told(crash: Crash) -> Iterator[str]:
     """The job's own lines before its end, the last first."""
     own = (event for event in crash.events if event.role in ("confirmation", "cascade"))
     for event in (crash.root, *own):
-        if isinstance(event, KernelKill):
-            continue
         for line in reversed(event.around.before[-_LINES:]):
             if _OF_THE_SHELL.search(line[:_CHARACTERS]) is None:
                 yield line[:_CHARACTERS]
