@@ -259,7 +259,9 @@ def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
     if own_option(case.knob, crash) is not None:
-        return own_options.proposal(case.knob, KNOBS[case.knob].action, crash)
+        own = own_options.proposal(case.knob, KNOBS[case.knob].action, crash)
+        slow = say("lower precision; slow on CPUs without bf16 instructions")
+        return replace(own, cost=slow) if own is not None and crash.pool in RAM else own
     if row is not None and not row.is_call and not is_mixed(row):
         return None
     line = _TO_16_BITS.get(crash.job.world)
