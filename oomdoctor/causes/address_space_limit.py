@@ -6,18 +6,22 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space, set_limits
 from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
+from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
+# Fewer of them, or each with a smaller stack, before the limit itself
+OF_THREADS = ("fewer-workers", "smaller-buffers", "more-address-space")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 
 CAUSE = Cause(
     id="address-space-limit",
     title=mark("A limit on address space or commit was hit, not the RAM itself"),
     headlines=(
+        mark("A new thread could not be started: {thread_limit}"),
         mark("The job reserved {virtual_used} of address space: the scheduler's limit is {virtual_limit}"),
         mark("An allocation of {ram_requested} failed with {ram_free} of RAM unused: an address space or commit limit"),
         mark("An allocation of RAM failed at a limit on address space of {address_limit}[: {ram_requested} requested]"),
@@ -36,6 +40,7 @@ CAUSE = Cause(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
         Row(set_limits.request_beyond_the_address_limit, Grade.PROVES),
         Row(set_limits.commit_limit_and_free_memory, Grade.PROVES),
+        Row(address_space.a_thread_was_refused, Grade.NAMES, OF_THREADS),
         Row(set_limits.address_space_is_limited, Grade.NAMES),
         Row(set_limits.overcommit_is_off, Grade.NAMES),
         Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
@@ -53,5 +58,7 @@ CAUSE = Cause(
         Row(address_space.a_call_of_the_system_was_refused, Grade.POINTS),
         Row(address_space.refused_by_any_allocator, Grade.LEFT, OF_A_GUESS),
     ),
+    # The limit is no answer where the log shows what met it.
+    against=(Row(the_refused_work_is_shown, Grade.HINTS), Row(the_refused_array_is_shown, Grade.LEFT)),
     knobs=("more-address-space", "fewer-workers", "low-memory-loading"),
 )

@@ -8,6 +8,7 @@ from oomdoctor.signs import (
     Grade,
     checkpoints,
     evaluation,
+    held_data,
     host_data,
     host_growth,
     host_loading,
@@ -45,12 +46,8 @@ CAUSE = Cause(
         mark("The memory limit of the container or job was hit {doing}"),
     ),
     pools=("cgroup", "host_ram", "shm", "none"),
-    excluded=(
-        limits.numa_nodes_were_full,
-        limits.whole_machine_was_full,
-        limits.node_was_under_pressure,
-        records.a_record_denies_the_limit,
-    ),
+    excluded=(limits.numa_nodes_were_full, limits.whole_machine_was_full, limits.node_was_under_pressure,
+              records.a_record_denies_the_limit),
     signs=(
         Row(limits.kernel_hit_the_limit_of_a_group, Grade.PROVES),
         Row(limits.manager_reports_its_limit_with_figures, Grade.PROVES),
@@ -66,6 +63,7 @@ CAUSE = Cause(
         Row(checkpoints.while_a_checkpoint_was_written_or_read, Grade.POINTS),
         Row(evaluation.killed_during_an_evaluation, Grade.POINTS),
         Row(host_data.data_is_kept_by_a_setting, Grade.POINTS),
+        Row(held_data.the_prints_say_what_was_filled, Grade.HINTS),
         Row(host_loading.the_kernel_killed_while_loading_weights, Grade.NAMES),
         Row(node_groups.several_alike_have_it, Grade.NAMES),
     ),
@@ -73,4 +71,4 @@ CAUSE = Cause(
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),
     knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE),),
     before=("reward-model-ram-hog",),
-)
+)  # fmt: skip

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, other_words
-from oomdoctor.signs.host_data import (
-    a_card_without_data,
-    a_data_library_was_refused,
-    a_vector_of_r_was_refused,
-    a_wide_table_was_refused,
-    arrow_was_refused,
-    data_goes_to_the_card_in_one_piece,
-    data_is_cached_in_memory,
-    data_is_kept_by_a_setting,
-    many_readers_and_one_vanished,
-    memory_ran_out_at_a_line_on_data,
-    memory_ran_out_while_reading_data,
-    refused_while_reading_data,
-    strings_of_one_width,
-    vanished_at_a_line_on_data,
-    vanished_while_reading_data,
-)
+from oomdoctor.signs import Grade, held_data, host_data, other_words
 
 KNOBS = (
     "stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
     "smaller-microbatch", "more-host-memory",
 )  # fmt: skip
+# What is kept has a size of its own, and elements that may be smaller
+OF_A_BUFFER = (
+    "smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch", "more-host-memory",
+)  # fmt: skip
+# What comes out of one step is as large as it is: parts of it, or narrower ones
+OF_A_TABLE = (
+    "smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory",
+)  # fmt: skip
+# The vectors themselves, which come in batches already
+OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
 
 CAUSE = Cause(
     id="dataset-in-ram",
     title=mark("Loading, tokenizing or caching data fills the memory"),
     headlines=(
+        mark("{held_buffer} filled the memory until the job was killed"),
+        mark("The data that the job collects filled its memory: {collected}"),
         mark("{cached} of data were cached in RAM when memory ran out"),
         mark("All data goes to {gpu} in one allocation: {data_in_one_piece} requested"),
         mark("An allocation of {ram_requested} failed while loading data[: an array of {array}]"),
@@ -43,22 +38,28 @@ CAUSE = Cause(
         mark("An allocation failed while loading data ({ram_error})"),
     ),
     pools=("host_ram", "cgroup", "shm", "gpu"),
-    silent=(a_card_without_data,),
+    silent=(host_data.a_card_without_data,),
     signs=(
-        Row(data_goes_to_the_card_in_one_piece, Grade.NAMES),
-        Row(data_is_cached_in_memory, Grade.PROVES),
-        Row(data_is_kept_by_a_setting, Grade.NAMES),
-        Row(memory_ran_out_at_a_line_on_data, Grade.NAMES),
-        Row(memory_ran_out_while_reading_data, Grade.POINTS),
-        Row(a_wide_table_was_refused, Grade.POINTS),
-        Row(strings_of_one_width, Grade.NAMES),
-        Row(refused_while_reading_data, Grade.POINTS),
-        Row(arrow_was_refused, Grade.HINTS),
-        Row(a_data_library_was_refused, Grade.POINTS),
-        Row(a_vector_of_r_was_refused, Grade.HINTS),
-        Row(many_readers_and_one_vanished, Grade.POINTS),
-        Row(vanished_at_a_line_on_data, Grade.HINTS),
-        Row(vanished_while_reading_data, Grade.LEFT),
+        Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES),
+        Row(host_data.data_is_cached_in_memory, Grade.PROVES),
+        Row(host_data.data_is_kept_by_a_setting, Grade.NAMES),
+        Row(held_data.a_buffer_was_filling, Grade.NAMES, OF_A_BUFFER),
+        Row(host_data.memory_ran_out_at_a_line_on_data, Grade.NAMES),
+        Row(host_data.memory_ran_out_while_reading_data, Grade.POINTS),
+        Row(held_data.things_were_collected, Grade.POINTS),
+        Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_A_TABLE),
+        Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_A_TABLE),
+        Row(host_data.a_wide_table_was_refused, Grade.POINTS),
+        Row(host_data.strings_of_one_width, Grade.NAMES),
+        Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS, OF_A_TABLE),
+        Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
+        Row(host_data.refused_while_reading_data, Grade.POINTS),
+        Row(host_data.arrow_was_refused, Grade.HINTS),
+        Row(host_data.a_data_library_was_refused, Grade.POINTS),
+        Row(host_data.a_vector_of_r_was_refused, Grade.HINTS),
+        Row(host_data.many_readers_and_one_vanished, Grade.POINTS),
+        Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
+        Row(host_data.vanished_while_reading_data, Grade.LEFT),
         Row(other_words.data_by_the_message, Grade.POINTS),
     ),
     knobs=KNOBS,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, kv_cache, other_words
+from oomdoctor.signs import Grade, generation, kv_cache, other_words
 
+# Without an engine: what goes into the cache is the batch, its answers and their length
+OF_A_GENERATION = ("smaller-microbatch", "fewer-sequences", "shorter-sequences", "mixed-precision", "smaller-model")
 OF_A_BUFFER = ("shorter-context", "quantize-kv-cache", "fewer-sequences", "offload-parameters", "smaller-model")
 BEHIND_THE_WEIGHTS = ("quantize-weights", "tensor-parallel", "quantize-kv-cache", "free-the-gpu", "smaller-model")
 OF_ONE_SEQUENCE = ("raise-engine-reservation", "shorter-context", "quantize-weights", "tensor-parallel", "free-the-gpu")
@@ -24,6 +26,7 @@ CAUSE = Cause(
     id="kv-cache-no-room",
     title=mark("No room is left for the KV cache"),
     headlines=(
+        mark("{grown_cache} does not fit in {ram}[: {requested} requested][ ({place})]"),
         mark("The KV cache of {cache_buffer}[ for {context}] does not fit on {gpu}"),
         mark("The KV cache of {cache_buffer}[ for {context}] does not fit in {ram}"),
         mark(
@@ -46,6 +49,7 @@ CAUSE = Cause(
     pools=("kv_cache", "gpu", "host_ram"),
     signs=(
         Row(kv_cache.buffer_of_the_cache_was_refused, Grade.PROVES, OF_A_BUFFER),
+        Row(generation.cache_of_a_generation_was_refused, Grade.NAMES, OF_A_GENERATION),
         Row(kv_cache.weights_fill_sglangs_fraction, Grade.PROVES),
         Row(kv_cache.weights_leave_lmdeploy_too_little, Grade.PROVES, BEHIND_THE_WEIGHTS),
         Row(kv_cache.buffers_fill_mlcs_share, Grade.PROVES),

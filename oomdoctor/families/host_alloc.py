@@ -272,8 +272,16 @@ _THREADS = late(
     r"^(?![^\n]{0,400}(?:Cannot allocate memory|errno=12\b))[^\n]{0,400}"
     r"(?:can't start new thread|fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable"
     r"|pthread_create failed|unable to create (?:new )?native thread|BlockingIOError: \[Errno 11\]"
-    r"|failed to create (?:new )?(?:OS )?thread|\bthread(?: constructor failed)?: Resource temporarily unavailable)"
+    r"|failed to create (?:new )?(?:OS )?thread|libgomp: Thread creation failed"
+    r"|\bthread(?: constructor failed)?: Resource temporarily unavailable)"
 )
+# A thread's stack is address space: where that is limited, pthread_create's EAGAIN is for the stack (nptl: glibc says
+# EAGAIN where its mmap was refused)
+_THREAD = late(
+    r"\bnew thread|native thread|OS thread|pthread_create failed|Thread creation failed"
+    r"|\bthread(?: constructor failed)?: Resource"
+)
+_ADDRESS_LIMIT = late(r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]?v {1,2}\d{1,15}\s{0,4}(?:$|[;&|])")
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
@@ -340,7 +348,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return  # of data_loader
     if "out of memory" in text and _ERRNO_OF_ANOTHER.search(text):
         return
-    if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text)), None):
+    stack = _for_its_stack(page, text)
+    if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text) and not stack), None):
         yield Lookalike(place_of(page, line), why)
     elif _is_a_compilers(page, index, text):
         yield _compiler(page, line, _command(line, text))
@@ -350,12 +359,27 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
-    elif (
-        (allocator := _first(_ALLOCATORS, text))
-        and not _of_another(page, index, allocator, text)
-        and not (allocator == "python" and _compares(text))
-    ):
+    elif allocator := "os" if stack else _allocator(page, index, text):
         yield _refused(page, index, allocator, text)
+
+
+def _allocator(page: Page, index: int, text: str) -> str | None:
+    """Which allocator of host memory it was."""
+    found = _first(_ALLOCATORS, text)
+    if found is None or _of_another(page, index, found, text) or (found == "python" and _compares(text)):
+        return None
+    return found
+
+
+def _for_its_stack(page: Page, text: str) -> bool:
+    """Whether a thread was refused where address space is limited."""
+    refused = _THREADS.search(text) is not None and _THREAD.search(text) is not None
+    return refused and page.once(_has_an_address_limit)
+
+
+def _has_an_address_limit(page: Page) -> bool:
+    """Whether a shell was told a limit on address space."""
+    return any(_ADDRESS_LIMIT.search(line.text[:CHARACTERS]) for line in page.lines if "ulimit" in line.text)
 
 
 def _command(line: Line, text: str) -> str:
@@ -650,6 +674,7 @@ _TRIGGERS: Final = (
     "new thread",
     "native thread",
     "OS thread",
+    "Thread creation failed",
     "pthread_create failed",
     "fork: ",
     "[Errno 11]",

@@ -29,6 +29,7 @@ from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import placement
+from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
@@ -41,6 +42,7 @@ _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
+_CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
@@ -83,9 +85,15 @@ def holds(knob: Knob, case: Case) -> bool:
         return False
     if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
         return False
+    if _of_training(knob) and job.task in _ANY_TASK and own_line.task_of(case.crash) == "inference":
+        return False
     if isinstance(case.crash.root, NotEnoughFree) and AT_ANY_TIME not in knob.conditions:
         return False
     return all(CONDITIONS[name](case) for name in knob.conditions)
+
+
+def _of_training(knob: Knob) -> bool:
+    return bool(knob.tasks) and not set(knob.tasks) - {"training", "rl"}
 
 
 def relieved(knob: Knob, case: Case) -> tuple[str, ...]:
@@ -292,6 +300,7 @@ def kept_is_known(case: Case) -> bool:
     """An option or a line of it is in the log, or the predictions of an evaluation or a program's outputs are kept."""
     root = case.crash.root
     keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
+    keeps = keeps or a_thread_was_refused(case.crash) is not None
     return keeps or option_for_it(case) or training.keeps_predictions(case.cause, case.crash)
 
 
@@ -303,14 +312,23 @@ def worker_processes(case: Case) -> bool:
     crash = case.crash
     if only_small_processes_were_killed(crash) is not None:
         return False
+    if a_thread_was_refused(crash) is not None:
+        return True
     if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
         return _several(case)
     if isinstance(crash.root, KernelKill) and not _kernel_lists_one(crash):
         return _several(case)
     stated = crash.setting(*KNOBS["fewer-workers"].settings)
     several = stated is not None and isinstance(stated.value, int) and stated.value > 1
+    several = several or _at_once(crash)
     listed = isinstance(crash.root, HostAllocation) and node_memory(crash) is not None
     return several or listed or crash.in_trace(_WORKERS) is not None
+
+
+def _at_once(crash: Crash) -> bool:
+    """The program's own option says how much one process does at once: requests, tasks, coroutines."""
+    option = own_options.own_option("fewer-workers", crash)
+    return option is not None and _CONCURRENT.search(option.setting.name) is not None
 
 
 def _several(case: Case) -> bool:
@@ -319,7 +337,7 @@ def _several(case: Case) -> bool:
     told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
     named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
     starts_some = case.row is not None and (case.row.smallest_default(None) or 0) > 1
-    return told or named or starts_some or crash.mentions(_NAMES_WORKERS) is not None
+    return told or named or starts_some or _at_once(crash) or crash.mentions(_NAMES_WORKERS) is not None
 
 
 def _kernel_lists_one(crash: Crash) -> bool:

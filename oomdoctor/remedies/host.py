@@ -36,7 +36,7 @@ from oomdoctor.job.model import Value
 from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, models, ray_workers
+from oomdoctor.remedies import engine, held, models, ray_workers
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import NODE_FULL, Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
@@ -182,6 +182,8 @@ def _port_of_the_server(crash: Crash) -> int | None:
 
 def fewer_workers(case: Case) -> Answer:
     """As many as fit below the threshold, from what one of them holds."""
+    if (threads := held.fewer_threads(case)) is not None:
+        return threads
     memory = node_memory(case.crash)
     threshold = threshold_of(case.crash)
     group = memory.group if memory is not None else None

@@ -17,9 +17,10 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.remedies import Remedy
+from oomdoctor.remedies import Remedy, own_options
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
+from oomdoctor.signs.held_data import several_steps_went_by
 from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -37,8 +38,18 @@ _A_GOOD_DEAL: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
 _LEAK: Final = "clear-references"
+_ACTIVATIONS: Final = "activations"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
+# And those that a program of one's own states under names of its own
+_OWN: Final = (
+    "fewer-workers",
+    "smaller-buffers",
+    "smaller-partitions",
+    "smaller-input",
+    "narrow-dtypes",
+    "stream-data",
+)
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
 
@@ -59,11 +70,22 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
 
 
+def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """Where several steps of a pass on the CPU went well, what they leave behind is the second thing to look at: RAM
+    is not in pieces, and a batch of the same size did fit before."""
+    if cause != _ACTIVATIONS or not isinstance(crash.root, HostAllocation) or not several_steps_went_by(crash):
+        return knobs
+    rest = [knob for knob in knobs[1:] if knob != _LEAK]
+    return (*knobs[:1], _LEAK, *rest)
+
+
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
     """What the job states the number of: who starts 8 workers with batches of 64 can halve either."""
     if crash.pool not in RAM:
         return ()
-    return tuple(knob for knob in _HOW_MUCH if _is_several(crash, knob))
+    amounts = (knob for knob in _HOW_MUCH if _is_several(crash, knob))
+    own = (knob for knob in _OWN if own_options.own_option(knob, crash) is not None)
+    return tuple(dict.fromkeys((*amounts, *own)))
 
 
 def _is_several(crash: Crash, knob: str) -> bool:
@@ -141,4 +163,13 @@ def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     return [length, *(one for one in remedies if one is not length)]
 
 
-__all__ = ["EVIDENCE", "evidence_ahead", "in_order", "knobs_of", "length_ahead", "stated_knobs", "with_allocator"]
+__all__ = [
+    "EVIDENCE",
+    "evidence_ahead",
+    "in_order",
+    "knobs_of",
+    "length_ahead",
+    "stated_knobs",
+    "with_allocator",
+    "with_references",
+]

@@ -18,6 +18,7 @@ from oomdoctor.job.model import Setting, Value
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import say, translated
 from oomdoctor.remedies import cells
+from oomdoctor.remedies.held import that_fits
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Proposal
 from oomdoctor.remedies.settings import typed
@@ -28,6 +29,7 @@ _STATES: Final = {
     "off": (False, 0, None, "", "none", "false", "no", "off"),
     "on": (True, "true", "yes", "on"),
 }
+_OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
 # What a program splits into where it does not split at all yet
 _FIRST_PIECES: Final = 64
@@ -113,6 +115,9 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
     if option is None:
         return None
     setting, then = option.setting, option.then
+    fits = that_fits(crash, setting.value) if knob == _OF_BUFFERS else None
+    if fits is not None:
+        then = fits[0]
     flag = (setting.written or "").strip().rstrip("=")
     if then is None:
         return Proposal(
@@ -126,7 +131,7 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
         current=setting.value,
         suggested=then,
         setting=flag,
-        derivation=f"{setting.value} / 2 = {then}" if half else None,
+        derivation=fits[1] if fits is not None else f"{setting.value} / 2 = {then}" if half else None,
         snippet=f"{setting.written}{then}",
         assumes=() if half else (say("the program takes this value for {name}", name=flag),),
     )

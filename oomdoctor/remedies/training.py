@@ -13,17 +13,18 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM, SIDES
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_store import StoreFull
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import largest_kill, node_memory
+from oomdoctor.incident.node import largest_kill, node_memory, total_bytes
 from oomdoctor.job.frameworks import driven, some
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, models, own_line
+from oomdoctor.remedies import engine, held, models, own_line, own_options
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
@@ -32,6 +33,9 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs.held_data import several_batches_went_by
+from oomdoctor.signs.passes import in_attention
+from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import GIB, MIB, show
 
 _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
@@ -64,6 +68,10 @@ _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
+# The input of an operation, its result, and what the one before it has left
+_DATA: Final = "dataset-in-ram"  # of which a smaller batch brings as much, only later
+_AT_ONCE: Final = 3
+_MOST_PARTS: Final = 16
 _WITHOUT_UPDATES: Final = ("serving", "rollout", "eval", "data_load")
 _TRAINING: Final = ("training", "rl")  # tasks
 WITHOUT_TRAINING: Final = ("serving", "inference", "data")
@@ -88,10 +96,14 @@ def halved(case: Case) -> Answer:
 def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
     case = _of_the_stage(case)
+    if case.cause == _DATA and several_batches_went_by(case.crash):
+        return Skip()
     answer = halved(case)
     share = 2
     if isinstance(answer, Proposal) and _at_its_first_step(case):
         answer, share = _quarter(case, answer), _QUARTER
+    elif isinstance(answer, Proposal) and (parts := _parts_that_fit(case)) is not None:
+        answer, share = _part(case, answer, parts), parts
     if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else _half_a_batch(case)
@@ -165,6 +177,38 @@ def _at_its_first_step(case: Case) -> bool:
     return fails and crash.pool in RAM and not steps and now is not None and now >= 2 * _QUARTER
 
 
+def _parts_that_fit(case: Case) -> int | None:
+    """Into how many parts the batch goes where the piece that was refused is large beside all that there is: of so
+    many pieces at once, each as large as its part of the batch, half the memory has to be enough."""
+    crash, now = case.crash, case.number()
+    root = crash.root
+    limit = address_limit(crash) or total_bytes(crash)
+    if not isinstance(root, HostAllocation) or not root.tried_bytes or not limit or now is None:
+        return None
+    parts = 2
+    while parts * limit < 2 * _AT_ONCE * root.tried_bytes:
+        parts *= 2
+    return min(parts, _MOST_PARTS) if parts > 2 and now >= 2 * parts else None
+
+
+def _part(case: Case, answer: Proposal, parts: int) -> Proposal:
+    assert case.now is not None
+    now, tried = case.number() or 0, case.crash.root.tried_bytes if isinstance(case.crash.root, HostAllocation) else 0
+    limit = address_limit(case.crash) or total_bytes(case.crash) or 0
+    then = int(now) // parts
+    return replace(
+        answer,
+        action=say("Lower {name} from {now} to {then}", name=case.now.name, now=f"{now:g}", then=then),
+        suggested=then,
+        derivation=say(
+            "{now:g} / {parts} = {then}: {count} pieces of {tried} / {parts} in half of {limit}",
+            now=now, parts=parts, then=then, count=_AT_ONCE, tried=show(tried or 0), limit=show(limit),
+        ),
+        snippet=case.own_spelling(then) if case.own_name() is not None else None,
+        assumes=(*answer.assumes, say("{count} such pieces at once (a guess)", count=_AT_ONCE)),
+    )  # fmt: skip
+
+
 def _quarter(case: Case, answer: Proposal) -> Proposal:
     assert case.now is not None
     now = case.number() or 0
@@ -214,7 +258,11 @@ def lower_precision(case: Case) -> Answer:
 def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
-    if (row is not None and not row.is_call and not is_mixed(row)) or own_option(case.knob, crash) is not None:
+    if own_option(case.knob, crash) is not None:
+        own = own_options.proposal(case.knob, KNOBS[case.knob].action, crash)
+        slow = say("lower precision; slow on CPUs without bf16 instructions")
+        return replace(own, cost=slow) if own is not None and crash.pool in RAM else own
+    if row is not None and not row.is_call and not is_mixed(row):
         return None
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks):
@@ -245,6 +293,17 @@ def _mixed_already(crash: Crash) -> str | None:
 _COPIES: Final = r"\b_foreach_\w+"
 
 
+# transformers/training_args.py, OptimizerNames: bitsandbytes has 8-bit optimizers for accelerators only
+_OF_A_CARD: Final = "adamw_bnb_8bit"
+_ON_THE_HOST: Final = "adafactor"
+
+
+# transformers/modeling_utils.py, "attn_implementation"
+_ATTENTION_OPTION: Final = "attn_implementation"
+_PLAIN: Final = "eager"
+_FUSED_ONE: Final = "sdpa"
+
+
 def low_memory_optimizer(case: Case) -> Answer:
     """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
     if (case.row is None or case.row.is_call) and case.crash.in_trace(_COPIES) is not None:
@@ -257,6 +316,12 @@ def low_memory_optimizer(case: Case) -> Answer:
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
+    if case.crash.pool in RAM and case.row is not None and case.row.value == _OF_A_CARD:
+        return Proposal(
+            action=say("Use an optimizer with smaller states (Adafactor)"),
+            current=case.now.value if case.now is not None else None,
+            suggested=_ON_THE_HOST,
+        )
     if case.crash.pool not in RAM or case.crash.job.world != "torch" or (case.row is not None and not case.row.is_call):
         return None
     return Proposal(
@@ -349,6 +414,8 @@ def fewer_predictions(case: Case) -> Answer:
     crash, root = case.crash, case.crash.root
     if isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most:
         return _fewer_outputs(root)
+    if (of_its_own := held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
+        return of_its_own
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)
     if not keeps_predictions(case.cause, crash):
@@ -377,11 +444,28 @@ def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
 
 
 def fused_attention(case: Case) -> Answer:
-    """Who calls one already falls back to the plain one by an explicit mask or float32."""
+    """Who calls one already falls back to the plain one by an explicit mask or float32. On a CPU only PyTorch's own
+    kernel is one, and it is what transformers takes where nobody asks for another."""
+    if case.crash.pool in RAM:
+        return _attention_of_the_cpu(case)
     if not case.crash.shows(_FUSED):
         return None
     action = say("Let attention take a fused kernel: bf16 or fp16, and no explicit mask (is_causal instead)")
     return Proposal(action=action, snippet=_FUSED_CALL)
+
+
+def _attention_of_the_cpu(case: Case) -> Answer:
+    """torch.nn.functional.scaled_dot_product_attention has a fused kernel for CPUs since 2.1."""
+    row, now = case.row, case.now
+    if row is not None and _ATTENTION_OPTION in row.key and now is not None and now.value == _PLAIN:
+        return Proposal(
+            action=say("Set {name} from {now} to {then}", name=case.name, now=_PLAIN, then=_FUSED_ONE),
+            current=_PLAIN,
+            suggested=_FUSED_ONE,
+            snippet=case.own_spelling(_FUSED_ONE) or f"{now.written or ''}{_FUSED_ONE}",
+        )
+    shown = in_attention(case.crash) is not None or own_line.shows(case.knob, case.crash)
+    return None if shown and row is not None and row.is_call else Skip()
 
 
 # Processes of other languages, as the kernel's table and Ray's name them: comm of proc(5)

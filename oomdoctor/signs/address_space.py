@@ -24,6 +24,8 @@ ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
 _FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|\bfork(?:/exec|:)")
+_SAYS_MEMORY: Final = late(r"Cannot allocate memory|errno=12\b")
+_NEW_THREAD: Final = late(r"(?i)\bthreads?\b|pthread_create")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
@@ -206,6 +208,27 @@ def a_fork_was_refused(crash: Crash) -> Seen | None:
     full = say("the log does not show how large the parent was and how much memory was left")
     look = (OVERCOMMIT, FREE, WHO_HOLDS_IT_NOW)
     return Seen(words=words, evidence=(refused,), against=(full,), unsure=True, next_evidence=look)
+
+
+@sign
+def a_thread_was_refused(crash: Crash) -> Seen | None:
+    """The system did not start a thread for want of memory: with errno 12, or under a limit on address space. Its stack
+    is mapped at its start (pthread_attr_setstacksize(3), by default as large as ulimit -s says)."""
+    refused = host_refusal(crash)
+    if refused is None or refused.allocator not in ("os", "go") or _NEW_THREAD.search(refused.at.text) is None:
+        return None
+    limit = set_limits.address_limit(crash)
+    if limit is not None:
+        words = say(
+            "The system refused a new thread. The stack of each thread takes address space (8 MiB by default), and "
+            "that is limited to {limit} (ulimit -v).",
+            limit=show(limit),
+        )
+    else:
+        words = say("The system refused a new thread: the stack of each thread takes address space (8 MiB by default).")
+    same = say("a limit on processes or threads (ulimit -u, pids) gives the same message")
+    against = () if refused.errno == NO_MEMORY or _SAYS_MEMORY.search(refused.at.text) is not None else (same,)
+    return Seen(words=words, evidence=(refused,), against=against, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT))
 
 
 @sign

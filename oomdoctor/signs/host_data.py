@@ -24,8 +24,18 @@ _READING: Final = (
     r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
     r"|torch/utils/data|DataLoader|data_?loaders?(?:/|\.py)|dask/|(?i:replay_?(?:buffers?|memory)(?:/|\.py|\())"
     # libraries that hold the whole of their data
+    # whole files at once
+    r"|\bjson/(?:__init__|decoder)\.py|\bpickle\.loads?\(|/csv\.py|\.readlines\(|\bsqlite3?\b.{0,40}\b(?:fetchall|executemany)"
+    r"|\b(?:fetchall|executemany|toarray|todense)\(|\bPIL/|\bcv2\.|\bimageio/|\brasterio/|\bxarray/|\bnetworkx/"
     r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
+# faiss/python/class_wrappers.py and the wrappers of SWIG; hnswlib, annoy, usearch, chromadb, qdrant_client
+_INDEXES: Final = (
+    r"\b(?:faiss|hnswlib|annoy|usearch|chromadb|qdrant_client|lancedb|vectorstores?)/|\bIndex\w{0,30}_add\b"
+)
+_ADDS: Final = r"\b(?:replacement_)?add(?:_with_ids|_items|_texts|_documents|_item|_c|_batch)?\b|\bupsert\b|_add\b"
+# sklearn/metrics/pairwise.py, scipy/spatial/distance.py, sklearn/gaussian_process, sklearn/manifold
+_OF_PAIRS: Final = r"\bpairwise|\b[cp]dist\b|squareform|_kernel\b|kernel_|gaussian_process|affinity|linkage|similarity"
 _IN_ONE_PROCESS: Final = r"\bdisable multiprocessing\b"  # datasets: iflatmap_unordered
 _READING_LINE: Final = (
     r"(?i)caching images|running tokenizer|tokenizing|\bmap \(num_proc|\bmap:|generating \w+ split|loading dataset"
@@ -252,6 +262,38 @@ def a_data_library_was_refused(crash: Crash) -> Seen | None:
     words = say("{library} was refused memory for its tables{asked}.", library=library, asked=asked_for(crash))
     stage = "data_load" if crash.stage == "unknown" else None
     return Seen(words=words, evidence=(refused,), stage=stage)
+
+
+@sign
+def an_index_was_refused(crash: Crash) -> Seen | None:
+    """A library for vector search was refused memory while vectors were added to its index."""
+    frame = crash.in_trace(_INDEXES)
+    if frame is None or crash.first(HostAllocation) is None or crash.in_trace(_ADDS) is None:
+        return None
+    words = say(
+        "The allocation that failed was made while vectors were added to an index, which keeps all of them in "
+        "memory{asked}.",
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,), stage="data_load" if crash.stage == "unknown" else None)
+
+
+@sign
+def a_matrix_of_pairs_was_refused(crash: Crash) -> Seen | None:
+    """A library was refused a square matrix with a row and a column for each of at least 1000 samples."""
+    matrix = crash.first(HostAllocation)
+    shape = _TABLE.fullmatch(matrix.shape or "") if matrix is not None else None
+    if matrix is None or shape is None or shape[1] != shape[2] or int(shape[1]) < FEATURES:
+        return None
+    if crash.in_trace(_OF_PAIRS) is None:
+        return None
+    words = say(
+        "A matrix of all pairs of {count} samples did not fit in memory{asked}. Twice as many samples take four "
+        "times as much.",
+        count=f"{int(shape[1]):,}",
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(matrix,), stage="data_load" if crash.stage == "unknown" else None)
 
 
 @sign

@@ -50,6 +50,7 @@ MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allocator's pieces hold it
 LARGE: Final = GIB
 NO_WEIGHT: Final = 8 * GIB  # twice an embedding of 256,000 words by 8,192 in half precision: no matrix of a model
+_OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}\.py"
 _ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
@@ -256,7 +257,12 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
     if array_of_a_step_on_the_host(crash) is not None:
         return None
     computed = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
-    return None if computed and crash.stage in ("forward", "backward") else Seen(words="")
+    return None if computed and (crash.stage in ("forward", "backward") or _in_a_model(crash)) else Seen(words="")
+
+
+def _in_a_model(crash: Crash) -> bool:
+    """Whether a pass in the traceback is one of a model: a stage alone may be any program's loop."""
+    return _own_pass(crash) is not None and crash.in_trace(_OF_A_MODEL) is not None
 
 
 @sign

@@ -216,7 +216,7 @@ def test_a_line_that_fills_the_card(code: str, function: str, knob: str, does: s
         ),
         (
             "dtrain = xgb.DMatrix(x, label=y)",
-            "narrow-dtypes",
+            "stream-data",
             "copies the whole data",
             "dtrain = xgb.QuantileDMatrix(x, label=y)",
         ),

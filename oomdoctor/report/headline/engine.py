@@ -30,6 +30,7 @@ from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import engine as engine_share
 from oomdoctor.signs import engine_steps, kv_cache, kv_pool
 from oomdoctor.signs import loading as weights_on_their_way
+from oomdoctor.signs.generation import cache_of_a_generation_was_refused
 from oomdoctor.signs.ggml import computed_after
 from oomdoctor.units import show
 
@@ -223,6 +224,11 @@ def unchanged(event: ProfilingDisturbed) -> str | None:
 
 
 # room for the KV cache
+
+
+def grown_cache(crash: Crash) -> str | None:
+    """The cache of a generation without an engine, where its next step was refused."""
+    return say("The KV cache of the generation") if cache_of_a_generation_was_refused(crash) is not None else None
 
 
 @about(facts)

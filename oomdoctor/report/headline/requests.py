@@ -81,6 +81,15 @@ def fork_error(crash: Crash) -> str | None:
     return ram_error(crash)
 
 
+@where(address_space.a_thread_was_refused)
+def thread_limit(crash: Crash) -> str | None:
+    """Why there is no room for the stack of another thread."""
+    limit = set_limits.address_limit(crash)
+    if limit is None:
+        return say("no memory for its stack")
+    return say("address space is limited to {limit}", limit=show(limit))
+
+
 @about(first(MapsSpent))
 def maps_spent(_: MapsSpent) -> str | None:
     """The kernel's setting, where a process may have no more maps of memory."""

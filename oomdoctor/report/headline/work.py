@@ -15,12 +15,30 @@ from oomdoctor.report.headline.slot import about, first, where
 from oomdoctor.report.headline.victims import held_by, name_of
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
+from oomdoctor.signs.held_data import Held, buffer_of, collected_things
 from oomdoctor.signs.host_data import cached_bytes
 
 _JOBS: Final = late(
     r"\bMAX_JOBS\W{1,3}(\d{1,4})\b|\b(?:make|ninja|cmake --build|cargo build)\b[^\n]{0,80} -j ?(\d{1,4})\b"
 )
 _COMPILES: Final = late(r"(?:^|[/\s])(nvcc|hipcc|cicc|clang\+\+|clang|g\+\+|gcc|c\+\+|cc)(?:-[\d.]{1,5})?\s")
+
+
+@about(buffer_of)
+def held_buffer(held: Held) -> str | None:
+    """What a buffer of data held at its last print, at the head of a sentence."""
+    what = held.what[:1].upper() + held.what[1:]
+    if held.total is None:
+        return say("{what} with {count:,} elements", what=what, count=held.count)
+    return say("{what} with {count:,} of {total:,} elements", what=what, count=held.count, total=held.total)
+
+
+@about(collected_things)
+def collected(held: Held) -> str | None:
+    """How much a job had loaded, decoded or collected at its last print."""
+    if held.total is None:
+        return say("{count:,} {what}", what=held.what, count=held.count)
+    return say("{count:,} of {total:,} {what}", what=held.what, count=held.count, total=held.total)
 
 
 def compiler(crash: Crash) -> str | None:

@@ -1,0 +1,88 @@
+"""How much of a buffer fits: from what it held, by the job's own prints, when memory ran out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.remedies.proposal import Case, Proposal
+from oomdoctor.signs.address_space import a_thread_was_refused
+from oomdoctor.signs.held_data import buffer_of
+
+SHARE: Final = 0.7  # of what it held at the last print: the rest of the job grows, too
+_DIGITS: Final = 2
+_OF_JAVA: Final = late(r"native thread|\[os,thread\]")
+_OF_LIBRARIES: Final = late(r"OpenBLAS|libgomp|OMP: ")
+_THREADS: Final = "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4"
+_STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
+_STACKS_OF_JAVA: Final = "-Xss512k"
+
+
+def that_fits(crash: Crash, now: object) -> tuple[int, str] | None:
+    """A size that fits, and how it was found, for an option that says how much the buffer may hold."""
+    held = buffer_of(crash)
+    if held is None or not isinstance(now, int) or isinstance(now, bool) or now <= held.count:
+        return None
+    if held.total is not None and held.total != now:
+        return None
+    then = _rounded(SHARE * held.count)
+    if not then:
+        return None
+    words = say("{share} of the {count:,} that it held at the last print = {then:,}", share=f"{SHARE:.0%}",
+                count=held.count, then=then)  # fmt: skip
+    return then, words
+
+
+def smaller_buffer(case: Case) -> Proposal | None:
+    """The buffer that was filling, by the option that says how much it may hold."""
+    found = that_fits(case.crash, case.now.value) if case.now is not None else None
+    if found is None or case.now is None:
+        return None
+    then, why = found
+    name = (case.now.written or case.now.name).strip().rstrip("=")
+    return Proposal(
+        action=say("Set {name} from {now} to {then}", name=name, now=case.now.value, then=then),
+        current=case.now.value,
+        suggested=then,
+        setting=name,
+        snippet=case.as_launched(then) or f"{case.now.name}={then}",
+        derivation=why,
+    )
+
+
+def smaller_stacks(case: Case) -> Proposal | None:
+    """Of threads; their number is another knob's."""
+    refused = case.crash.root
+    if not isinstance(refused, HostAllocation) or a_thread_was_refused(case.crash) is None:
+        return None
+    in_java = _OF_JAVA.search(refused.at.text) is not None
+    return Proposal(
+        action=say("Give each thread a smaller stack (8 MiB by default)") if not in_java
+        else say("Give each thread a smaller stack (1 MiB by default)"),
+        snippet=_STACKS_OF_JAVA if in_java else _STACKS,
+        setting="-Xss" if in_java else "ulimit -s",
+        cost=say("deep recursion fails sooner"),
+    )  # fmt: skip
+
+
+def fewer_threads(case: Case) -> Proposal | None:
+    """Libraries of numbers start one per core, in each process; a program's own are another number."""
+    refused = case.crash.root
+    if not isinstance(refused, HostAllocation) or a_thread_was_refused(case.crash) is None or case.now is not None:
+        return None
+    if _OF_LIBRARIES.search(refused.at.text) is None:
+        return Proposal(action=say("Start fewer threads at once"))
+    return Proposal(action=say("Let the libraries start fewer threads per process"), snippet=_THREADS, setting="")
+
+
+def _rounded(number: float) -> int:
+    """Down, to two digits."""
+    whole = int(number)
+    step = int("1" + "0" * max(0, len(str(whole)) - _DIGITS))
+    return whole // step * step
+
+
+__all__ = ["SHARE", "fewer_threads", "smaller_buffer", "smaller_stacks", "that_fits"]

@@ -1,0 +1,112 @@
+"""What a job's last prints say of the data that it holds: buffers, collections, tables; and near misses."""
+
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash
+
+from oomdoctor.signs import held_data
+
+KILL = (
+    "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+    "memory: usage 1843200kB, limit 1843200kB, failcnt 0",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/job,task_memcg=/job,task=python,pid=26396,uid=0",
+    "Memory cgroup out of memory: Killed process 26396 (python) total-vm:6329060kB, anon-rss:1838192kB",
+)
+REPLAY = (
+    "step 4000 replay buffer 3999/100000",
+    "step 8000 replay buffer 7999/100000",
+)
+SHUFFLE = "shuffle_dataset_op.cc:453] Filling up shuffle buffer (this may take a while): 1482 of 10000"
+
+
+@pytest.mark.parametrize(
+    ("lines", "held"),
+    [
+        (REPLAY, ("replay buffer", 7999, 100000)),
+        ((SHUFFLE,), ("shuffle buffer", 1482, 10000)),
+        (("[reader] page 100 backlog 67 rows", "[reader] page 200 backlog 131 rows"), ("backlog", 131, None)),
+        (("task queue: 1,200 waiting", "task queue: 9,400 waiting"), ("task queue", 9400, None)),
+    ],
+)
+def test_a_buffer_that_fills_is_named(lines: tuple[str, ...], held: tuple[str, int, int | None]) -> None:
+    found = held_data.buffer_of(crash(*lines, *KILL))
+    assert found is not None
+    assert (found.what, found.count, found.total) == held
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("step 8000 replay buffer 7999/100000",),  # one print shows no growth
+        ("step 8000 replay buffer 7999/100000", "step 9000 replay buffer 7999/100000"),
+        ("KV cache 300 of 900 blocks", "KV cache 500 of 900 blocks"),
+        ("message queue hits 30", "message queue size 4 MiB", "message queue 12%"),
+        ("gpu memory 300 MB", "gpu memory 900 MB"),
+        (*REPLAY, "a", "b", "c", "d", "e", "f", "training has begun"),  # long ago
+    ],
+)
+def test_what_does_not_grow_or_is_no_data_is_no_buffer(lines: tuple[str, ...]) -> None:
+    assert held_data.buffer_of(crash(*lines, *KILL)) is None
+
+
+def test_a_buffer_counts_only_where_the_job_was_killed() -> None:
+    refused = "MemoryError: Unable to allocate 3.00 GiB for an array with shape (402653184,) and data type float64"
+    assert held_data.buffer_of(crash(*REPLAY, refused)) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "collected"),
+    [
+        (("loaded 100/4000 images", "loaded 200/4000 images"), True),
+        (("inserted 50000 rows", "inserted 100000 rows"), True),
+        (("processed 100/4000 images", "processed 200/4000 images"), False),
+        (("loaded 100/4000 images",), False),
+        (("loaded 12 MB", "loaded 24 MB"), False),
+    ],
+)
+def test_things_that_pile_up_are_counted(lines: tuple[str, ...], *, collected: bool) -> None:
+    assert (held_data.things_were_collected(crash(*lines, *KILL)) is not None) == collected
+
+
+def test_a_bare_death_behind_a_collection_proves_nothing() -> None:
+    assert held_data.things_were_collected(crash("loaded 100/400 images", "loaded 200/400 images", "Killed")) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("pivot of 399692 ratings: 30000 users, 8000 items", True),
+        ("joining clicks with users", True),
+        ("converting the counts to dense", True),
+        ("merging LoRA weights into the model", False),
+        ("joining the process group", False),
+        ("epoch 3 done", False),
+    ],
+)
+def test_a_join_and_a_pivot_are_whole_in_memory(line: str, *, whole: bool) -> None:
+    assert (held_data.a_table_was_made_whole(crash(line, *KILL)) is not None) == whole
+
+
+@pytest.mark.parametrize(
+    ("line", "beyond"),
+    [
+        ("counts: csr matrix (6000000, 200000), 9 stored values", True),
+        ("features (6000000, 200000) float64", True),
+        ("features (6000, 200) float64", False),
+        ("model weights (6000000, 200000)", False),
+    ],
+)
+def test_a_shape_is_held_against_the_limit(line: str, *, beyond: bool) -> None:
+    assert (held_data.a_table_beyond_the_limit(crash(line, *KILL)) is not None) == beyond
+
+
+@pytest.mark.parametrize(
+    ("lines", "by"),
+    [
+        (("batch 0: 20000 vectors", "batch 1: 40000 vectors", "batch 2: 60000 vectors"), True),
+        (("batch 0: 20000 vectors", "batch 1: 40000 vectors"), False),
+    ],
+)
+def test_batches_that_went_by_are_counted(lines: tuple[str, ...], *, by: bool) -> None:
+    assert held_data.several_batches_went_by(crash(*lines, "MemoryError: std::bad_alloc")) == by
