@@ -35,6 +35,7 @@ CAUSE = Cause(
         mark("{holder} fills {machine}: {filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {holder} held {held}"),
         mark("{holder} holds {held_part} on {machine}"),
+        mark("{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"),
         mark("{killer} killed {killed}, which held {killed_part}"),
         mark("{killer} killed {killed}, which held {killed_size}"),
         mark("{remaining} still holds {remaining_held} of {remaining_of} after the crash"),

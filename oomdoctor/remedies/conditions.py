@@ -21,7 +21,7 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import machine_before, node_memory, of_low_limit, ray_kill, total_bytes
+from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, host, own_line, own_options, training
@@ -372,6 +372,8 @@ def node_is_full(case: Case) -> bool:
     crash = case.crash
     prints = [each.share for each in machine_before(crash) if each.share is not None]
     if prints and prints[-1] < HALF_FULL and not crash.proven:
+        return False
+    if early_kill(crash) is not None:
         return False
     return total_bytes(crash) is None or not of_low_limit(crash)
 

@@ -13,12 +13,12 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of, node_memory
+from oomdoctor.incident.node import address_of, early_kill, node_memory
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -32,7 +32,7 @@ from oomdoctor.signs import commands, releases
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import asked_gpus, cluster, lacking, request_of, shared_roles
 from oomdoctor.spellings import title
-from oomdoctor.units import BINARY, GIB, MIB, show
+from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
 
 _HOST_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
@@ -51,6 +51,7 @@ _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
+_AVAILABLE: Final = 10  # per cent
 
 
 def allocator_config(case: Case) -> Answer:
@@ -640,7 +641,11 @@ def _record(crash: Crash) -> tuple[str, str]:
     if crash.first(KernelKill) is not None:
         action = say("Show the kernel's dump above the kill, and the RAM that belongs to no process")
         return action, f"{commands.DUMP}; {commands.OUTSIDE_PROCESSES}"
-    first = commands.settling(crash)[0]
+    first = commands.of_its_killer(commands.settling(crash), crash)[0]
+    if commands.killer_of(crash) == "kubelet":
+        return say("See which pods use the node's memory, and what they request"), "; ".join(commands.OF_KUBERNETES[:2])
+    if commands.killer_of(crash):
+        return say("See what holds the machine's memory: {killer} leaves no line in the kernel's log", killer=commands.killer_of(crash)), first
     if first.startswith("sacct"):
         return say("Ask Slurm how the job ended and for its peak memory"), first
     if first.startswith("docker"):
@@ -653,10 +658,34 @@ def _record(crash: Crash) -> tuple[str, str]:
 def fix_environment(case: Case) -> Answer:
     if case.crash.pool == "scheduling":
         return _visible_gpus(case.crash)
+    if (early := early_kill(case.crash)) is not None and case.crash.pool in RAM:
+        return _guard_that_waits(early)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
         is_nvidias = maker(case.crash) == NVIDIA
         return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY") if is_nvidias else None
     return None
+
+
+def _guard_that_waits(early: UserspaceKill) -> Proposal:
+    """earlyoom at the limit that it has by itself: earlyoom.1, and earlyoom.default of its repository."""
+    total, free = early.total_bytes or 0, early.available_bytes or 0
+    return Proposal(
+        action=say(
+            "Let earlyoom kill later: at {then}% available (its default), not at {now}; then restart it",
+            then=_AVAILABLE,
+            now=percent(early.limit_fraction or 0),
+        ),
+        setting="",
+        snippet=f'EARLYOOM_ARGS="-m {_AVAILABLE}"   # in /etc/default/earlyoom; then: systemctl restart earlyoom',
+        derivation=say(
+            "{free} available - {share} of {total} = {more} more",
+            free=show(free),
+            share=f"{_AVAILABLE} %",
+            total=show(total),
+            more=show(free - total * _AVAILABLE // 100),
+        ),
+        cost=say("less memory is left for the rest of the machine"),
+    )
 
 
 def _visible_gpus(crash: Crash) -> Proposal:

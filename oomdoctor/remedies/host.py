@@ -25,6 +25,7 @@ from oomdoctor.incident.node import (
     held_by,
     held_in_words,
     largest_kill,
+    low_limit,
     node_memory,
     ray_kill,
     store_bytes,
@@ -75,6 +76,7 @@ _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the ker
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
 _AT_ITS_START: Final = 60  # seconds
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
+RAYS_DEFAULT: Final = 0.95  # RAY_memory_usage_threshold since 2.2: src/ray/common/ray_config_def.h
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
 # limits are not changed while it runs
@@ -863,12 +865,44 @@ def tune_monitor(case: Case) -> Answer:
     kill = ray_kill(crash)
     if kill is None or kill.fraction is None:
         return None
+    if (room := room_below_the_default(kill)) is not None:
+        return _back_to_the_default(kill, room, case.row)
     return Proposal(
         action=say(
             "Raise RAY_memory_usage_threshold from {now} only to gain time; set it before `ray start` on every node",
             now=f"{kill.fraction:g}",
         ),
         current=kill.fraction,
+    )
+
+
+def room_below_the_default(kill: NodeOutOfMemory) -> int | None:
+    """What Ray would still have let the node use, where it was told to kill far below its own limit."""
+    low = low_limit(kill.figures("usage"), kill.figures("threshold"))
+    if low is None or not kill.fraction or not kill.total_bytes or not kill.used_bytes:
+        return None
+    room = round(RAYS_DEFAULT * kill.total_bytes) - kill.used_bytes
+    return room if room > 0 else None
+
+
+def _back_to_the_default(kill: NodeOutOfMemory, room: int, row: Spelling | None) -> Proposal:
+    return Proposal(
+        action=say(
+            "Raise Ray's limit from {now} to the usual {then}; set it before `ray start` on every node",
+            now=f"{kill.fraction:g}",
+            then=RAYS_DEFAULT,
+        ),
+        current=kill.fraction,
+        suggested=RAYS_DEFAULT,
+        derivation=say(
+            "{then} x {total} - {used} in use = {room} more",
+            then=RAYS_DEFAULT,
+            total=show(kill.total_bytes or 0),
+            used=show(kill.used_bytes or 0),
+            room=show(room),
+        ),
+        snippet=row.snippet(RAYS_DEFAULT) if row is not None else f"export RAY_memory_usage_threshold={RAYS_DEFAULT}",
+        cost=say("less is left for what runs outside Ray"),
     )
 
 

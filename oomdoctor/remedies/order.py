@@ -17,7 +17,9 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import early_kill, ray_kill
 from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.host import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
 from oomdoctor.units import MIB
@@ -38,12 +40,29 @@ _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
 _LEAK: Final = "clear-references"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
+_LEAKS: Final = "-leak"  # causes that fill any limit
+_LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
+    limit = () if answer.cause.id.endswith(_LEAKS) else _of_a_low_limit(decision.crash_of(answer))
+    return tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision))))
+
+
+def _of_a_low_limit(crash: Crash) -> tuple[str, ...]:
+    """The killer's own limit goes first where it leaves much of the memory: nothing else is the reason."""
+    if crash.pool not in RAM:
+        return ()
+    kill = ray_kill(crash)
+    if kill is not None and room_below_the_default(kill) is not None:
+        return (_DELAY,)
+    return (_LIMITS_OF_THE_SYSTEM,) if early_kill(crash) is not None else ()
+
+
+def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     own = _own(answer)
     if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (PROCESS_HOG, _LIMIT)):
         return own
@@ -103,7 +122,7 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if place is None or pool == "scheduling":
         return listed
     before, bought = listed[:place], listed[place]
-    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE, _DELAY) and one.setting not in _RISKY]
+    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE) and not _delays_or_risks(one)]
     clear = [remedy for remedy in free if remedy.has_object]
     if cause == _GROUP:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
@@ -111,6 +130,15 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
         vague = [] if bought.snippet or bought.setting else free
         before = list({one.knob: one for one in (*before, *clear, *vague)}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
+
+
+def _delays_or_risks(remedy: Remedy) -> bool:
+    return _only_delays(remedy) or remedy.setting in _RISKY
+
+
+def _only_delays(remedy: Remedy) -> bool:
+    """Ray's limit raised beyond its default; where it is lower, it is the reason."""
+    return remedy.knob == _DELAY and remedy.suggested is None
 
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
@@ -121,7 +149,7 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
     if command is None or crash.pool not in RAM:
         return list(remedies)
     if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
-        stated = next((n for n, one in enumerate(rest) if one.suggested is None or one.knob == _DELAY), len(rest))
+        stated = next((n for n, one in enumerate(rest) if one.suggested is None or _only_delays(one)), len(rest))
         return [*rest[:stated], command, *rest[stated:]]
     place = next((n for n, one in enumerate(rest) if one.knob == _LEAK), None)
     if cause != PROCESS_HOG or place is None:

@@ -28,7 +28,8 @@ _ON_WINDOWS: Final = (
     ("ulimit -a", (commands.MEMORY_ON_WINDOWS,)),
     ("free ", (commands.MEMORY_ON_WINDOWS,)),
     ("sysctl vm.overcommit", (commands.MEMORY_ON_WINDOWS,)),
-    *((tool, ()) for tool in ("ulimit", "sysctl", "ps ", "df ", "dmesg", "for boot", "grep ")),
+    *((start, (commands.EVENTS_ON_WINDOWS,)) for start in ("dmesg", "for boot")),
+    *((tool, ()) for tool in ("ulimit", "sysctl", "ps ", "df ", "grep ")),
 )
 
 
@@ -44,7 +45,8 @@ def useful(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
 
 def of_its_system(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
     """The commands that the job's machine has, each once."""
-    return tuple(dict.fromkeys(_of_windows(asked) if is_on_windows(crash) else asked))
+    there = commands.of_its_killer(asked, crash)
+    return tuple(dict.fromkeys(_of_windows(there) if is_on_windows(crash) else there))
 
 
 def a_traceback_may_tell(crash: Crash) -> bool:
