@@ -14,6 +14,7 @@ INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 # In an engine the batch is what its own settings let in.
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
+BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
@@ -71,6 +72,6 @@ CAUSE = Cause(
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing"),
-    knobs_where=((passes.with_an_engines_settings, ENGINE_KNOBS), (passes.drawing, DRAWING_KNOBS),
+    knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS), (passes.drawing, DRAWING_KNOBS),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS)),
 )  # fmt: skip

@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.arithmetic import vllm
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
@@ -15,6 +18,8 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
@@ -26,11 +31,12 @@ from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import of_knob, same, spelling
+from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
+from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import asked_gpus, cluster, lacking, request_of, shared_roles
+from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, lacking, request_of, shared_roles, what_of
 from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
@@ -38,6 +44,8 @@ from oomdoctor.versions import version_of
 _HOST_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
 _USUAL_BUFFER: Final = 5.0
 _SPLIT_MB: Final = 512
+_SPLITS: Final = f"max_split_size_mb:{_SPLIT_MB}"
+_ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
@@ -64,6 +72,8 @@ def allocator_config(case: Case) -> Answer:
     if hindrance is not None:
         return Refusal(hindrance)
     root = crash.root
+    if isinstance(root, MemorySummary):
+        return _of_a_summary(case)
     if not isinstance(root, DeviceOutOfMemory):
         return None
     why = no_fragmentation(root)
@@ -71,7 +81,7 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     if maker(crash) == "NPU":
         return _of_the_npu(card_of(root))
-    if case.row is not None and case.row.value is None:
+    if (case.row is not None and case.row.value is None) or is_on_windows(crash):
         return _without_splits(card_of(root))
     torch = version_of(crash.context.frameworks.get("torch"))
     assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
@@ -84,18 +94,41 @@ def allocator_config(case: Case) -> Answer:
     )
 
 
-def _unused(it: Card) -> str | None:
-    unused, tried = it.unallocated_bytes, it.tried_bytes
+def _of_a_summary(case: Case) -> Proposal:
+    """The summary is PyTorch's, whatever else the log names."""
+    if is_on_windows(case.crash):
+        return replace(_without_splits(None), setting=_ALLOCATOR, snippet=f"export {_ALLOCATOR}={_SPLITS}")
+    return Proposal(
+        suggested=EXPANDABLE,
+        setting=_ALLOCATOR,
+        snippet=f"export {_ALLOCATOR}={EXPANDABLE}",
+        assumes=(say("PyTorch >= 2.1 (not printed)"),) if not case.crash.context.frameworks.get("torch") else (),
+    )
+
+
+def _unused(it: Card | None) -> str | None:
+    if it is None:
+        return None
+    unused, tried, free = it.unallocated_bytes, it.tried_bytes, it.free_bytes
     if not unused or not tried:
         return None
+    if it.missing_bytes is not None and free:
+        return say(
+            "{unused} reserved but unused + {free} free = {room}; {tried} requested",
+            unused=show(unused),
+            free=show(free),
+            room=show(unused + free),
+            tried=show(tried),
+        )
     return say("{unused} reserved but unused; {tried} requested", unused=show(unused), tried=show(tried))
 
 
-def _without_splits(it: Card) -> Proposal:
-    """Segments do not grow before 2.1: the table's row for such releases has nothing to set."""
+def _without_splits(it: Card | None) -> Proposal:
+    """Segments do not grow before 2.1, nor on Windows (c10/cuda/CUDACachingAllocator.cpp, "not supported on this
+    platform")."""
     return Proposal(
         action=say("Keep PyTorch's allocator from splitting its largest blocks (max_split_size_mb)"),
-        suggested=f"max_split_size_mb:{_SPLIT_MB}",
+        suggested=_SPLITS,
         derivation=_unused(it) or say("{value} is a usual start value", value=_SPLIT_MB),
         cost=say("slower allocation"),
     )
@@ -113,11 +146,13 @@ def _of_the_npu(it: Card) -> Proposal:
 
 def _by_itself(case: Case) -> str | None:
     """A framework of the job sets it for its processes, where nobody says otherwise."""
-    crash = case.crash
-    if case.now is not None:
-        return None
+    return set_by_a_framework(case.crash) if case.now is None else None
+
+
+def set_by_a_framework(crash: Crash) -> str | None:
+    """A sentence, where one of the job's frameworks lets the allocator grow its segments by default."""
     for framework, release in crash.context.frameworks.items():
-        default = next((row.default(version_of(release)) for row in of_knob(case.knob, framework)), None)
+        default = next((row.default(version_of(release)) for row in of_knob("allocator-config", framework)), None)
         if default in (True, EXPANDABLE):
             return say("{framework} sets it by default", framework=title(framework))
     return None
@@ -454,6 +489,11 @@ def fix_request(case: Case) -> Answer:
     if request is None or not request.requested:
         return _of_the_engine(crash)
     short = lacking(request, have)
+    if not short and request.state in FOR_NO_NODE:
+        return Proposal(
+            action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
+            snippet=commands.SCHEDULED,
+        )
     return Proposal(
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
@@ -490,14 +530,45 @@ def _less(short: Sequence[tuple[str, float, float]]) -> str:
 
 def _of_the_engine(crash: Crash) -> Answer:
     """It checks its own size against the cluster before it asks Ray for anything."""
-    row = spelling("tensor-parallel", crash.context, crash.job.world) if crash.job.engine else None
+    named = crash.job.engine or vllm.NAME in crash.context.frameworks
+    row = spelling("tensor-parallel", crash.context, crash.job.world) if named else None
+    row = row or (spelling("tensor-parallel", crash.context, vllm.NAME) if named else None)
     if row is None:
         return None
+    seen = crash.root
+    if isinstance(seen, Shortage) and seen.needed and seen.available and seen.unit == "devices":
+        return _over_the_nodes(crash, row, seen.needed, seen.available)
     return Proposal(
         action=say("Lower {option} to the number of GPUs that Ray sees, or show Ray more of them", option=row.setting),
         setting=row.setting,
         snippet=commands.SCHEDULED,
     )
+
+
+def _over_the_nodes(crash: Crash, row: Spelling, needed: int, visible: int) -> Proposal:
+    """Tensor parallelism within a node, the rest as a pipeline over the nodes: docs of vLLM, parallelism_scaling."""
+    nodes, rest = divmod(needed, visible)
+    lines = [row.snippet(visible)]
+    if rest == 0 and nodes > 1 and _over_ray(crash) and row.framework == vllm.NAME:
+        lines.append(f"--pipeline-parallel-size {nodes}")
+    return Proposal(
+        action=say(
+            "Lower {option} to the GPUs that one node shows: {visible} instead of {needed}",
+            option=row.setting,
+            visible=visible,
+            needed=needed,
+        ),
+        setting=row.setting,
+        current=needed,
+        suggested=visible,
+        snippet=" ".join(line for line in lines if line),
+        derivation=f"{visible} x {nodes} = {needed}" if len(lines) > 1 else None,
+    )
+
+
+def _over_ray(crash: Crash) -> bool:
+    backend = crash.setting("distributed_executor_backend")
+    return "ray" in crash.context.frameworks or (backend is not None and backend.value == "ray")
 
 
 def _cluster(crash: Crash) -> Mapping[str, float]:
@@ -586,7 +657,14 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
 
 def add_nodes(case: Case) -> Answer:
     crash = case.crash
-    have, asked = _cluster(crash).get("GPU"), asked_gpus(crash)
+    if case.cause == "gpu-visibility" and isinstance(crash.root, Shortage | GpuVisibility):
+        return Skip()  # one process counts what it sees itself
+    have, asked, request = _cluster(crash).get("GPU"), asked_gpus(crash), request_of(crash)
+    if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
+        return Proposal(
+            action=say("Add a node that has {what} by itself: smaller nodes do not add up", what=what_of(request)),
+            subject=what_of(request),
+        )
     if asked is None or not have or asked.gpus <= have:
         return None
     return Proposal(
@@ -690,7 +768,7 @@ def _guard_that_waits(early: UserspaceKill) -> Proposal:
 
 def _visible_gpus(crash: Crash) -> Proposal:
     """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
-    masks, asked = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash)
+    masks, asked, request = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash), request_of(crash)
     look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
     if masks is not None:
         action = say(
@@ -701,6 +779,12 @@ def _visible_gpus(crash: Crash) -> Proposal:
         return Proposal(action=action, snippet=look)
     if asked is not None and asked.gpus > cluster(crash, request_of(crash)).get("GPU", asked.gpus):
         return Proposal(action=say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"), snippet=look)
+    if request is not None and request.state in FOR_NO_NODE:
+        action = say("Compare what Ray counts on each node with what the node has (CUDA_VISIBLE_DEVICES, --num-gpus)")
+        return Proposal(action=action, snippet=look)
+    if isinstance(crash.root, Shortage | GpuVisibility):
+        action = say("Compare the GPUs that the process sees with those of its node")
+        return Proposal(action=action, snippet='echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS)
     action = say("See which tasks and actors hold the cluster's CPUs and GPUs")
     return Proposal(action=action, snippet="ray status -v; ray list actors --filter state=ALIVE")
 

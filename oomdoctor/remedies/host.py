@@ -43,7 +43,7 @@ from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spell
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
 from oomdoctor.signs.host_caches import caches_of_ranks
-from oomdoctor.signs.offload import gpus_per_node
+from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
 
@@ -257,7 +257,7 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if not stated:
-            return None
+            return _parameters_back(case)
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
@@ -271,6 +271,19 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _parameters_back(case: Case) -> Proposal | None:
+    """Of a configuration that is not in the log, by the frames."""
+    row = next((one for one in of_knob(case.knob, "deepspeed") if one.key == "offload_param"), None)
+    if row is None or refused_for_parameters_on_the_host(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Turn off what keeps the parameters in RAM (offload_param), if it is on: the GPU takes them"),
+        setting=row.setting,
+        snippet=row.write,
+        cost=say("2 bytes of GPU memory per parameter, divided by the GPUs"),
     )
 
 

@@ -99,18 +99,19 @@ def _same_memory(one: Ranked, first: Ranked, decision: Decision) -> bool:
 
 
 def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """The allocator's setting second where it costs nothing and may do: what is reserved but unused is a good deal
-    more than what was missing, of a need that comes and goes. Where weights fill the GPU the next one would not fit."""
+    """The allocator's setting second where it may do, of a need that comes and goes: what is reserved but unused is a
+    good deal more than what was missing; third where it is just enough, or the release is old and cannot grow a
+    segment. Where weights fill the GPU the next one would not fit."""
     root = crash.root
     if cause not in _COMES_AND_GOES or _ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
         return knobs
-    if any(_OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice)):
-        return knobs
     card = card_of(root)
     missing = card.missing_bytes
-    if missing is None or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY):
+    if missing is None:
         return knobs
-    return (*knobs[:1], _ALLOCATOR, *knobs[1:])
+    old = any(_OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice))
+    place = 2 if old or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY) else 1
+    return (*knobs[:place], _ALLOCATOR, *knobs[place:])
 
 
 def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:

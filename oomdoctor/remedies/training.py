@@ -13,6 +13,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM, SIDES
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_store import StoreFull
@@ -32,6 +33,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.units import GIB, MIB, show
 
 _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
@@ -192,6 +194,8 @@ def lower_precision(case: Case) -> Answer:
     keeps the weights as they are."""
     crash, row = case.crash, case.row
     in_code = row is None or row.is_call
+    if refused_for_parameters_on_the_host(crash) is not None:
+        return _half_while_they_load(crash)
     if crash.job.in_engine and in_code:
         stated = crash.setting("dtype")
         if stated is None or stated.value not in _FULL_PRECISION:
@@ -209,6 +213,19 @@ def lower_precision(case: Case) -> Answer:
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def _half_while_they_load(crash: Crash) -> Proposal:
+    """All parameters in one piece: a copy in 16 bits is half of it."""
+    root = crash.root
+    tried = root.tried_bytes if isinstance(root, HostAllocation) else None
+    return Proposal(
+        action=say("Load the weights in bf16 instead of fp32"),
+        snippet="from_pretrained(..., torch_dtype=torch.bfloat16)",
+        setting="",
+        derivation=say("{tried} / 2 = {half}", tried=show(tried), half=show(tried // 2)) if tried else None,
+        assumes=(say("the weights are in float32 now"),),
+    )
 
 
 def _half_the_weights(case: Case) -> Answer:
@@ -604,6 +621,22 @@ def fewer(case: Case) -> Answer:
     return halved(case) if counts and (usual is None or case.number() is not None) else None
 
 
+_OF_AN_ASSIGNER: Final = "gpu_assign_thr"
+
+
+def assign_on_the_host(case: Case) -> Answer:
+    """mmdet/models/task_modules/assigners/max_iou_assigner.py: on the CPU for images with more objects than that."""
+    if case.row is None or not case.row.key.endswith(_OF_AN_ASSIGNER):
+        return None
+    return Proposal(
+        action=say("Match boxes on the CPU for images with more than {count} objects", count=case.row.value),
+        suggested=case.row.value,
+        derivation=say("{value} is a usual start value", value=case.row.value),
+        cost=say("slower for these images"),
+        assumes=(say("MMDetection >= 1.0 (not printed)"),),
+    )
+
+
 FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-input": fewer,
     "tiled-processing": fewer,
@@ -611,6 +644,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "fewer-environments": fewer,
     "resize-sim-buffers": fewer,
     "offload-parameters": fewer_layers,
+    "offload-activations": assign_on_the_host,
     "smaller-microbatch": smaller_microbatch,
     "shorter-sequences": shorter_sequences,
     "shard-states": shard_states,
