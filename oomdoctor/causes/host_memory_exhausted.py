@@ -34,7 +34,9 @@ CAUSE = Cause(
         mark("Memory of {node} is full: {full} in use[; Ray killed {ray_killed}]"),
         mark("Ray killed {ray_kill_count}: {node} ran out of memory"),
         mark("The kernel killed {small_victim}: no larger process was left to kill on {node}"),
-        mark("{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"),
+        mark(
+            "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
+        ),
         mark("{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory"),
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),

@@ -13,6 +13,10 @@ from oomdoctor.streams import Page
 
 ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's blocks are larger than it")
 FAULT = mark("a fault of the program or the GPU (a bad address, a failed check), not a lack of memory")
+HIDDEN = mark(
+    "NCCL hides which error of CUDA it was, of memory or another; a run with NCCL_DEBUG=INFO prints it behind "
+    '"Cuda failure"'
+)
 HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
@@ -46,6 +50,10 @@ _LOOKALIKES = tuple(
                 r"|MisalignedAddress|IllegalInstruction|InvalidPc|InvalidAddressSpace|HardwareStackError)\b"
                 r"|\bcu(?:da)?Mem?[Aa]lloc\w{0,12} (?:results in|returned|failed with)[^\n]{0,20}\b7(?:00|1[0-9])\b"
             ),
+        ),
+        (
+            HIDDEN,
+            r"NCCL error[^\n]{0,120}: unhandled cuda error|ncclUnhandledCudaError",
         ),
         (
             mark("the GPU was reset after a fault and lost its memory's content; the GPU was not full"),
@@ -86,6 +94,8 @@ FAMILY = Family(
         "out of resource: ",
         ": out of resources",
         "OUT_OF_RESOURCES",
+        "unhandled cuda error",
+        "nhandledCudaError",
         "memory space ",
         "scoped vmem limit",
         "memory size limit",

@@ -31,14 +31,16 @@ from oomdoctor.units import GIB, MIB, percent, show
 HOG: Final = 0.40
 HOG_OF_FEW: Final = 0.25
 TIMES_THE_NEXT: Final = 2.5
+# Nearly as large as the largest: to name that one alone would be chance.
+EQUAL: Final = 0.8
 # Processes of one name hold it together.
 TOGETHER: Final = 0.40
 # Nobody in the table holds it where less than this share stands in its rows.
 EXPLAINED: Final = 0.50
 # Ray kills at 95 % unless told otherwise: from here on down the node is not full when it does.
 LOW_LIMIT: Final = 0.9
-# Of the machine's memory: where earlyoom kills with more available, it was told to. It acts at 10 % by itself (man page,
-# 1.0 to 1.8).
+# Of the machine's memory: where earlyoom kills with more available, it was told to. It acts at 10 % by itself (its man
+# page, 1.0 to 1.8).
 STILL_AVAILABLE: Final = 0.2
 # One request from which on a single process is the matter.
 LARGE: Final = 1 * GIB
@@ -142,6 +144,15 @@ class NodeMemory(Struct, frozen=True):
         """The largest process beside this one."""
         others = [h.largest for h in self.holders if h is not holder]
         return max([*others, *holder.sizes[1:2]], default=0)
+
+    @property
+    def equals(self) -> tuple[Holder, ...]:
+        """The largest process and those of other names that are nearly as large: none of them alone is to blame."""
+        top = self.heaviest
+        if top is None or not self.dominates(top):
+            return ()
+        near = [one for one in self.holders if one is not top and one.largest >= EQUAL * top.largest]
+        return (top, *sorted(near, key=lambda one: -one.largest)) if near else ()
 
     def dominates(self, holder: Holder) -> bool:
         """Whether the holder's largest process alone has the memory."""

@@ -723,7 +723,10 @@ def _record(crash: Crash) -> tuple[str, str]:
     if commands.killer_of(crash) == "kubelet":
         return say("See which pods use the node's memory, and what they request"), "; ".join(commands.OF_KUBERNETES[:2])
     if commands.killer_of(crash):
-        return say("See what holds the machine's memory: {killer} leaves no line in the kernel's log", killer=commands.killer_of(crash)), first
+        return say(
+            "See what holds the machine's memory: {killer} leaves no line in the kernel's log",
+            killer=commands.killer_of(crash),
+        ), first
     if first.startswith("sacct"):
         return say("Ask Slurm how the job ended and for its peak memory"), first
     if first.startswith("docker"):

@@ -22,6 +22,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     LARGE,
     Holder,
+    NodeMemory,
     held_by,
     held_in_words,
     largest_kill,
@@ -35,7 +36,7 @@ from oomdoctor.incident.node import (
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.job.moments import moment, seconds_since
-from oomdoctor.language import listed, say, semicolons
+from oomdoctor.language import all_of, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, models, ray_workers
 from oomdoctor.remedies.proposal import NODE_FULL, Answer, Case, Compute, Proposal, Refusal, Skip
@@ -114,6 +115,8 @@ def move_process(case: Case) -> Answer:
     holder = memory.heaviest if memory is not None else None
     if memory is None or holder is None:
         return None
+    if memory.equals and not memory.overlaps:
+        return _apart(memory)
     threshold, used = threshold_of(crash), memory.used_bytes
     parts = [
         say("{process} holds {amount} of {whole}", process=holder.who, amount=show(holder.largest), whole=memory.whole)
@@ -154,6 +157,22 @@ def move_process(case: Case) -> Answer:
         assumes=assumes,
         snippet=_reward_url(case, holder),
         setting=case.row.setting if case.row is not None and holder.role == "reward" else None,
+    )
+
+
+def _apart(memory: NodeMemory) -> Proposal:
+    """Of processes that are as large as each other, one is as much to blame as the next."""
+    first, *others = memory.equals
+    both = sum(one.largest for one in memory.equals)
+    return Proposal(
+        action=say(
+            "Put {others} on another node than {first}",
+            others=all_of(one.who for one in others),
+            first=first.who,
+        ),
+        derivation=say("{both} together of {whole}", both=show(both), whole=memory.whole),
+        setting="",
+        subject=others[0].who,
     )
 
 

@@ -36,6 +36,7 @@ _COMES_AND_GOES: Final = (
     "activations", "checkpoint-spike", "gpu-memory-exhausted", "logits-spike", "vllm-utilization-too-high",
 )  # fmt: skip
 _A_GOOD_DEAL: Final = 2
+_THIRD: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
 _LEAK: Final = "clear-references"
@@ -99,19 +100,36 @@ def _same_memory(one: Ranked, first: Ranked, decision: Decision) -> bool:
 
 
 def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """The allocator's setting second where it may do, of a need that comes and goes: what is reserved but unused is a
-    good deal more than what was missing; third where it is just enough, or the release is old and cannot grow a
-    segment. Where weights fill the GPU the next one would not fit."""
+    """The allocator's setting second where it costs nothing and may do, of a need that comes and goes: what is reserved
+    but unused is a good deal more than what was missing. Where weights fill the GPU the next one would not fit."""
+    place = _place_of_allocator(cause, knobs, crash)
+    return knobs if place is None else (*knobs[:place], _ALLOCATOR, *knobs[place:])
+
+
+def _place_of_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> int | None:
+    """Third where it is just enough, or where the release is old and cannot grow a segment."""
     root = crash.root
     if cause not in _COMES_AND_GOES or _ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
-        return knobs
+        return None
     card = card_of(root)
-    missing = card.missing_bytes
-    if missing is None:
-        return knobs
+    missing, unused = card.missing_bytes, card.unallocated_bytes or 0
+    if missing is None or unused < _WORTH_A_TRY:
+        return None
     old = any(_OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice))
-    place = 2 if old or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY) else 1
-    return (*knobs[:place], _ALLOCATOR, *knobs[place:])
+    good_deal = unused >= _A_GOOD_DEAL * missing
+    if old and not good_deal:
+        return None
+    return 1 if good_deal and not old else _THIRD
+
+
+def allocator_behind(remedies: Sequence[Remedy], cause: str, knobs: tuple[str, ...], crash: Crash) -> list[Remedy]:
+    """The same after those without a line to copy have gone behind the others."""
+    place = _place_of_allocator(cause, knobs, crash)
+    one = next((each for each in remedies if each.knob == _ALLOCATOR), None)
+    if place != _THIRD or one is None:
+        return list(remedies)
+    rest = [each for each in remedies if each is not one]
+    return [*rest[:_THIRD], one, *rest[_THIRD:]]
 
 
 def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
@@ -170,4 +188,4 @@ def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     return [length, *(one for one in remedies if one is not length)]
 
 
-__all__ = ["EVIDENCE", "evidence_ahead", "in_order", "knobs_of", "length_ahead", "stated_knobs", "with_allocator"]
+__all__ = ["EVIDENCE", "allocator_behind", "evidence_ahead", "in_order", "knobs_of", "length_ahead", "stated_knobs", "with_allocator"]

@@ -73,7 +73,7 @@ def _is_beyond(crash: Crash, times: float) -> bool:
     """Whether one piece of more than so many devices was asked for."""
     usage = crash.root.figures("usage")
     tried, total = usage.get("tried_bytes"), usage.get("total_bytes")
-    return bool(tried and total) and tried > times * total
+    return tried is not None and total is not None and tried > times * total
 
 
 def _asked(crash: Crash) -> str:

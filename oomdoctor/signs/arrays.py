@@ -69,8 +69,8 @@ def lengthy_array_beyond_the_limit(crash: Crash) -> Seen | None:
     if held is None or held > NOTHING * limit:
         return None
     words = say(
-        "One array of shape {shape} ({size}) is larger than all that the process may use ({limit}), and only {held} was "
-        "in use. No batch makes an array of one axis that long: a wrong index or length does.",
+        "One array of shape {shape} ({size}) is larger than all that the process may use ({limit}), and only {held} "
+        "was in use. No batch makes an array of one axis that long: a wrong index or length does.",
         shape=array.shape,
         size=array.array_words,
         limit=show(limit),
@@ -97,7 +97,9 @@ def array_of_the_model(crash: Crash) -> Seen | None:
 
 def _weights(crash: Crash, array: ArrayOutOfMemory) -> bool:
     """Whether it is a convolution's weights by its shape, which the allocator's own line leaves to the next message."""
-    told = (one for one in crash.every(ArrayOutOfMemory) if array.shape is None and one.array_bytes == array.array_bytes)
+    told = (
+        one for one in crash.every(ArrayOutOfMemory) if array.shape is None and one.array_bytes == array.array_bytes
+    )
     return any(map(_is_a_kernel, (array, *told)))
 
 
