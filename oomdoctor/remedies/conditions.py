@@ -159,8 +159,9 @@ def several_cards(case: Case) -> bool:
 
 
 def another_card(case: Case) -> bool:
-    """One for each rank, or for an engine that found this one full."""
-    return isinstance(case.crash.root, NotEnoughFree) or several_cards(case)
+    """One for each rank, or for who found this one full."""
+    found_full = isinstance(case.crash.root, NotEnoughFree) or case.cause == "gpu-shared"
+    return found_full or several_cards(case)
 
 
 def several_cards_train(case: Case) -> bool:

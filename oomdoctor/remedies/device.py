@@ -23,7 +23,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of, early_kill, node_memory
+from oomdoctor.incident.node import early_kill, node_memory
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -691,11 +691,9 @@ def collect(case: Case) -> Answer:
     if case.cause == PROCESS_HOG:
         return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks:
-        node = address_of(crash)
-        address = f" -ip {node}" if node else ""
         return Proposal(
             action=say("Read the node's raylet log and kernel log"),
-            snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; {commands.DMESG}",
+            snippet="; ".join((*commands.raylet_log(crash), commands.DMESG)),
         )
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)

@@ -846,7 +846,6 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
             pid=kill.process.pid,
             amount=held_in_words(kill),
         ),
-        derivation=say("{amount} held by PID {pid} alone", amount=show(held), pid=kill.process.pid),
     )
 
 

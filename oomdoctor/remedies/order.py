@@ -188,4 +188,13 @@ def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     return [length, *(one for one in remedies if one is not length)]
 
 
-__all__ = ["EVIDENCE", "allocator_behind", "evidence_ahead", "in_order", "knobs_of", "length_ahead", "stated_knobs", "with_allocator"]
+__all__ = [
+    "EVIDENCE",
+    "allocator_behind",
+    "evidence_ahead",
+    "in_order",
+    "knobs_of",
+    "length_ahead",
+    "stated_knobs",
+    "with_allocator",
+]

@@ -276,7 +276,7 @@ def _only_delays(remedy: Remedy) -> bool:
 def _got_past(gap: Gap, amount: str) -> str:
     """Of the card only what was refused is known; what would have been asked for next is not."""
     if gap.pool == "gpu":
-        return say("Past this refusal ({amount} short)", amount=amount)
+        return say("Enough for this request ({amount} short)", amount=amount)
     return say("Enough for the {amount} that were missing", amount=amount)
 
 
