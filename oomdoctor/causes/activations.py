@@ -64,10 +64,8 @@ CAUSE = Cause(
     ),
     against=(
         Row(passes.at_the_logits, Grade.POINTS), Row(passes.library_was_refused, Grade.HINTS),
-        Row(passes.evaluation_without_the_model, Grade.POINTS),
-        Row(passes.holds_less_than_half, Grade.HINTS),
-        Row(passes.in_an_engines_special_step, Grade.HINTS),
-        Row(logits.sampler_working_on_logits, Grade.HINTS),
+        Row(passes.evaluation_without_the_model, Grade.POINTS), Row(passes.holds_less_than_half, Grade.HINTS),
+        Row(passes.in_an_engines_special_step, Grade.HINTS), Row(logits.sampler_working_on_logits, Grade.HINTS),
     ),
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",

@@ -11,7 +11,6 @@ KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model",
 # Where nothing is trained there are no states to shard.
 INFERENCE_KNOBS = ("quantize-weights", "smaller-model", "tensor-parallel", "offload-parameters", "more-gpus",
                    "shard-states", "mixed-precision")  # fmt: skip
-ARRAY_KNOBS = (*INFERENCE_KNOBS[:1], "free-the-gpu", *INFERENCE_KNOBS[1:])
 BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 CACHE_KNOBS = ("shorter-context", "quantize-kv-cache", "offload-parameters", "quantize-weights", "smaller-model")
 WORKSPACE_KNOBS = ("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context")
@@ -56,7 +55,7 @@ CAUSE = Cause(
         Row(warm_up.weights_there_in_the_warm_up, Grade.NAMES, INFERENCE_KNOBS),
         Row(arrays.arguments_most_of_the_device, Grade.NAMES, KNOBS),
         Row(arrays.program_larger_than_the_device, Grade.POINTS, KNOBS),
-        Row(arrays.array_of_the_model, Grade.POINTS, ARRAY_KNOBS),
+        Row(arrays.array_of_the_model, Grade.POINTS, ("free-the-gpu", *INFERENCE_KNOBS)),
         Row(loading.loading_meets_a_full_card, Grade.POINTS),
         Row(loading.refused_while_laying_out_weights, Grade.POINTS, INFERENCE_KNOBS),
         Row(loading.live_tensors_beyond_any_share, Grade.POINTS, INFERENCE_KNOBS),

@@ -13,7 +13,6 @@ from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
 OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add-nodes", "shard-states",
                 "smaller-microbatch", "more-gpus")  # fmt: skip
-# Several parts of one job on one node
 OF_EQUALS = ("less-offload", "move-process", "more-host-memory", "restart-periodically", "shard-states", "more-gpus")
 OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights",
                         "more-host-memory")  # fmt: skip
@@ -21,14 +20,8 @@ OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-m
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading", "collect-evidence")
 # A process of the cluster's own: its code is not the job's
 OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")
-OF_A_CLUSTER = (
-    "clear-references",
-    "smaller-buffers",
-    "move-process",
-    "restart-periodically",
-    "smaller-microbatch",
-    "more-host-memory",
-)
+OF_A_CLUSTER = ("clear-references", "smaller-buffers", "move-process", "restart-periodically", "smaller-microbatch",
+                "more-host-memory")  # fmt: skip
 
 CAUSE = Cause(
     id="process-ram-hog",
@@ -72,7 +65,6 @@ CAUSE = Cause(
     knobs_where=(
         (node.a_helper_of_the_cluster_is_the_largest, OF_A_HELPER),
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
-        (ray_kills.rays_limit_is_low, ("clear-references", "tune-ray-monitor", *OF_A_CLUSTER[1:])),
         (node.several_hold_as_much, OF_EQUALS),
         (node.a_rank_is_the_largest, OF_A_TRAINER),
         (node.an_engine_is_the_largest, OF_AN_ENGINES_WORKER),

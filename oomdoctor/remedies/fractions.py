@@ -183,7 +183,7 @@ def _step_down(now: float | None, assumed: tuple[str, ...]) -> Answer:
         return None
     then = round(now - shares.STEP, 3)
     if then < shares.LEAST:
-        return None
+        return Proposal()
     return Proposal(
         action=_lowered(now, then, assumed),
         current=None if assumed else now,

@@ -26,7 +26,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -167,16 +167,9 @@ class Spelling(NamedTuple):
     def smallest_default(self, version: Version | None) -> float | None:
         """The number that holds where nobody says; the smallest of those of all releases where no version is known."""
         only = self.default(version)
-        if only is None and version is None and not self._has_a_default_everywhere():
-            return None
         values = [only] if only is not None else [typed(text, self.type) for text, _ in self.defaults]
         numbers = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
         return min(numbers, default=None) if len(numbers) == len(values) else None
-
-    def _has_a_default_everywhere(self) -> bool:
-        """Whether the table knows one for every release that has the option."""
-        known = [where for _, where in self.defaults]
-        return bool(known) and reduce(Versions.either, known).covers(self.versions)
 
     def snippet(self, value: Value) -> str | None:
         """What to copy; None where there is no value to put in."""
