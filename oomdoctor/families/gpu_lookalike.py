@@ -14,8 +14,8 @@ from oomdoctor.streams import Page
 ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's blocks are larger than it")
 FAULT = mark("a fault of the program or the GPU (a bad address, a failed check), not a lack of memory")
 HIDDEN = mark(
-    "NCCL hides which error of CUDA it was, of memory or another; a run with NCCL_DEBUG=INFO prints it behind "
-    '"Cuda failure"'
+    "NCCL hides which error it was: of CUDA or the system, of memory or of something else; a run with NCCL_DEBUG=INFO "
+    "prints it"
 )
 HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 
@@ -53,7 +53,7 @@ _LOOKALIKES = tuple(
         ),
         (
             HIDDEN,
-            r"NCCL error[^\n]{0,120}: unhandled cuda error|ncclUnhandledCudaError",
+            r"(?i:nccl)[^\n]{0,160}: unhandled (?:cuda|system) error|ncclUnhandledCudaError|ncclSystemError",
         ),
         (
             mark("the GPU was reset after a fault and lost its memory's content; the GPU was not full"),
@@ -96,6 +96,8 @@ FAMILY = Family(
         "OUT_OF_RESOURCES",
         "unhandled cuda error",
         "nhandledCudaError",
+        "unhandled system error",
+        "ncclSystemError",
         "memory space ",
         "scoped vmem limit",
         "memory size limit",

@@ -179,6 +179,8 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
         return None
     if card.missing_bytes is not None:
         return None
+    if not unused:
+        return say("nothing is reserved but unused; {tried} was requested", tried=show(tried))
     if not total:
         return say(
             "only {unused} is reserved but unused; {tried} was requested", unused=show(unused), tried=show(tried)
@@ -186,7 +188,7 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     return say(
         "only {unused} ({share} of the GPU) is reserved but unused; {tried} was requested",
         unused=show(unused),
-        share=f"{unused / total:.1%}",
+        share=percent(unused / total),
         tried=show(tried),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import product
 from typing import Final
@@ -131,10 +132,27 @@ def _half_a_batch(case: Case) -> Proposal:
     task = own_line.task_of(case.crash)
     counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
     first = counts and not some(case.crash.job.frameworks, "simulates worlds")
-    if first and (shown := _of_the_array(case.crash)) is not None:
+    if first and (shown := _of_the_array(case.crash) or _of_a_huge_array(case.crash)) is not None:
         return shown
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
+    )
+
+
+def _of_a_huge_array(crash: Crash) -> Proposal | None:
+    """Of one array that is larger than the device a half does not fit, either."""
+    root = crash.root
+    if not isinstance(root, ArrayOutOfMemory) or not root.tried_bytes or not root.total_bytes:
+        return None
+    room = root.free_bytes or root.total_bytes
+    if root.tried_bytes <= 2 * root.total_bytes:
+        return None
+    count = math.ceil(root.tried_bytes / room)
+    return Proposal(
+        action=say("Lower the batch size to 1/{count}, or find what makes this one array so large", count=count),
+        derivation=say(
+            "{tried} / {room} free, rounded up = {count}", tried=show(root.tried_bytes), room=show(room), count=count
+        ),
     )
 
 
@@ -491,8 +509,37 @@ def shorter_sequences(case: Case) -> Answer:
     answer = halved(case)
     if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
+    if not isinstance(answer, Proposal) and (shown := _by_the_square(case.crash)) is not None:
+        return shown
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Shorten the sequences"))
     return replace(proposal, cost=say("longer sequences are truncated"))
+
+
+def _by_the_square(crash: Crash) -> Proposal | None:
+    """One piece larger than the GPU is a tensor over all pairs of tokens or pixels."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or not root.tried_bytes or not root.total_bytes:
+        return None
+    room = root.free_bytes or root.total_bytes
+    if root.tried_bytes <= root.total_bytes:
+        return None
+    share = math.floor(100 * math.sqrt(room / root.tried_bytes)) / 100
+    return Proposal(
+        action=say(
+            "Cut the number of tokens or pixels to {share} of it (shorter text, smaller images): this tensor grows "
+            "with its square",
+            share=f"{share:.0%}",
+        ),
+        setting="",
+        derivation=say(
+            "sqrt({room} free / {tried} requested) = {share}",
+            room=show(room),
+            tried=show(root.tried_bytes),
+            share=f"{share:g}",
+        ),
+        assumes=(say("it grows with the square"),),
+        cost=say("longer inputs are cut"),
+    )
 
 
 def shard_states(case: Case) -> Answer:
