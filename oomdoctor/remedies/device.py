@@ -59,6 +59,7 @@ _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
+_PODS: Final = "kubectl top pod -A --sort-by=memory | head -20; kubectl describe node NODE"
 _AVAILABLE: Final = 10  # per cent
 
 
@@ -720,8 +721,8 @@ def _record(crash: Crash) -> tuple[str, str]:
         action = say("Show the kernel's dump above the kill, and the RAM that belongs to no process")
         return action, f"{commands.DUMP}; {commands.OUTSIDE_PROCESSES}"
     first = commands.of_its_killer(commands.settling(crash), crash)[0]
-    if commands.killer_of(crash) == "kubelet":
-        return say("See which pods use the node's memory, and what they request"), "; ".join(commands.OF_KUBERNETES[:2])
+    if commands.killer_of(crash) == commands.KUBELET:
+        return say("See which pods use the node's memory, and what they request"), _PODS
     if commands.killer_of(crash):
         return say(
             "See what holds the machine's memory: {killer} leaves no line in the kernel's log",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
-from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
@@ -633,6 +633,8 @@ def _shm(now: int | None, needed: int, why: str) -> Proposal:
 
 def raise_limit(case: Case) -> Answer:
     crash = case.crash
+    if crash.pool == "host_ram" and commands.killer_of(crash) == commands.KUBELET:
+        return _requested_by_the_pod(crash)
     limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
     if limit is None:
@@ -652,6 +654,25 @@ def raise_limit(case: Case) -> Answer:
         _raised_to(amount, crash, manager, limit),
         derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
         assumes=(say("25 % more is a guess: the peak is unknown"),),
+    )
+
+
+def _requested_by_the_pod(crash: Crash) -> Proposal:
+    """Who uses more than it requests is evicted first: kubernetes.io, concepts/scheduling-eviction/
+    node-pressure-eviction."""
+    used = max((each.used_bytes or 0 for each in crash.every(NodePressure)), default=0)
+    amount = f"{_gib_up(used)}Gi" if used else "PEAK"
+    return Proposal(
+        action=say(
+            "Request the memory that the pod really uses, with a limit as high: Kubernetes evicts first who uses more "
+            "than it requested"
+        ),
+        snippet=(
+            "kubectl set resources deployment NAME -c CONTAINER "
+            f"--requests=memory={amount} --limits=memory={amount}   # or statefulset, daemonset"
+        ),
+        setting="",
+        cost=say("the pod waits for a node that has as much free"),
     )
 
 

@@ -45,8 +45,6 @@ MEMORY_ON_WINDOWS: Final = (
     "Get-CimInstance Win32_OperatingSystem | Format-List "
     "TotalVisibleMemorySize, FreePhysicalMemory, TotalVirtualMemorySize, FreeVirtualMemory"
 )
-# Resource-Exhaustion-Detector's warning, which lists the three largest processes
-EVENTS_ON_WINDOWS: Final = "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004} -MaxEvents 5 | Format-List"
 WORKERS: Final = "grep -n -i -B 40 'out of memory' /tmp/ray/session_latest/logs/*.{out,err}"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 ON_A_MAC: Final = "ps aux -m | head -20"
@@ -76,22 +74,22 @@ ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
 }
 # What tells of a kill that the kernel did not do, by the killer: no line of its log does. The guards of Linux pick by
 # size and say nothing of the others: what holds the memory, processes and the RAM of none, shows on the machine.
-# earlyoom: main.c; systemd: man oomctl, man systemd-cgtop; Kubernetes: concepts/scheduling-eviction/
-# node-pressure-eviction, kubectl top; macOS: man log
+# earlyoom: main.c; systemd: man systemd-cgtop; Kubernetes: concepts/scheduling-eviction/
+# node-pressure-eviction; macOS: man log
+KUBELET: Final = "kubelet"
 OF_A_GUARD: Final = (f"{ALL_PROCESSES} | head -30", OUTSIDE_PROCESSES)
 OF_KUBERNETES: Final = (
-    "kubectl top pod -A --sort-by=memory | head -20",
-    "kubectl describe node NODE",
     "kubectl get events -A --field-selector reason=Evicted",
+    "kubectl describe node NODE",
 )
 BY_KILLER: Final[Mapping[str, tuple[str, ...]]] = {
     "earlyoom": OF_A_GUARD,
     "nohang": OF_A_GUARD,
     "oomd": OF_A_GUARD,
-    "systemd-oomd": ("oomctl; systemd-cgtop -m -b -n 1 | head -30", OUTSIDE_PROCESSES),
+    "systemd-oomd": ("systemd-cgtop -m -b -n 1 | head -30", OUTSIDE_PROCESSES),
     "macOS": ("log show --last 1d --predicate 'eventMessage CONTAINS \"memorystatus\"'", ON_A_MAC),
     "FreeBSD": ("dmesg | grep 'was killed'", ON_A_MAC),
-    "kubelet": OF_KUBERNETES,
+    KUBELET: OF_KUBERNETES,
 }
 # In the shell that starts the job; each figure beside its name
 LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
@@ -113,7 +111,7 @@ _OF_A_CONTAINER: Final = (
     "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}"
 )
 SIGKILL_SEEN_OUTSIDE: Final = 137
-BY_THE_KERNEL: Final = "SystemOOM"  # the kubelet's word for a kill that it only saw
+_BY_THE_KERNEL: Final = "SystemOOM"  # the kubelet's word for a kill that it only saw
 
 # What the output of a command is read as
 _PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
@@ -182,7 +180,7 @@ def killer_of(crash: Crash) -> str:
     if any(kill.killer in BY_KILLER for kill in crash.every(UserspaceKill)):
         return next(kill.killer for kill in crash.every(UserspaceKill) if kill.killer in BY_KILLER)
     pressure = crash.first(NodePressure)
-    return "kubelet" if pressure is not None and pressure.reason != BY_THE_KERNEL else ""
+    return KUBELET if pressure is not None and pressure.reason != _BY_THE_KERNEL else ""
 
 
 def of_its_killer(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:

@@ -31,8 +31,7 @@ _ON_WINDOWS: Final = (
     ("ulimit -a", (commands.MEMORY_ON_WINDOWS,)),
     ("free ", (commands.MEMORY_ON_WINDOWS,)),
     ("sysctl vm.overcommit", (commands.MEMORY_ON_WINDOWS,)),
-    *((start, (commands.EVENTS_ON_WINDOWS,)) for start in ("dmesg", "for boot")),
-    *((tool, ()) for tool in ("ulimit", "sysctl", "ps ", "df ", "grep ")),
+    *((tool, ()) for tool in ("ulimit", "sysctl", "ps ", "df ", "dmesg", "for boot", "grep ")),
 )
 
 

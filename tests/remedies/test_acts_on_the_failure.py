@@ -128,8 +128,8 @@ def test_earlyoom_that_kills_early(free: int, share: str, limit: str, given: boo
         ("Error: No available node types can fulfill resource request {'GPU': 2.0}.", "no node can provide"),
         (
             (
-                "Warning: The following resource request cannot be scheduled right now: {'GPU': 2.0}. This is likely due "
-                "to all cluster resources being claimed by actors."
+                "Warning: The following resource request cannot be scheduled right now: {'GPU': 2.0}. This is likely "
+                "due to all cluster resources being claimed by actors."
             ),
             "Create fewer actors",
         ),

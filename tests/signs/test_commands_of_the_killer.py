@@ -22,8 +22,8 @@ ASKED = (commands.DUMP, commands.WHO_HOLDS_IT_NOW)
     ("line", "first"),
     [
         (EARLYOOM, "ps -eo"),
-        (SYSTEMD, "oomctl"),
-        (EVICTED, "kubectl top pod"),
+        (SYSTEMD, "systemd-cgtop"),
+        (EVICTED, "kubectl get events"),
         (KERNEL, "dmesg"),
         ("memorystatus: killing_highwater_process pid 512 [python3] (highwater 100)", "log show"),
     ],
@@ -46,10 +46,3 @@ def test_a_kernel_that_killed_too_is_asked() -> None:
 def test_a_containers_network_that_goes_down_tells_of_docker(below: str, first: str) -> None:
     died = crash("RuntimeError: DataLoader worker (pid 2206) is killed by signal: Killed. ", "", below)
     assert commands.settling(died)[0].startswith(first)
-
-
-def test_windows_is_asked_for_its_own_events() -> None:
-    died = crash(
-        r'  File "C:\x\fit.py", line 3, in main', "RuntimeError: DataLoader worker (pid(s) 2206) exited unexpectedly"
-    )
-    assert useful((commands.JOURNAL, commands.DMESG), died) == (commands.EVENTS_ON_WINDOWS,)
