@@ -160,8 +160,8 @@ def several_cards(case: Case) -> bool:
 
 def another_card(case: Case) -> bool:
     """One for each rank, or for who found this one full."""
-    found_full = isinstance(case.crash.root, NotEnoughFree) or case.cause == "gpu-shared"
-    return found_full or several_cards(case)
+    strangers = case.cause == "gpu-shared" and not placement.own_processes(case.crash)
+    return strangers or isinstance(case.crash.root, NotEnoughFree) or several_cards(case)
 
 
 def several_cards_train(case: Case) -> bool:

@@ -164,9 +164,9 @@ def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
 
 @sign
 def refused_for_parameters_on_the_host(crash: Crash) -> Seen | None:
-    """DeepSpeed was making its partitions of the parameters in host memory, before anything was on the GPU."""
+    """DeepSpeed was making its partitions of the parameters and was refused host memory for them."""
     refused = crash.first(HostAllocation) is not None and crash.in_trace(_PARAMETERS) is not None
-    return Seen(words="") if refused or partitions_off_the_card(crash) is not None else None
+    return Seen(words="") if refused else None
 
 
 # What shows, settings aside, that something is kept on the host.
