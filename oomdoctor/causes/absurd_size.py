@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, sizes
+from oomdoctor.signs import Grade, arrays, sizes
 
 CAUSE = Cause(
     id="absurd-size",
@@ -26,6 +26,7 @@ CAUSE = Cause(
         Row(sizes.probe_for_what_no_card_has, Grade.NAMES, ("fix-environment", "pin-version")),
         Row(sizes.host_size_of_the_largest, Grade.POINTS),
         Row(sizes.host_size_that_few_machines_have, Grade.POINTS),
+        Row(arrays.lengthy_array_beyond_the_limit, Grade.POINTS, ("fix-shape", "pin-version")),
         Row(sizes.device_size_of_many_cards, Grade.POINTS),
         Row(sizes.device_size_of_several_cards, Grade.HINTS),
     ),

@@ -14,6 +14,7 @@ INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 # In an engine the batch is what its own settings let in.
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
+BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
@@ -63,14 +64,14 @@ CAUSE = Cause(
     ),
     against=(
         Row(generation.cache_of_a_generation_was_refused, Grade.POINTS),
-        Row(passes.at_the_logits, Grade.POINTS), Row(passes.evaluation_without_the_model, Grade.POINTS),
-        Row(passes.library_was_refused, Grade.HINTS),
-        Row(passes.holds_less_than_half, Grade.HINTS), Row(passes.in_an_engines_special_step, Grade.HINTS),
-        Row(logits.sampler_working_on_logits, Grade.HINTS),
+        Row(passes.at_the_logits, Grade.POINTS), Row(passes.library_was_refused, Grade.HINTS),
+        Row(passes.evaluation_without_the_model, Grade.POINTS), Row(passes.holds_less_than_half, Grade.HINTS),
+        Row(passes.in_an_engines_special_step, Grade.HINTS), Row(logits.sampler_working_on_logits, Grade.HINTS),
     ),
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing"),
-    knobs_where=((passes.with_an_engines_settings, ENGINE_KNOBS), (passes.drawing, DRAWING_KNOBS),
-                 (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS)),
+    knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS),
+                 (passes.drawing, DRAWING_KNOBS), (passes.generating, INFERENCE_KNOBS),
+                 (passes.in_attention, ATTENTION_KNOBS)),
 )  # fmt: skip

@@ -10,6 +10,8 @@ OF_SWAP_SPACE = ("less-swap-space", "more-host-memory")
 OF_A_CACHE = ("less-offload", "more-host-memory")
 OF_THE_STORE = ("smaller-object-store", "more-host-memory")
 OF_SETTINGS = ("less-swap-space", "less-offload", "engine-sleep", "unpin-memory", "more-host-memory", "add-nodes")
+# The GPU is still empty: what is made on the host may be smaller, or lie there
+OF_PARTITIONS = ("mixed-precision", "less-offload", "unpin-memory", "more-host-memory", "add-nodes")
 
 CAUSE = Cause(
     id="cpu-offload-overcommit",
@@ -54,5 +56,6 @@ CAUSE = Cause(
     ),
     missing=(offload.gpus_are_not_counted,),
     knobs=("less-offload", "less-swap-space", "unpin-memory", "shard-states", "add-nodes", "more-host-memory"),
+    knobs_where=((offload.refused_for_parameters_on_the_host, OF_PARTITIONS),),
     before=("address-space-limit", "killed-without-evidence", "too-many-workers"),
 )

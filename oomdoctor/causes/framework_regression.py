@@ -13,7 +13,7 @@ CAUSE = Cause(
         mark("{release} {flaw}[ (fixed in {fixed})]"),
         mark("Probably a known problem: {suspect} {flaw}[ (fixed in {fixed})]"),
     ),
-    pools=("gpu", "kv_cache", "host_ram", "cgroup", "pinned"),
+    pools=("gpu", "kv_cache", "host_ram", "cgroup", "pinned", "scheduling"),
     excluded=(releases.another_release,),
     signs=(
         Row(releases.release_is_known_for_it, Grade.PROVES),

@@ -27,5 +27,8 @@ CAUSE = Cause(
         Row(other_words.devices_missing_in_other_words, Grade.NAMES),
     ),
     knobs=("fix-environment", "fix-resource-request", "add-nodes", "more-gpus"),
-    knobs_where=((visibility.a_worker_of_ray_sees_none, ("fix-resource-request", "fix-environment")),),
+    knobs_where=(
+        (visibility.a_known_release_counts_wrong, ("pin-version", "fix-resource-request", "fix-environment")),
+        (visibility.a_worker_of_ray_sees_none, ("fix-resource-request", "fix-environment")),
+    ),
 )

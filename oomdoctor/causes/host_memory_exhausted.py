@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, limits
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
@@ -24,6 +24,7 @@ from oomdoctor.signs.node import a_table_names_the_holder, first_rows_are_missin
 from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_without_a_table
 from oomdoctor.signs.records import killed_outside_its_limit
 
+OF_A_POD = ("collect-evidence", "raise-container-limit", "fewer-workers", "more-host-memory")
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
 CAUSE = Cause(
@@ -34,6 +35,9 @@ CAUSE = Cause(
         mark("Memory of {node} is full: {full} in use[; Ray killed {ray_killed}]"),
         mark("Ray killed {ray_kill_count}: {node} ran out of memory"),
         mark("The kernel killed {small_victim}: no larger process was left to kill on {node}"),
+        mark(
+            "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
+        ),
         mark("{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory"),
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
@@ -68,5 +72,5 @@ CAUSE = Cause(
         Row(first_rows_are_missing, Grade.PROVES),
     ),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),
-    knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE),),
+    knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE), (limits.node_was_under_pressure, OF_A_POD)),
 )

@@ -16,7 +16,7 @@ CAUSE = Cause(
     title=mark("A process died and the log does not say why"),
     headlines=(
         mark("{killed_process} was killed ({kill_code})[ {doing}] and the log does not say why[; limit {job_limit}]"),
-        mark("The log ends inside the traceback at line {cut_line}, before the error message"),
+        mark("The log ends inside the traceback around line {cut_line}, before the error message"),
         mark("{lost} became unreachable[ {doing}] and the log does not say why"),
         mark("{dead_process} died[ ({kill_code})][ {doing}] and the log does not say why[; Ray suspects {suspected}]"),
     ),

@@ -55,7 +55,7 @@ CAUSE = Cause(
         Row(warm_up.weights_there_in_the_warm_up, Grade.NAMES, INFERENCE_KNOBS),
         Row(arrays.arguments_most_of_the_device, Grade.NAMES, KNOBS),
         Row(arrays.program_larger_than_the_device, Grade.POINTS, KNOBS),
-        Row(arrays.array_of_the_model, Grade.POINTS, KNOBS),
+        Row(arrays.array_of_the_model, Grade.POINTS, ("free-the-gpu", *INFERENCE_KNOBS)),
         Row(loading.loading_meets_a_full_card, Grade.POINTS),
         Row(loading.refused_while_laying_out_weights, Grade.POINTS, INFERENCE_KNOBS),
         Row(loading.live_tensors_beyond_any_share, Grade.POINTS, INFERENCE_KNOBS),

@@ -14,6 +14,7 @@ from oomdoctor.signs.pinned import (
     refused_in_code_that_pins,
     refused_under_wsl,
     refused_with_room_on_the_card,
+    tensorflow_pins_what_it_copies,
     the_buffer_for_copying_was_refused,
     the_card_was_full_by_its_figures,
     the_traceback_ends_in_pinning,
@@ -22,6 +23,8 @@ from oomdoctor.signs.pinned import (
 OF_LOCKING = ("raise-memlock", "fix-environment")
 OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory")
 OF_A_CACHE = ("less-offload", "raise-memlock", "unpin-memory", "more-host-memory")
+# It pins whatever crosses to the GPU: tensorflow/core/common_runtime/device/device_host_allocator.h
+OF_TENSORFLOW = ("smaller-microbatch", "stream-data", "smaller-input", "more-host-memory")
 
 CAUSE = Cause(
     id="pinned-memory-exhausted",
@@ -52,6 +55,6 @@ CAUSE = Cause(
         Row(other_words.pinned_memory_short_in_other_words, Grade.NAMES),
     ),
     knobs=("unpin-memory", "raise-memlock", "less-offload", "less-swap-space", "more-host-memory"),
-    knobs_where=((lmcache_was_refused, OF_A_CACHE),),
+    knobs_where=((lmcache_was_refused, OF_A_CACHE), (tensorflow_pins_what_it_copies, OF_TENSORFLOW)),
     before=("gpu-memory-exhausted", "gpu-shared"),
 )

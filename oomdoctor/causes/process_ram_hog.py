@@ -13,28 +13,28 @@ from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
 OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add-nodes", "shard-states",
                 "smaller-microbatch", "more-gpus")  # fmt: skip
+OF_EQUALS = ("less-offload", "move-process", "more-host-memory", "restart-periodically", "shard-states", "more-gpus")
 OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights",
                         "more-host-memory")  # fmt: skip
 OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory", "smaller-buffers")
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading", "collect-evidence")
 # A process of the cluster's own: its code is not the job's
 OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")
-OF_A_CLUSTER = (
-    "clear-references",
-    "smaller-buffers",
-    "move-process",
-    "restart-periodically",
-    "smaller-microbatch",
-    "more-host-memory",
-)
+OF_A_CLUSTER = ("clear-references", "smaller-buffers", "move-process", "restart-periodically", "smaller-microbatch",
+                "more-host-memory")  # fmt: skip
 
 CAUSE = Cause(
     id="process-ram-hog",
     title=mark("One process takes too much of the node's memory"),
     headlines=(
+        mark("{equals} fill {machine}: {equals_filled}"),
+        mark("{equals} hold {equals_part} on {machine}"),
         mark("{holder} fills {machine}: {filled}"),
         mark("Ray's limit of {low_ray_limit} was reached: {holder} held {held}"),
         mark("{holder} holds {held_part} on {machine}"),
+        mark(
+            "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
+        ),
         mark("{killer} killed {killed}, which held {killed_part}"),
         mark("{killer} killed {killed}, which held {killed_size}"),
         mark("{remaining} still holds {remaining_held} of {remaining_of} after the crash"),
@@ -65,7 +65,7 @@ CAUSE = Cause(
     knobs_where=(
         (node.a_helper_of_the_cluster_is_the_largest, OF_A_HELPER),
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
-        (ray_kills.rays_limit_is_low, ("clear-references", "tune-ray-monitor", *OF_A_CLUSTER[1:])),
+        (node.several_hold_as_much, OF_EQUALS),
         (node.a_rank_is_the_largest, OF_A_TRAINER),
         (node.an_engine_is_the_largest, OF_AN_ENGINES_WORKER),
         (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),

@@ -32,6 +32,9 @@ CAUSE = Cause(
         mark("{listed_workers} fill {machine}[: {full} in use]; {largest_listed}"),
         mark("Ray killed {ray_kill_count} within a minute: {node} ran out of memory"),
         mark("Ray killed {killed_rank}, one of several ranks: {full} in use on {node}"),
+        mark(
+            "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
+        ),
         mark("{killer} killed {killed_sized}, one of many processes"),
         mark("{killed_process} was killed ({kill_code}), one of many workers"),
         mark("{dead_process} died, one of many workers"),

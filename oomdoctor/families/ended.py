@@ -81,8 +81,12 @@ _ENDINGS = tuple(
             r"\bos\.kill\(|send_signal\(",
         ),
         (
+            mark("it was told to stop first (SIGHUP: its terminal or ssh session was closed)"),
+            r"Received 1 death signal\b|closing signal SIGHUP\b|got signal: 1\b",
+        ),
+        (
             mark("it was told to stop first (SIGTERM or SIGHUP)"),
-            r"death signal, shutting down|got signal: (?:1|15)\b",
+            r"death signal, shutting down|got signal: 15\b",
             r"forcefully exiting via Signals\.SIGKILL",
             r"[Cc]aught signal (?:SIGUSR|SIGTERM|15\b)|[Rr]eceived (?:a |signal )?SIGTERM",
             r"DUE to SIGNAL (?:Terminated|User)|State 'stop-sig\w{1,12}' timed out",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Lookalike, Read
@@ -13,6 +14,11 @@ from oomdoctor.streams import Page
 
 ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's blocks are larger than it")
 FAULT = mark("a fault of the program or the GPU (a bad address, a failed check), not a lack of memory")
+NEAR: Final = 60  # lines
+HIDDEN = mark(
+    "NCCL hides which error it was: of CUDA or the system, of memory or of something else; a run with NCCL_DEBUG=INFO "
+    "prints it"
+)
 HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
@@ -48,6 +54,10 @@ _LOOKALIKES = tuple(
             ),
         ),
         (
+            HIDDEN,
+            r"(?i:nccl)[^\n]{0,160}: unhandled (?:cuda|system) error|ncclUnhandledCudaError|ncclSystemError",
+        ),
+        (
             mark("the GPU was reset after a fault and lost its memory's content; the GPU was not full"),
             r"VRAM (?:is )?lost\b",
         ),
@@ -75,8 +85,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:1200]
     why = next((why for pattern, why in _LOOKALIKES if pattern.search(text)), None)
-    if why is not None:
+    if why is not None and not (why == HIDDEN and _is_told(page, index)):
         yield Lookalike(place_of(page, line), why)
+
+
+def _is_told(page: Page, index: int) -> bool:
+    """Whether NCCL names its error all the same, in a line of its own."""
+    return any("Cuda failure" in line.text for line in (*page.before(index, NEAR), *page.after(index, NEAR)))
 
 
 FAMILY = Family(
@@ -86,6 +101,10 @@ FAMILY = Family(
         "out of resource: ",
         ": out of resources",
         "OUT_OF_RESOURCES",
+        "unhandled cuda error",
+        "nhandledCudaError",
+        "unhandled system error",
+        "ncclSystemError",
         "memory space ",
         "scoped vmem limit",
         "memory size limit",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.event import Event
 from oomdoctor.families.flight_record import RecordedKill
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
@@ -25,18 +25,23 @@ from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name
 from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
-from oomdoctor.units import GIB, MIB, show
+from oomdoctor.units import GIB, MIB, percent, show
 
 # A process holds the memory where it has this share of what was in use, or so much more than the next.
 HOG: Final = 0.40
 HOG_OF_FEW: Final = 0.25
 TIMES_THE_NEXT: Final = 2.5
+# Nearly as large as the largest: to name that one alone would be chance.
+EQUAL: Final = 0.8
 # Processes of one name hold it together.
 TOGETHER: Final = 0.40
 # Nobody in the table holds it where less than this share stands in its rows.
 EXPLAINED: Final = 0.50
 # Ray kills at 95 % unless told otherwise: from here on down the node is not full when it does.
 LOW_LIMIT: Final = 0.9
+# Of the machine's memory: where earlyoom kills with more available, it was told to. It acts at 10 % by itself (its man
+# page, 1.0 to 1.8).
+STILL_AVAILABLE: Final = 0.2
 # One request from which on a single process is the matter.
 LARGE: Final = 1 * GIB
 # Of what a process held: a part of shared memory that is worth a word.
@@ -139,6 +144,15 @@ class NodeMemory(Struct, frozen=True):
         """The largest process beside this one."""
         others = [h.largest for h in self.holders if h is not holder]
         return max([*others, *holder.sizes[1:2]], default=0)
+
+    @property
+    def equals(self) -> tuple[Holder, ...]:
+        """The largest process and those of other names that are nearly as large: none of them alone is to blame."""
+        top = self.heaviest
+        if top is None or not self.dominates(top):
+            return ()
+        near = [one for one in self.holders if one is not top and one.largest >= EQUAL * top.largest]
+        return (top, *sorted(near, key=lambda one: -one.largest)) if near else ()
 
     def dominates(self, holder: Holder) -> bool:
         """Whether the holder's largest process alone has the memory."""
@@ -346,17 +360,42 @@ def low_limit(usage: Mapping[str, Any], threshold: Mapping[str, Any]) -> tuple[f
 
 
 def of_low_limit(crash: Crash) -> str:
-    """A sentence, where Ray killed although much of the node's memory was free."""
+    """A sentence, where Ray or a guard killed although much of the node's memory was free."""
     for kill in crash.events:
         if kill.family == "ray_kill" and (low := low_limit(kill.figures("usage"), kill.figures("threshold"))):
             share, limit = low
+            figures = {"share": f"{share:.1%}", "limit": show(limit)}
+            if kill.figures("threshold").get("fraction"):
+                return say(
+                    "Ray's limit is {share} of the memory ({limit}), not the usual 95%: somebody has set it.", **figures
+                )
             return say(
                 "Ray's limit is {share} of the memory ({limit}), not the usual 95%: RAY_memory_usage_threshold "
                 "or a container sets it.",
-                share=f"{share:.1%}",
-                limit=show(limit),
+                **figures,
             )
-    return ""
+    early = early_kill(crash)
+    if early is None:
+        return ""
+    return say(
+        "earlyoom was told to kill when {limit} of the memory is available (10% by default): {available} of {total} "
+        "were.",
+        limit=percent(early.limit_fraction or 0),
+        available=show(early.available_bytes or 0),
+        total=show(early.total_bytes or 0),
+    )
+
+
+def early_kill(crash: Crash) -> UserspaceKill | None:
+    """The kill of a guard that was told to kill while much of the memory is available."""
+    return next((kill for kill in crash.every(UserspaceKill) if _is_early(kill)), None)
+
+
+def _is_early(kill: UserspaceKill) -> bool:
+    free, total = kill.available_bytes, kill.total_bytes
+    if kill.killer != "earlyoom" or not free or not total or not kill.limit_fraction:
+        return False
+    return STILL_AVAILABLE * total <= free <= kill.limit_fraction * total
 
 
 # One process per GPU: their number is the job's shape, not a number of workers to turn down.

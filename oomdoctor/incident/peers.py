@@ -42,10 +42,17 @@ def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
 def _not_joined(waiting: LostPeer) -> str:
     """A collective that timed out: somebody did not join, dead or only late."""
     who = _process(waiting.process.rank)
+    if waiting.process.name is not None:
+        who = say("{process} ({name})", process=who, name=waiting.process.name)
     if waiting.collective is None or waiting.timeout_ms is None:
-        return say("{process} waited in a collective that not all ranks joined; the log does not say why", process=who)
+        return say(
+            "{process} waited in a collective for a rank that did not come; only the other ranks' logs tell whether "
+            "that one was killed, failed or was late",
+            process=who,
+        )
     return say(
-        "{process} waited {seconds:g} s in {collective}, which not all ranks joined; the log does not say why",
+        "{process} waited {seconds:g} s in {collective} for a rank that did not come; only the other ranks' logs tell "
+        "whether that one was killed, failed or was late",
         process=who,
         seconds=waiting.timeout_ms / 1000,
         collective=waiting.collective,

@@ -11,7 +11,7 @@ from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import gap, shown
-from oomdoctor.remedies.order import knobs_of, length_ahead, with_allocator, with_references
+from oomdoctor.remedies.order import allocator_behind, knobs_of, length_ahead, with_allocator, with_references
 from oomdoctor.remedies.printed import rejected_advice
 
 
@@ -41,11 +41,12 @@ def advise(decision: Decision) -> Advice:
 def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Rejected]]:
     """Those of the cause, and before them what the message itself advises."""
     crash = decision.crash_of(answer)
-    said, cause = advised(crash), answer.cause.id
-    own = with_references(cause, with_allocator(cause, knobs_of(answer, decision), crash), crash)
+    said, cause, theirs = advised(crash), answer.cause.id, knobs_of(answer, decision)
+    own = with_references(cause, with_allocator(cause, theirs, crash), crash)
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
-    kept, rejected = enough_remedies(answer.cause.id, knobs, crash)
-    return length_ahead(placed(kept, said), crash), rejected
+    kept, rejected = enough_remedies(cause, knobs, crash)
+    kept = allocator_behind(placed(kept, said), cause, theirs, crash)
+    return length_ahead(kept, crash), rejected
 
 
 __all__ = ["Advice", "advise"]

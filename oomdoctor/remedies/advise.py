@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -33,6 +34,7 @@ from oomdoctor.remedies import (
     own_options,
     placement,
     ray_workers,
+    reach,
     together,
     training,
 )
@@ -54,6 +56,7 @@ from oomdoctor.remedies.settings import (
 )
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import releases
+from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.versions import version_of
 
 _COMPUTE: Final[Mapping[str, Compute]] = {
@@ -66,7 +69,6 @@ _COMPUTE: Final[Mapping[str, Compute]] = {
 
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
-_WINDOWS: Final = r"WinError|paging file|[A-Z]:\\|\.\.\\(?:aten|c10)\\"
 _ANY_WORLD: Final = ("none", "engine")  # where no library of arrays is named
 # Knobs whose numbers stand for a choice and are no amounts to begin with
 _CHOICES: Final = frozenset(
@@ -76,6 +78,8 @@ _CHOICES: Final = frozenset(
     }
 )  # fmt: skip
 _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a class, or who wrote the line and when
+_EXPORT: Final = re.compile(r"^export (\w{1,80})=(.{0,300})$", re.MULTILINE)
+_IN_POWERSHELL: Final = r'$env:\1 = "\2"'
 _TELLING: Final = 8  # characters of a function's name
 _JOBS: Final = "-j"
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
@@ -116,7 +120,7 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     row = _row(knob, cause, crash)
     case = _case(knob, cause, crash, row)
-    if not conditions.holds(knob, case):
+    if not conditions.holds(knob, case) or not reach.acts(knob.id, crash, row):
         return None
     wrong = _wrong_sign(knob, crash, row)
     if wrong is not None:
@@ -203,6 +207,8 @@ def _in_sight(row: Spelling, crash: Crash) -> bool:
         return False
     if row.setting == _JOBS and device.python_builds(crash):
         return False  # nobody types that command
+    if not reach.acts(row.knob, crash, row):
+        return False
     return not row.words or current(row.knob, row, crash.context) is not None or crash.shows(_any_of(row.words))
 
 
@@ -254,7 +260,7 @@ def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
 
 def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:
     """The system's own spelling of what belongs to no framework."""
-    system = "windows" if crash.mentions(_WINDOWS) else "linux"
+    system = "windows" if is_on_windows(crash) else "linux"
     return spelling(knob.id, crash.context, system)
 
 
@@ -333,6 +339,8 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
+    if snippet is not None and _EXPORT.search(snippet) is not None and is_on_windows(case.crash):
+        snippet = _EXPORT.sub(_IN_POWERSHELL, snippet)
     setting = (_setting(row, inner) if answer.setting is None else answer.setting) or None
     tells = snippet or setting or answer.subject or answer.derivation
     held_by = holder(knob.id, case.crash) if not tells else None

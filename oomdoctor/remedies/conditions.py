@@ -15,13 +15,14 @@ from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import machine_before, node_memory, of_low_limit, ray_kill, total_bytes
+from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, host, own_line, own_options, training
@@ -34,6 +35,7 @@ from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
 from oomdoctor.signs.node import an_engine_is_the_largest
+from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 
 Question = Callable[[Case], bool]
 
@@ -165,8 +167,9 @@ def several_cards(case: Case) -> bool:
 
 
 def another_card(case: Case) -> bool:
-    """One for each rank, or for an engine that found this one full."""
-    return isinstance(case.crash.root, NotEnoughFree) or several_cards(case)
+    """One for each rank, or for who found this one full."""
+    strangers = case.cause == "gpu-shared" and not placement.own_processes(case.crash)
+    return strangers or isinstance(case.crash.root, NotEnoughFree) or several_cards(case)
 
 
 def several_cards_train(case: Case) -> bool:
@@ -187,8 +190,8 @@ def crowded(crash: Crash) -> bool:
 
 
 def allocator_named(case: Case) -> bool:
-    """Whose allocator it is, is in the log."""
-    return case.crash.job.world != _ANY_WORLD
+    """Whose allocator it is, is in the log; a memory summary is PyTorch's."""
+    return case.crash.job.world != _ANY_WORLD or case.crash.first(MemorySummary) is not None
 
 
 # batches and sequences
@@ -234,7 +237,8 @@ def _batches_lie_elsewhere(case: Case) -> bool:
     root = case.crash.root
     if _on_the_host(case.crash.pool):
         stated = case.now is not None and case.crash.job.task != "rl"
-        return not (stated or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
+        stages = case.cause == "pinned-memory-exhausted" and case.crash.job.world == "tensorflow"
+        return not (stated or stages or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
     own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
     total = root.total_bytes if isinstance(root, DeviceOutOfMemory) else None
     return case.cause in _NEIGHBOURS and own is not None and total is not None and own < MUCH * total
@@ -359,7 +363,8 @@ def weights_are_loaded(case: Case) -> bool:
 def data_are_loaded(case: Case) -> bool:
     """A step, a frame or a line near the failure is about data that are read; self-play makes its own."""
     crash = case.crash
-    of_data = crash.job.task == "data" and crash.pool != "object_store"
+    stages = case.cause == "pinned-memory-exhausted" and crash.job.world == "tensorflow"
+    of_data = stages or (crash.job.task == "data" and crash.pool != "object_store")
     if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:
         return True
     if option_for_it(case) or crash.shows(_OF_DATA):
@@ -371,8 +376,8 @@ def data_are_loaded(case: Case) -> bool:
 def offloaded(case: Case) -> bool:
     stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
     refused = case.crash.first(HostCacheTooLarge) is not None
-    caches = caches_of_ranks(case.crash) is not None or lmcache_was_refused(case.crash) is not None
-    return stated or refused or caches
+    shown = (caches_of_ranks, lmcache_was_refused, refused_for_parameters_on_the_host)
+    return stated or refused or any(sign(case.crash) is not None for sign in shown)
 
 
 def object_store(case: Case) -> bool:
@@ -396,6 +401,8 @@ def node_is_full(case: Case) -> bool:
     crash = case.crash
     prints = [each.share for each in machine_before(crash) if each.share is not None]
     if prints and prints[-1] < HALF_FULL and not crash.proven:
+        return False
+    if early_kill(crash) is not None:
         return False
     return total_bytes(crash) is None or not of_low_limit(crash)
 

@@ -7,18 +7,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.arithmetic import vllm
 from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.gpu_visibility import GpuVisibility
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import address_of, node_memory
+from oomdoctor.incident.node import early_kill, node_memory
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -26,17 +31,20 @@ from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import of_knob, same, spelling
+from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
+from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import asked_gpus, cluster, lacking, request_of, shared_roles
+from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, lacking, request_of, shared_roles, what_of
 from oomdoctor.spellings import title
-from oomdoctor.units import BINARY, GIB, MIB, show
+from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
+_SPLITS: Final = f"max_split_size_mb:{_SPLIT_MB}"
+_ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 _WORKSPACE_STEP: Final = 512 * MIB
 _REFERENCE = late(r"([\w.\-]+/[\w.\-]+)#(\d+)")
@@ -50,6 +58,8 @@ _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 DRIVER_CPUS: Final = 1
+_PODS: Final = "kubectl top pod -A --sort-by=memory | head -20; kubectl describe node NODE"
+_AVAILABLE: Final = 10  # per cent
 
 
 def allocator_config(case: Case) -> Answer:
@@ -62,6 +72,8 @@ def allocator_config(case: Case) -> Answer:
     if hindrance is not None:
         return Refusal(hindrance)
     root = crash.root
+    if isinstance(root, MemorySummary):
+        return _of_a_summary(case)
     if not isinstance(root, DeviceOutOfMemory):
         return None
     why = no_fragmentation(root)
@@ -69,7 +81,7 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     if maker(crash) == "NPU":
         return _of_the_npu(card_of(root))
-    if case.row is not None and case.row.value is None:
+    if (case.row is not None and case.row.value is None) or is_on_windows(crash):
         return _without_splits(card_of(root))
     torch = version_of(crash.context.frameworks.get("torch"))
     assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
@@ -82,18 +94,41 @@ def allocator_config(case: Case) -> Answer:
     )
 
 
-def _unused(it: Card) -> str | None:
-    unused, tried = it.unallocated_bytes, it.tried_bytes
+def _of_a_summary(case: Case) -> Proposal:
+    """The summary is PyTorch's, whatever else the log names."""
+    if is_on_windows(case.crash):
+        return replace(_without_splits(None), setting=_ALLOCATOR, snippet=f"export {_ALLOCATOR}={_SPLITS}")
+    return Proposal(
+        suggested=EXPANDABLE,
+        setting=_ALLOCATOR,
+        snippet=f"export {_ALLOCATOR}={EXPANDABLE}",
+        assumes=(say("PyTorch >= 2.1 (not printed)"),) if not case.crash.context.frameworks.get("torch") else (),
+    )
+
+
+def _unused(it: Card | None) -> str | None:
+    if it is None:
+        return None
+    unused, tried, free = it.unallocated_bytes, it.tried_bytes, it.free_bytes
     if not unused or not tried:
         return None
+    if it.missing_bytes is not None and free:
+        return say(
+            "{unused} reserved but unused + {free} free = {room}; {tried} requested",
+            unused=show(unused),
+            free=show(free),
+            room=show(unused + free),
+            tried=show(tried),
+        )
     return say("{unused} reserved but unused; {tried} requested", unused=show(unused), tried=show(tried))
 
 
-def _without_splits(it: Card) -> Proposal:
-    """Segments do not grow before 2.1: the table's row for such releases has nothing to set."""
+def _without_splits(it: Card | None) -> Proposal:
+    """Segments do not grow before 2.1, nor on Windows (c10/cuda/CUDACachingAllocator.cpp, "not supported on this
+    platform")."""
     return Proposal(
         action=say("Keep PyTorch's allocator from splitting its largest blocks (max_split_size_mb)"),
-        suggested=f"max_split_size_mb:{_SPLIT_MB}",
+        suggested=_SPLITS,
         derivation=_unused(it) or say("{value} is a usual start value", value=_SPLIT_MB),
         cost=say("slower allocation"),
     )
@@ -111,11 +146,13 @@ def _of_the_npu(it: Card) -> Proposal:
 
 def _by_itself(case: Case) -> str | None:
     """A framework of the job sets it for its processes, where nobody says otherwise."""
-    crash = case.crash
-    if case.now is not None:
-        return None
+    return set_by_a_framework(case.crash) if case.now is None else None
+
+
+def set_by_a_framework(crash: Crash) -> str | None:
+    """A sentence, where one of the job's frameworks lets the allocator grow its segments by default."""
     for framework, release in crash.context.frameworks.items():
-        default = next((row.default(version_of(release)) for row in of_knob(case.knob, framework)), None)
+        default = next((row.default(version_of(release)) for row in of_knob("allocator-config", framework)), None)
         if default in (True, EXPANDABLE):
             return say("{framework} sets it by default", framework=title(framework))
     return None
@@ -142,6 +179,8 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
         return None
     if card.missing_bytes is not None:
         return None
+    if not unused:
+        return say("nothing is reserved but unused; {tried} was requested", tried=show(tried))
     if not total:
         return say(
             "only {unused} is reserved but unused; {tried} was requested", unused=show(unused), tried=show(tried)
@@ -149,7 +188,7 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     return say(
         "only {unused} ({share} of the GPU) is reserved but unused; {tried} was requested",
         unused=show(unused),
-        share=f"{unused / total:.1%}",
+        share=percent(unused / total),
         tried=show(tried),
     )
 
@@ -452,6 +491,11 @@ def fix_request(case: Case) -> Answer:
     if request is None or not request.requested:
         return _of_the_engine(crash)
     short = lacking(request, have)
+    if not short and request.state in FOR_NO_NODE:
+        return Proposal(
+            action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
+            snippet=commands.SCHEDULED,
+        )
     return Proposal(
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
@@ -488,14 +532,45 @@ def _less(short: Sequence[tuple[str, float, float]]) -> str:
 
 def _of_the_engine(crash: Crash) -> Answer:
     """It checks its own size against the cluster before it asks Ray for anything."""
-    row = spelling("tensor-parallel", crash.context, crash.job.world) if crash.job.engine else None
+    named = crash.job.engine or vllm.NAME in crash.context.frameworks
+    row = spelling("tensor-parallel", crash.context, crash.job.world) if named else None
+    row = row or (spelling("tensor-parallel", crash.context, vllm.NAME) if named else None)
     if row is None:
         return None
+    seen = crash.root
+    if isinstance(seen, Shortage) and seen.needed and seen.available and seen.unit == "devices":
+        return _over_the_nodes(crash, row, seen.needed, seen.available)
     return Proposal(
         action=say("Lower {option} to the number of GPUs that Ray sees, or show Ray more of them", option=row.setting),
         setting=row.setting,
         snippet=commands.SCHEDULED,
     )
+
+
+def _over_the_nodes(crash: Crash, row: Spelling, needed: int, visible: int) -> Proposal:
+    """Tensor parallelism within a node, the rest as a pipeline over the nodes: docs of vLLM, parallelism_scaling."""
+    nodes, rest = divmod(needed, visible)
+    lines = [row.snippet(visible)]
+    if rest == 0 and nodes > 1 and _over_ray(crash) and row.framework == vllm.NAME:
+        lines.append(f"--pipeline-parallel-size {nodes}")
+    return Proposal(
+        action=say(
+            "Lower {option} to the GPUs that one node shows: {visible} instead of {needed}",
+            option=row.setting,
+            visible=visible,
+            needed=needed,
+        ),
+        setting=row.setting,
+        current=needed,
+        suggested=visible,
+        snippet=" ".join(line for line in lines if line),
+        derivation=f"{visible} x {nodes} = {needed}" if len(lines) > 1 else None,
+    )
+
+
+def _over_ray(crash: Crash) -> bool:
+    backend = crash.setting("distributed_executor_backend")
+    return "ray" in crash.context.frameworks or (backend is not None and backend.value == "ray")
 
 
 def _cluster(crash: Crash) -> Mapping[str, float]:
@@ -584,7 +659,14 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
 
 def add_nodes(case: Case) -> Answer:
     crash = case.crash
-    have, asked = _cluster(crash).get("GPU"), asked_gpus(crash)
+    if case.cause == "gpu-visibility" and isinstance(crash.root, Shortage | GpuVisibility):
+        return Skip()  # one process counts what it sees itself
+    have, asked, request = _cluster(crash).get("GPU"), asked_gpus(crash), request_of(crash)
+    if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
+        return Proposal(
+            action=say("Add a node that has {what} by itself: smaller nodes do not add up", what=what_of(request)),
+            subject=what_of(request),
+        )
     if asked is None or not have or asked.gpus <= have:
         return None
     return Proposal(
@@ -611,11 +693,9 @@ def collect(case: Case) -> Answer:
     if case.cause == PROCESS_HOG:
         return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks:
-        node = address_of(crash)
-        address = f" -ip {node}" if node else ""
         return Proposal(
             action=say("Read the node's raylet log and kernel log"),
-            snippet=f"ray logs raylet.out{address} --tail -1 | grep -i -A 15 -E 'memory|killed'; {commands.DMESG}",
+            snippet="; ".join((*commands.raylet_log(crash), commands.DMESG)),
         )
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)
@@ -639,7 +719,14 @@ def _record(crash: Crash) -> tuple[str, str]:
     if crash.first(KernelKill) is not None:
         action = say("Show the kernel's dump above the kill, and the RAM that belongs to no process")
         return action, f"{commands.DUMP}; {commands.OUTSIDE_PROCESSES}"
-    first = commands.settling(crash)[0]
+    first = commands.of_its_killer(commands.settling(crash), crash)[0]
+    if commands.killer_of(crash) == commands.KUBELET:
+        return say("See which pods use the node's memory, and what they request"), _PODS
+    if commands.killer_of(crash):
+        return say(
+            "See what holds the machine's memory: {killer} leaves no line in the kernel's log",
+            killer=commands.killer_of(crash),
+        ), first
     if first.startswith("sacct"):
         return say("Ask Slurm how the job ended and for its peak memory"), first
     if first.startswith("docker"):
@@ -652,15 +739,39 @@ def _record(crash: Crash) -> tuple[str, str]:
 def fix_environment(case: Case) -> Answer:
     if case.crash.pool == "scheduling":
         return _visible_gpus(case.crash)
+    if (early := early_kill(case.crash)) is not None and case.crash.pool in RAM:
+        return _guard_that_waits(early)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
         is_nvidias = maker(case.crash) == NVIDIA
         return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY") if is_nvidias else None
     return None
 
 
+def _guard_that_waits(early: UserspaceKill) -> Proposal:
+    """earlyoom at the limit that it has by itself: earlyoom.1, and earlyoom.default of its repository."""
+    total, free = early.total_bytes or 0, early.available_bytes or 0
+    return Proposal(
+        action=say(
+            "Let earlyoom kill later: at {then}% available (its default), not at {now}; then restart it",
+            then=_AVAILABLE,
+            now=percent(early.limit_fraction or 0),
+        ),
+        setting="",
+        snippet=f'EARLYOOM_ARGS="-m {_AVAILABLE}"   # in /etc/default/earlyoom; then: systemctl restart earlyoom',
+        derivation=say(
+            "{free} available - {share} of {total} = {more} more",
+            free=show(free),
+            share=f"{_AVAILABLE} %",
+            total=show(total),
+            more=show(free - total * _AVAILABLE // 100),
+        ),
+        cost=say("less memory is left for the rest of the machine"),
+    )
+
+
 def _visible_gpus(crash: Crash) -> Proposal:
     """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
-    masks, asked = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash)
+    masks, asked, request = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash), request_of(crash)
     look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
     if masks is not None:
         action = say(
@@ -671,6 +782,12 @@ def _visible_gpus(crash: Crash) -> Proposal:
         return Proposal(action=action, snippet=look)
     if asked is not None and asked.gpus > cluster(crash, request_of(crash)).get("GPU", asked.gpus):
         return Proposal(action=say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"), snippet=look)
+    if request is not None and request.state in FOR_NO_NODE:
+        action = say("Compare what Ray counts on each node with what the node has (CUDA_VISIBLE_DEVICES, --num-gpus)")
+        return Proposal(action=action, snippet=look)
+    if isinstance(crash.root, Shortage | GpuVisibility):
+        action = say("Compare the GPUs that the process sees with those of its node")
+        return Proposal(action=action, snippet='echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS)
     action = say("See which tasks and actors hold the cluster's CPUs and GPUs")
     return Proposal(action=action, snippet="ray status -v; ray list actors --filter state=ALIVE")
 

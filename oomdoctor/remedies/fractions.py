@@ -17,6 +17,7 @@ from oomdoctor.job.frameworks import among, engine_printing, some
 from oomdoctor.language import say
 from oomdoctor.remedies.initial import as_default, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.settings import Spelling
 from oomdoctor.units import show
 
 FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
@@ -127,6 +128,8 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
     crash = case.crash
     stated = _now(crash)
     now, assumed = (stated, ()) if stated is not None else default_of(case) or (None, ())
+    if stated is None and case.row is not None and some([case.row.framework], "takes a share of the rest"):
+        return _to_begin_with(case.row)
     if refused is None or refused.tried_bytes is None or some([engine_of(crash) or ""], "takes a share of the rest"):
         return _step_down(now, assumed)
     loaded = loading(crash)
@@ -164,12 +167,23 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
     )
 
 
+def _to_begin_with(row: Spelling) -> Answer:
+    """Of what is free after the weights a small step is little, and the default hangs on the release."""
+    if not isinstance(row.value, float):
+        return None
+    return Proposal(
+        action=say("Lower the engine's GPU memory share to {then}", then=f"{row.value:g}"),
+        suggested=row.value,
+        derivation=say("{value} is a usual start value", value=f"{row.value:g}"),
+    )
+
+
 def _step_down(now: float | None, assumed: tuple[str, ...]) -> Answer:
     if now is None:
         return None
     then = round(now - shares.STEP, 3)
     if then < shares.LEAST:
-        return None
+        return Proposal()
     return Proposal(
         action=_lowered(now, then, assumed),
         current=None if assumed else now,

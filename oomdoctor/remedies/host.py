@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
-from oomdoctor.families.container import LimitKill, MemoryLimit
+from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
@@ -22,9 +22,11 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     LARGE,
     Holder,
+    NodeMemory,
     held_by,
     held_in_words,
     largest_kill,
+    low_limit,
     node_memory,
     ray_kill,
     store_bytes,
@@ -34,7 +36,7 @@ from oomdoctor.incident.node import (
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.job.moments import moment, seconds_since
-from oomdoctor.language import listed, say, semicolons
+from oomdoctor.language import all_of, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, held, models, ray_workers
 from oomdoctor.remedies.initial import as_default
@@ -43,7 +45,7 @@ from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spell
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
-from oomdoctor.signs.offload import gpus_per_node
+from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
 
@@ -76,6 +78,7 @@ _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the ker
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
 _AT_ITS_START: Final = 60  # seconds
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
+RAYS_DEFAULT: Final = 0.95  # RAY_memory_usage_threshold since 2.2: src/ray/common/ray_config_def.h
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
 # limits are not changed while it runs
@@ -113,6 +116,8 @@ def move_process(case: Case) -> Answer:
     holder = memory.heaviest if memory is not None else None
     if memory is None or holder is None:
         return None
+    if memory.equals and not memory.overlaps:
+        return _apart(memory)
     threshold, used = threshold_of(crash), memory.used_bytes
     parts = [
         say("{process} holds {amount} of {whole}", process=holder.who, amount=show(holder.largest), whole=memory.whole)
@@ -153,6 +158,22 @@ def move_process(case: Case) -> Answer:
         assumes=assumes,
         snippet=_reward_url(case, holder),
         setting=case.row.setting if case.row is not None and holder.role == "reward" else None,
+    )
+
+
+def _apart(memory: NodeMemory) -> Proposal:
+    """Of processes that are as large as each other, one is as much to blame as the next."""
+    first, *others = memory.equals
+    both = sum(one.largest for one in memory.equals)
+    return Proposal(
+        action=say(
+            "Put {others} on another node than {first}",
+            others=all_of(one.who for one in others),
+            first=first.who,
+        ),
+        derivation=say("{both} together of {whole}", both=show(both), whole=memory.whole),
+        setting="",
+        subject=others[0].who,
     )
 
 
@@ -260,7 +281,7 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if not stated:
-            return None
+            return _parameters_back(case)
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
@@ -274,6 +295,19 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _parameters_back(case: Case) -> Proposal | None:
+    """Of a configuration that is not in the log, by the frames."""
+    row = next((one for one in of_knob(case.knob, "deepspeed") if one.key == "offload_param"), None)
+    if row is None or refused_for_parameters_on_the_host(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Turn off what keeps the parameters in RAM (offload_param), if it is on: the GPU takes them"),
+        setting=row.setting,
+        snippet=row.write,
+        cost=say("2 bytes of GPU memory per parameter, divided by the GPUs"),
     )
 
 
@@ -624,6 +658,8 @@ def _shm(now: int | None, needed: int, why: str) -> Proposal:
 
 def raise_limit(case: Case) -> Answer:
     crash = case.crash
+    if crash.pool == "host_ram" and commands.killer_of(crash) == commands.KUBELET:
+        return _requested_by_the_pod(crash)
     limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
     if limit is None:
@@ -643,6 +679,25 @@ def raise_limit(case: Case) -> Answer:
         _raised_to(amount, crash, manager, limit),
         derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
         assumes=(say("25 % more is a guess: the peak is unknown"),),
+    )
+
+
+def _requested_by_the_pod(crash: Crash) -> Proposal:
+    """Who uses more than it requests is evicted first: kubernetes.io, concepts/scheduling-eviction/
+    node-pressure-eviction."""
+    used = max((each.used_bytes or 0 for each in crash.every(NodePressure)), default=0)
+    amount = f"{_gib_up(used)}Gi" if used else "PEAK"
+    return Proposal(
+        action=say(
+            "Request the memory that the pod really uses, with a limit as high: Kubernetes evicts first who uses more "
+            "than it requested"
+        ),
+        snippet=(
+            "kubectl set resources deployment NAME -c CONTAINER "
+            f"--requests=memory={amount} --limits=memory={amount}   # or statefulset, daemonset"
+        ),
+        setting="",
+        cost=say("the pod waits for a node that has as much free"),
     )
 
 
@@ -837,7 +892,6 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
             pid=kill.process.pid,
             amount=held_in_words(kill),
         ),
-        derivation=say("{amount} held by PID {pid} alone", amount=show(held), pid=kill.process.pid),
     )
 
 
@@ -888,12 +942,44 @@ def tune_monitor(case: Case) -> Answer:
     kill = ray_kill(crash)
     if kill is None or kill.fraction is None:
         return None
+    if (room := room_below_the_default(kill)) is not None:
+        return _back_to_the_default(kill, room, case.row)
     return Proposal(
         action=say(
             "Raise RAY_memory_usage_threshold from {now} only to gain time; set it before `ray start` on every node",
             now=f"{kill.fraction:g}",
         ),
         current=kill.fraction,
+    )
+
+
+def room_below_the_default(kill: NodeOutOfMemory) -> int | None:
+    """What Ray would still have let the node use, where it was told to kill far below its own limit."""
+    low = low_limit(kill.figures("usage"), kill.figures("threshold"))
+    if low is None or not kill.fraction or not kill.total_bytes or not kill.used_bytes:
+        return None
+    room = round(RAYS_DEFAULT * kill.total_bytes) - kill.used_bytes
+    return room if room > 0 else None
+
+
+def _back_to_the_default(kill: NodeOutOfMemory, room: int, row: Spelling | None) -> Proposal:
+    return Proposal(
+        action=say(
+            "Raise Ray's limit from {now} to the usual {then}; set it before `ray start` on every node",
+            now=f"{kill.fraction:g}",
+            then=RAYS_DEFAULT,
+        ),
+        current=kill.fraction,
+        suggested=RAYS_DEFAULT,
+        derivation=say(
+            "{then} x {total} - {used} in use = {room} more",
+            then=RAYS_DEFAULT,
+            total=show(kill.total_bytes or 0),
+            used=show(kill.used_bytes or 0),
+            room=show(room),
+        ),
+        snippet=row.snippet(RAYS_DEFAULT) if row is not None else f"export RAY_memory_usage_threshold={RAYS_DEFAULT}",
+        cost=say("less is left for what runs outside Ray"),
     )
 
 

@@ -17,7 +17,9 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import early_kill, ray_kill
 from oomdoctor.remedies import Remedy, own_options
+from oomdoctor.remedies.host import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
 from oomdoctor.signs.held_data import several_steps_went_by
@@ -35,11 +37,14 @@ _COMES_AND_GOES: Final = (
     "activations", "checkpoint-spike", "gpu-memory-exhausted", "logits-spike", "vllm-utilization-too-high",
 )  # fmt: skip
 _A_GOOD_DEAL: Final = 2
+_THIRD: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
 _LEAK: Final = "clear-references"
 _ACTIVATIONS: Final = "activations"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
+_LEAKS: Final = "-leak"  # causes that fill any limit
+_LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 # And those that a program of one's own states under names of its own
 _OWN: Final = (
@@ -55,6 +60,21 @@ _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "sho
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
+    limit = () if answer.cause.id.endswith(_LEAKS) else _of_a_low_limit(decision.crash_of(answer))
+    return tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision))))
+
+
+def _of_a_low_limit(crash: Crash) -> tuple[str, ...]:
+    """The killer's own limit goes first where it leaves much of the memory: nothing else is the reason."""
+    if crash.pool not in RAM:
+        return ()
+    kill = ray_kill(crash)
+    if kill is not None and room_below_the_default(kill) is not None:
+        return (_DELAY,)
+    return (_LIMITS_OF_THE_SYSTEM,) if early_kill(crash) is not None else ()
+
+
+def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     own = _own(answer)
     if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (PROCESS_HOG, _LIMIT)):
         return own
@@ -102,18 +122,36 @@ def _same_memory(one: Ranked, first: Ranked, decision: Decision) -> bool:
 
 
 def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """The allocator's setting second where it costs nothing and may do: what is reserved but unused is a good deal
-    more than what was missing, of a need that comes and goes. Where weights fill the GPU the next one would not fit."""
+    """The allocator's setting second where it costs nothing and may do, of a need that comes and goes: what is reserved
+    but unused is a good deal more than what was missing. Where weights fill the GPU the next one would not fit."""
+    place = _place_of_allocator(cause, knobs, crash)
+    return knobs if place is None else (*knobs[:place], _ALLOCATOR, *knobs[place:])
+
+
+def _place_of_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> int | None:
+    """Third where it is just enough, or where the release is old and cannot grow a segment."""
     root = crash.root
     if cause not in _COMES_AND_GOES or _ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
-        return knobs
-    if any(_OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice)):
-        return knobs
+        return None
     card = card_of(root)
-    missing = card.missing_bytes
-    if missing is None or (card.unallocated_bytes or 0) < max(_A_GOOD_DEAL * missing, _WORTH_A_TRY):
-        return knobs
-    return (*knobs[:1], _ALLOCATOR, *knobs[1:])
+    missing, unused = card.missing_bytes, card.unallocated_bytes or 0
+    if missing is None or unused < _WORTH_A_TRY:
+        return None
+    old = any(_OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice))
+    good_deal = unused >= _A_GOOD_DEAL * missing
+    if old and not good_deal:
+        return None
+    return 1 if good_deal and not old else _THIRD
+
+
+def allocator_behind(remedies: Sequence[Remedy], cause: str, knobs: tuple[str, ...], crash: Crash) -> list[Remedy]:
+    """The same after those without a line to copy have gone behind the others."""
+    place = _place_of_allocator(cause, knobs, crash)
+    one = next((each for each in remedies if each.knob == _ALLOCATOR), None)
+    if place != _THIRD or one is None:
+        return list(remedies)
+    rest = [each for each in remedies if each is not one]
+    return [*rest[:_THIRD], one, *rest[_THIRD:]]
 
 
 def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
@@ -125,7 +163,7 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     if place is None or pool == "scheduling":
         return listed
     before, bought = listed[:place], listed[place]
-    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE, _DELAY) and one.setting not in _RISKY]
+    free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE) and not _delays_or_risks(one)]
     clear = [remedy for remedy in free if remedy.has_object]
     if cause == _GROUP:
         before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
@@ -133,6 +171,15 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
         vague = [] if bought.snippet or bought.setting else free
         before = list({one.knob: one for one in (*before, *clear, *vague)}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
+
+
+def _delays_or_risks(remedy: Remedy) -> bool:
+    return _only_delays(remedy) or remedy.setting in _RISKY
+
+
+def _only_delays(remedy: Remedy) -> bool:
+    """Ray's limit raised beyond its default; where it is lower, it is the reason."""
+    return remedy.knob == _DELAY and remedy.suggested is None
 
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
@@ -143,7 +190,7 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
     if command is None or crash.pool not in RAM:
         return list(remedies)
     if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
-        stated = next((n for n, one in enumerate(rest) if one.suggested is None or one.knob == _DELAY), len(rest))
+        stated = next((n for n, one in enumerate(rest) if one.suggested is None or _only_delays(one)), len(rest))
         return [*rest[:stated], command, *rest[stated:]]
     place = next((n for n, one in enumerate(rest) if one.knob == _LEAK), None)
     if cause != PROCESS_HOG or place is None:
@@ -165,6 +212,7 @@ def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
 
 __all__ = [
     "EVIDENCE",
+    "allocator_behind",
     "evidence_ahead",
     "in_order",
     "knobs_of",

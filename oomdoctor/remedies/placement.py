@@ -12,6 +12,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
+from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
@@ -23,6 +24,15 @@ from oomdoctor.signs.trace import card
 from oomdoctor.units import show
 
 _SHOWN: Final = 2
+# By which variable a process sees some of the devices: CUDA programming guide, environment variables; ROCm's docs, GPU
+# isolation; torch_npu's documentation; Habana's docs; oneAPI Level Zero's programming guide
+VISIBLE: Final[Mapping[str, str]] = {
+    "NVIDIA": "CUDA_VISIBLE_DEVICES",
+    "AMD": "HIP_VISIBLE_DEVICES",
+    "NPU": "ASCEND_RT_VISIBLE_DEVICES",
+    "HPU": "HABANA_VISIBLE_MODULES",
+    "Intel": "ZE_AFFINITY_MASK",
+}
 NOBODY: Final = 0.02  # of the GPU: a context alone takes more
 _ENDED: Final = 8  # processes in one command
 
@@ -139,6 +149,8 @@ def fix_placement(case: Case) -> Answer:
             action=say("Start the engine on another GPU that is free (CUDA_VISIBLE_DEVICES)"),
             snippet="nvidia-smi --query-gpu=index,memory.free,memory.total --format=csv",
         )
+    if case.cause == "gpu-shared" and not row and masks is None and not _has_ranks(crash):
+        return _another_gpu(crash)
     action = say("Give every rank its own GPU: set the device from LOCAL_RANK before the first CUDA call")
     if row:
         action = say(
@@ -153,6 +165,22 @@ def fix_placement(case: Case) -> Answer:
             place=masks.place,
         )
     return Proposal(action=action, snippet=_line(case))
+
+
+def _has_ranks(crash: Crash) -> bool:
+    return crash.job.spread or launcher(crash) is not None
+
+
+def _another_gpu(crash: Crash) -> Answer:
+    """Of who is not alone on this one, and is a single process."""
+    variable = VISIBLE.get(maker(crash))
+    if variable is None:
+        return Skip()
+    return Proposal(
+        action=say("Start this process on a free GPU, if the machine has one"),
+        snippet=f"export {variable}=N   # its number",
+        setting="",
+    )
 
 
 def _line(case: Case) -> str:

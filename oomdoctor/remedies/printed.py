@@ -14,7 +14,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import together
 from oomdoctor.remedies.advise import ONLY_A_DELAY, remedies
 from oomdoctor.remedies.advised import Advised, advised
-from oomdoctor.remedies.device import no_fragmentation
+from oomdoctor.remedies.device import no_fragmentation, set_by_a_framework
 
 _THRESHOLD: Final = late(r"adjust the kill threshold")
 
@@ -43,8 +43,10 @@ def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfM
     stated = crash.setting("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     if stated is not None and advice.advises.split(":")[0] in str(stated.value):
         return say("already set: {name} at {place}", name=stated.name, place=stated.place)
-    if "expandable" in advice.advises and (why := together.refused("allocator-config", crash)) is not None:
-        return why
+    if "expandable" in advice.advises:
+        why = together.refused("allocator-config", crash) or set_by_a_framework(crash)
+        if why is not None:
+            return why
     return no_fragmentation(refusal) if refusal is not None else None
 
 

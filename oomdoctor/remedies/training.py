@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import product
 from typing import Final
@@ -34,6 +35,7 @@ from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
 from oomdoctor.signs.held_data import several_batches_went_by
+from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.signs.passes import in_attention
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import GIB, MIB, show
@@ -141,10 +143,27 @@ def _half_a_batch(case: Case) -> Proposal:
     task = own_line.task_of(case.crash)
     counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
     first = counts and not some(case.crash.job.frameworks, "simulates worlds")
-    if first and (shown := _of_the_array(case.crash)) is not None:
+    if first and (shown := _of_the_array(case.crash) or _of_a_huge_array(case.crash)) is not None:
         return shown
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
+    )
+
+
+def _of_a_huge_array(crash: Crash) -> Proposal | None:
+    """Of one array that is larger than the device a half does not fit, either."""
+    root = crash.root
+    if not isinstance(root, ArrayOutOfMemory) or not root.tried_bytes or not root.total_bytes:
+        return None
+    room = root.free_bytes or root.total_bytes
+    if root.tried_bytes <= 2 * root.total_bytes:
+        return None
+    count = math.ceil(root.tried_bytes / room)
+    return Proposal(
+        action=say("Lower the batch size to 1/{count}, or find what makes this one array so large", count=count),
+        derivation=say(
+            "{tried} / {room} free, rounded up = {count}", tried=show(root.tried_bytes), room=show(room), count=count
+        ),
     )
 
 
@@ -236,6 +255,8 @@ def lower_precision(case: Case) -> Answer:
     keeps the weights as they are."""
     crash, row = case.crash, case.row
     in_code = row is None or row.is_call
+    if refused_for_parameters_on_the_host(crash) is not None:
+        return _half_while_they_load(crash)
     if crash.job.in_engine and in_code:
         stated = crash.setting("dtype")
         if stated is None or stated.value not in _FULL_PRECISION:
@@ -253,6 +274,19 @@ def lower_precision(case: Case) -> Answer:
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def _half_while_they_load(crash: Crash) -> Proposal:
+    """All parameters in one piece: a copy in 16 bits is half of it."""
+    root = crash.root
+    tried = root.tried_bytes if isinstance(root, HostAllocation) else None
+    return Proposal(
+        action=say("Load the weights in bf16 instead of fp32"),
+        snippet="from_pretrained(..., torch_dtype=torch.bfloat16)",
+        setting="",
+        derivation=say("{tried} / 2 = {half}", tried=show(tried), half=show(tried // 2)) if tried else None,
+        assumes=(say("the weights are in float32 now"),),
+    )
 
 
 def _half_the_weights(case: Case) -> Answer:
@@ -558,8 +592,37 @@ def shorter_sequences(case: Case) -> Answer:
     answer = halved(case)
     if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
+    if not isinstance(answer, Proposal) and (shown := _by_the_square(case.crash)) is not None:
+        return shown
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Shorten the sequences"))
     return replace(proposal, cost=say("longer sequences are truncated"))
+
+
+def _by_the_square(crash: Crash) -> Proposal | None:
+    """One piece larger than the GPU is a tensor over all pairs of tokens or pixels."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or not root.tried_bytes or not root.total_bytes:
+        return None
+    room = root.free_bytes or root.total_bytes
+    if root.tried_bytes <= root.total_bytes:
+        return None
+    share = math.floor(100 * math.sqrt(room / root.tried_bytes)) / 100
+    return Proposal(
+        action=say(
+            "Cut the number of tokens or pixels to {share} of it (shorter text, smaller images): this tensor grows "
+            "with its square",
+            share=f"{share:.0%}",
+        ),
+        setting="",
+        derivation=say(
+            "sqrt({room} free / {tried} requested) = {share}",
+            room=show(room),
+            tried=show(root.tried_bytes),
+            share=f"{share:g}",
+        ),
+        assumes=(say("it grows with the square"),),
+        cost=say("longer inputs are cut"),
+    )
 
 
 def shard_states(case: Case) -> Answer:
@@ -688,6 +751,22 @@ def fewer(case: Case) -> Answer:
     return halved(case) if counts and (usual is None or case.number() is not None) else None
 
 
+_OF_AN_ASSIGNER: Final = "gpu_assign_thr"
+
+
+def assign_on_the_host(case: Case) -> Answer:
+    """mmdet/models/task_modules/assigners/max_iou_assigner.py: on the CPU for images with more objects than that."""
+    if case.row is None or not case.row.key.endswith(_OF_AN_ASSIGNER):
+        return None
+    return Proposal(
+        action=say("Match boxes on the CPU for images with more than {count} objects", count=case.row.value),
+        suggested=case.row.value,
+        derivation=say("{value} is a usual start value", value=case.row.value),
+        cost=say("slower for these images"),
+        assumes=(say("MMDetection >= 1.0 (not printed)"),),
+    )
+
+
 FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-input": fewer,
     "tiled-processing": fewer,
@@ -695,6 +774,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "fewer-environments": fewer,
     "resize-sim-buffers": fewer,
     "offload-parameters": fewer_layers,
+    "offload-activations": assign_on_the_host,
     "smaller-microbatch": smaller_microbatch,
     "shorter-sequences": shorter_sequences,
     "shard-states": shard_states,

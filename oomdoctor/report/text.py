@@ -34,6 +34,7 @@ from oomdoctor.report.words import (
     headline,
     is_free,
     last_error,
+    not_memory,
     nothing_found,
     open_question,
     particular,
@@ -191,7 +192,7 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
         yield _line(say("and {count} more (-v)", count=len(report.incidents) - CRASHES))
     yield from _quotes(say("Ignore this hint in the log"), report.advice_rejected, page)
     if page.verbose or not report.incidents:
-        yield from _quotes(say("Not a memory failure"), report.lookalikes, page)
+        yield from _quotes(not_memory(report), report.lookalikes, page)
     for note in report.notes:
         yield _line((say("Note: "), "bold"), note)
     if page.verbose:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from oomdoctor.families.gpu_lookalike import HIDDEN
 from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
 from oomdoctor.units import MIB, show
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from oomdoctor.causes import Cause
 
 OTHERS: Final = 2  # causes that a line names beside the likeliest
+_OF_A_WATCHDOG: Final = late(r"ProcessGroupNCCL|\bNCCL (?:operations|work)\b|[Ww]atchdog|\bPG (?:ID|GUID)\b")
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
 
@@ -106,7 +109,25 @@ def nothing_found(report: Report) -> Told:
     """What is said of logs without a crash."""
     if not report.stats.bytes:
         return Told(say("NOTHING READ"))
-    return Told(say("NO MEMORY FAILURE FOUND"), say("({what} read)", what=what_was_read(report)))
+    what = what_was_read(report)
+    if waits_for_another(report):
+        return Told(
+            say("NO MEMORY FAILURE FOUND"), say("in this log, which waits for another process ({what} read)", what=what)
+        )
+    return Told(say("NO MEMORY FAILURE FOUND"), say("({what} read)", what=what))
+
+
+def not_memory(report: Report) -> str:
+    """What stands before the lines that sound like memory; where they leave it open, no more than that."""
+    hidden = any(look.why == translated(HIDDEN) for look in report.lookalikes)
+    if not report.incidents and (hidden or waits_for_another(report)):
+        return say("This log cannot tell")
+    return say("Not a memory failure")
+
+
+def waits_for_another(report: Report) -> bool:
+    """Whether the log only tells that another process of the job no longer answers: why, that one's log says."""
+    return not report.incidents and any(_OF_A_WATCHDOG.search(look.text) for look in report.lookalikes)
 
 
 def nothing_in_a_line(report: Report) -> str:
@@ -118,7 +139,7 @@ def nothing_in_a_line(report: Report) -> str:
 def last_error(report: Report) -> str | None:
     """What ended a log without a memory failure, where a line near its end says so."""
     error = report.last_error
-    if error is None:
+    if error is None or (waits_for_another(report) and _OF_A_WATCHDOG.search(error.text) is not None):
         return None
     return say("{file}:{line}: {text}", file=error.file, line=error.line, text=error.text.strip())
 
@@ -255,7 +276,7 @@ def _only_delays(remedy: Remedy) -> bool:
 def _got_past(gap: Gap, amount: str) -> str:
     """Of the card only what was refused is known; what would have been asked for next is not."""
     if gap.pool == "gpu":
-        return say("Past this refusal ({amount} short)", amount=amount)
+        return say("Enough for this request ({amount} short)", amount=amount)
     return say("Enough for the {amount} that were missing", amount=amount)
 
 

@@ -13,6 +13,7 @@ from oomdoctor.signs.trace import CREATED, STRAW
 from oomdoctor.units import show
 
 LITTLE: Final = 0.1  # of the device
+NOTHING: Final = 0.01  # of the process's limit
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
 
 # A batch of pictures of 3 x 3 or 7 x 7 pixels with hundreds of channels each way is none.
@@ -52,16 +53,37 @@ def array_of_a_step_on_the_host(crash: Crash) -> Seen | None:
 def array_beyond_the_limit(crash: Crash) -> Seen | None:
     """One array is larger than the process's limit on the GPU."""
     array = crash.root
-    if not isinstance(array, ArrayOutOfMemory) or not array.limit_bytes or not array.tried_bytes:
+    if not isinstance(array, ArrayOutOfMemory) or not array.limit_bytes or not array.array_bytes:
         return None
-    return Seen(words="") if array.tried_bytes > array.limit_bytes and not array_of_the_model(crash) else None
+    return Seen(words="") if array.array_bytes > array.limit_bytes and not array_of_the_model(crash) else None
+
+
+@sign
+def lengthy_array_beyond_the_limit(crash: Crash) -> Seen | None:
+    """An array of one axis is larger than the process's limit on the GPU, and next to nothing was in use: its length
+    comes from the data that the program computes with, such as a wrong index."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or len(array.lengths) != 1 or array_beyond_the_limit(crash) is None:
+        return None
+    limit, held = array.limit_bytes or 0, array.in_use_bytes
+    if held is None or held > NOTHING * limit:
+        return None
+    words = say(
+        "One array of shape {shape} ({size}) is larger than all that the process may use ({limit}), and only {held} "
+        "was in use. No batch makes an array of one axis that long: a wrong index or length does.",
+        shape=array.shape,
+        size=array.array_words,
+        limit=show(limit),
+        held=show(held),
+    )
+    return Seen(words=words, evidence=(array,))
 
 
 @sign
 def array_of_the_model(crash: Crash) -> Seen | None:
     """The array belongs to the model itself, which was being created."""
     array = crash.root
-    if not isinstance(array, ArrayOutOfMemory) or not (crash.mentions(CREATED) or _is_a_kernel(array)):
+    if not isinstance(array, ArrayOutOfMemory) or not (crash.mentions(CREATED) or _weights(crash, array)):
         return None
     return Seen(
         words=say(
@@ -71,6 +93,14 @@ def array_of_the_model(crash: Crash) -> Seen | None:
         against=(say("another process may hold the GPU memory"),),
         stage="model_load",
     )
+
+
+def _weights(crash: Crash, array: ArrayOutOfMemory) -> bool:
+    """Whether it is a convolution's weights by its shape, which the allocator's own line leaves to the next message."""
+    told = (
+        one for one in crash.every(ArrayOutOfMemory) if array.shape is None and one.array_bytes == array.array_bytes
+    )
+    return any(map(_is_a_kernel, (array, *told)))
 
 
 def _is_a_kernel(array: ArrayOutOfMemory) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from oomdoctor.families.container import EndRecord, LimitKill
+from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_table import GpuTable
-from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.ray_schedule import ClusterStatus
@@ -25,9 +25,12 @@ from oomdoctor.patterns import late
 from oomdoctor.sources.recognised import is_raylets
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
-# `journalctl -k` alone shows the current boot, and many a node is restarted after such a death. The whole date tells a
-# kill of another day.
-JOURNAL: Final = "for boot in -1 0; do journalctl -k -b $boot -o short-iso; done | grep -i -E 'killed process|oom'"
+# Without -b journalctl's kernel lines are of the current boot, and many a node is restarted after such a death. The
+# whole date tells a kill of another day. Guards that kill from user space leave no line of the kernel's.
+JOURNAL: Final = (
+    "for boot in -1 0; do journalctl -t kernel -t earlyoom -t systemd-oomd -b $boot -o short-iso; done"
+    " | grep -i -E 'killed process|oom'"
+)
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
@@ -48,6 +51,8 @@ ON_A_MAC: Final = "ps aux -m | head -20"
 ALL_PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss"
 PROCESSES: Final = f"{ALL_PROCESSES} | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
+# Read in the kernel's log, where only the kernel's own kills stand
+KERNELS: Final = (DMESG, DUMP, JOURNAL)
 FREE: Final = "free -h"
 # RAM that belongs to no process
 OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
@@ -66,6 +71,25 @@ ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
     "MLU": "cnmon",
     "NPU": "npu-smi info",
     "TPU": "sudo lsof -w /dev/accel* /dev/vfio/*",
+}
+# What tells of a kill that the kernel did not do, by the killer: no line of its log does. The guards of Linux pick by
+# size and say nothing of the others: what holds the memory, processes and the RAM of none, shows on the machine.
+# earlyoom: main.c; systemd: man systemd-cgtop; Kubernetes: concepts/scheduling-eviction/
+# node-pressure-eviction; macOS: man log
+KUBELET: Final = "kubelet"
+OF_A_GUARD: Final = (f"{ALL_PROCESSES} | head -30", OUTSIDE_PROCESSES)
+OF_KUBERNETES: Final = (
+    "kubectl get events -A --field-selector reason=Evicted",
+    "kubectl describe node NODE",
+)
+BY_KILLER: Final[Mapping[str, tuple[str, ...]]] = {
+    "earlyoom": OF_A_GUARD,
+    "nohang": OF_A_GUARD,
+    "oomd": OF_A_GUARD,
+    "systemd-oomd": ("systemd-cgtop -m -b -n 1 | head -30", OUTSIDE_PROCESSES),
+    "macOS": ("log show --last 1d --predicate 'eventMessage CONTAINS \"memorystatus\"'", ON_A_MAC),
+    "FreeBSD": ("dmesg | grep 'was killed'", ON_A_MAC),
+    KUBELET: OF_KUBERNETES,
 }
 # In the shell that starts the job; each figure beside its name
 LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
@@ -87,6 +111,7 @@ _OF_A_CONTAINER: Final = (
     "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}"
 )
 SIGKILL_SEEN_OUTSIDE: Final = 137
+_BY_THE_KERNEL: Final = "SystemOOM"  # the kubelet's word for a kill that it only saw
 
 # What the output of a command is read as
 _PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
@@ -114,6 +139,10 @@ IN_A_POD: Final = (
 )
 CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + IN_A_POD
 _OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 137\b")
+# A container's network goes down in the kernel's log when it ends: drivers/net/veth.c, net/bridge/br_stp_if.c
+_BRIDGE: Final = late(
+    r"\bveth[0-9a-f]{6,8}: renamed from eth\d|\bdocker\d: port \d{1,4}\(veth[0-9a-f]{6,8}\) entered disabled"
+)
 _CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 
@@ -142,6 +171,25 @@ def settling(crash: Crash) -> tuple[str, ...]:
     given = {record.tool for record in crash.every(EndRecord)}
     open_ones = (command for command in commands if not any(command.startswith(tool) for tool in given))
     return (*open_ones, JOURNAL, DMESG)
+
+
+def killer_of(crash: Crash) -> str:
+    """Who killed, where it is one of those that leave no line in the kernel's log; empty where it is not."""
+    if crash.first(KernelKill) is not None:
+        return ""
+    if any(kill.killer in BY_KILLER for kill in crash.every(UserspaceKill)):
+        return next(kill.killer for kill in crash.every(UserspaceKill) if kill.killer in BY_KILLER)
+    pressure = crash.first(NodePressure)
+    return KUBELET if pressure is not None and pressure.reason != _BY_THE_KERNEL else ""
+
+
+def of_its_killer(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
+    """The commands, those that read the kernel's log replaced by what tells of the killer that did it."""
+    instead = BY_KILLER.get(killer_of(crash), ())
+    if not instead:
+        return tuple(asked)
+    told = [command for command in asked if command not in (WHO_HOLDS_IT_NOW, PROCESSES)]
+    return tuple(dict.fromkeys(one for command in told for one in (instead if command in KERNELS else (command,))))
 
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:
@@ -210,4 +258,6 @@ def _ended_as_container(crash: Crash) -> bool:
     """A container's end by SIGKILL is told from outside as 137; a shell and an editor tell a local process's like that,
     too."""
     outside = isinstance(crash.root, Kill) and crash.root.exit_code == SIGKILL_SEEN_OUTSIDE
-    return container_of(crash) is not None or (outside and crash.mentions(CONTAINERS) is not None)
+    if container_of(crash) is not None or any(map(_BRIDGE.search, crash.root.around.below)):
+        return True
+    return outside and crash.mentions(CONTAINERS) is not None

@@ -374,7 +374,16 @@ def _beside_its_share(crash: Crash) -> Seen:
             say("A smaller batch size does not shrink the share.") if crash.job.may_share else "",
         )
     )
-    return Seen(words=words, evidence=(crash.root,))
+    if not _tells_nothing(crash):
+        return Seen(words=words, evidence=(crash.root,))
+    doubt = say("the log does not show whether the weights, the cache or a request asked for it")
+    return Seen(words=words, evidence=(crash.root,), against=(doubt,), unsure=True)
+
+
+def _tells_nothing(crash: Crash) -> bool:
+    """One line without figures, and none beside it says what the engine was doing."""
+    figures = isinstance(crash.root, DeviceOutOfMemory) and crash.root.tried_bytes is not None
+    return not figures and crash.stage == "unknown" and phase(crash) is None
 
 
 def _when(crash: Crash) -> str:

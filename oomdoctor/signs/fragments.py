@@ -66,11 +66,11 @@ def idle_by_the_table(crash: Crash) -> Seen | None:
         summary.ooms,
         mark(
             "PyTorch's memory summary counts {count} failed allocation, while {idle} of {reserved} reserved was "
-            "unallocated, {stuck} of it inside blocks in use."
+            "unallocated, {stuck} of it in segments that are partly in use."
         ),
         mark(
             "PyTorch's memory summary counts {count} failed allocations, while {idle} of {reserved} reserved was "
-            "unallocated, {stuck} of it inside blocks in use."
+            "unallocated, {stuck} of it in segments that are partly in use."
         ),
         idle=show(idle),
         reserved=show(reserved),

@@ -17,7 +17,10 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import commands
 from oomdoctor.signs.cut import is_cut
 
-_PATH_OF_WINDOWS: Final = r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\"
+_WINDOWS: Final = (
+    r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
+    r"|\bWinError\b|\bpaging file\b"
+)
 _KILLED: Final = (Kill, KernelKill, UserspaceKill, LimitKill, LoaderDeath, WorkerDeath, NodeOutOfMemory)
 # What Python raises has a class; a driver, a kernel or a simulator prints its own sentence and no traceback.
 _RAISED: Final = late(r"(?:^|[\s.\]:(])[A-Z_]\w{0,60}(?:Error|Exception)\b")
@@ -33,8 +36,11 @@ _ON_WINDOWS: Final = (
 
 
 def is_on_windows(crash: Crash) -> bool:
-    """Whether a path near the failure is one of Windows."""
-    return crash.mentions(_PATH_OF_WINDOWS) is not None
+    """Whether a path near the failure is one of Windows, or its own words for an error are there."""
+    known = crash.seen.get(is_on_windows)
+    if known is None:
+        known = crash.seen[is_on_windows] = crash.shows(_WINDOWS)
+    return bool(known)
 
 
 def useful(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
@@ -44,7 +50,8 @@ def useful(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
 
 def of_its_system(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
     """The commands that the job's machine has, each once."""
-    return tuple(dict.fromkeys(_of_windows(asked) if is_on_windows(crash) else asked))
+    there = commands.of_its_killer(asked, crash)
+    return tuple(dict.fromkeys(_of_windows(there) if is_on_windows(crash) else there))
 
 
 def a_traceback_may_tell(crash: Crash) -> bool:

@@ -18,7 +18,7 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import is_after, is_of_another_day
-from oomdoctor.language import listed, say
+from oomdoctor.language import joined, listed, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
@@ -31,6 +31,7 @@ HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
 LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
 FULL: Final = 0.5  # of the card, in use behind the refusal
 NAMED: Final = 4
+TWO_DIGITS: Final = 10
 LARGE_CARD: Final = 80 * GIB  # a quarter of it is much of any card
 NO_CARD: Final = GIB  # no card that trains has less
 
@@ -421,19 +422,30 @@ def _of_listed(held: int, total: int, pids: list[int]) -> _Neighbours:
 
 def _not_split(held: int, total: int) -> _Neighbours:
     words = say(
-        "Others hold {held} of the GPU's {total} ({share}), not counting this process's PyTorch memory and "
-        "CUDA context",
-        held=show(held),
+        "Others hold about {held} of the GPU's {total} ({share}): what is not this process's PyTorch memory, less "
+        "1 GiB for its driver context (assumed)",
+        held=about(held),
         total=show(total),
         share=percent(held / total),
     )
     return _Neighbours(held, held / total, MUCH, words)
 
 
+def about(size: int) -> str:
+    """A size that rests on an assumption, in two digits."""
+    gib = size / GIB
+    return f"{gib:.1f} GiB" if gib < TWO_DIGITS else f"{gib:.0f} GiB"
+
+
+def is_assumed(it: Card) -> bool:
+    """Whether what others hold is what remains of an older message, less a guess of this process's own."""
+    return it.others_bytes is None and it.unaccounted_bytes is None
+
+
 def _seen(crash: Crash, others: _Neighbours) -> Seen:
     refused = [event for event in (refusal(crash),) if event is not None]
     it = card(crash)
-    words = say("{held}; {asked}.", held=others.words, asked=asked(it))
+    words = joined((say("{held}; {asked}.", held=others.words, asked=asked(it)), _more_was_free(it, others)))
     doubts = list(_doubts(it, others))
     return Seen(
         words=words,
@@ -442,6 +454,13 @@ def _seen(crash: Crash, others: _Neighbours) -> Seen:
         unsure=bool(doubts),
         next_evidence=(on_the_devices(crash),) if doubts else (),
     )
+
+
+def _more_was_free(it: Card, others: _Neighbours) -> str:
+    """How that fits together, where others hold much."""
+    if others.bytes < A_DESKTOP or (it.free_bytes or 0) < (it.tried_bytes or 0) or not it.tried_bytes:
+        return ""
+    return say("As much was free as was requested: others allocate and free memory at the same moment.")
 
 
 def _doubts(it: Card, others: _Neighbours) -> Iterator[str]:

@@ -20,7 +20,7 @@ from oomdoctor.incident.node import (
     victim,
 )
 from oomdoctor.job.roles import role_of
-from oomdoctor.language import joined, say
+from oomdoctor.language import all_of, joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OBJECTS, SHM, raylet_log
 from oomdoctor.units import percent, show
@@ -144,10 +144,37 @@ def one_process_has_it(crash: Crash) -> Seen | None:
         whole=memory.whole,
         share=percent(memory.share(top.largest)),
     )
+    if memory.equals and not memory.overlaps:
+        return Seen(words=joined((_of_equals(memory), killed_another(crash, top))), evidence=(memory.event,))
     stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
     outside = say("It is not a Ray worker, so Ray can never kill it.") if stranger else ""
     words = joined((held, outside, killed_another(crash, top)))
     return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
+
+
+def _of_equals(memory: NodeMemory) -> str:
+    """What they hold, one by one and together."""
+    both = sum(one.largest for one in memory.equals)
+    return say(
+        "{holders} hold {held} of {whole} together: {share}.",
+        holders=all_of(map(_with_size, memory.equals)),
+        held=show(both),
+        whole=memory.whole,
+        share=percent(memory.share(both)),
+    )
+
+
+def _with_size(one: Holder) -> str:
+    if one.pids[0] is None:
+        return say("{name} ({held})", name=one.name, held=show(one.largest))
+    return say("{name} (PID {pid}, {held})", name=one.name, pid=one.pids[0], held=show(one.largest))
+
+
+@sign
+def several_hold_as_much(crash: Crash) -> Seen | None:
+    """A process of another name is nearly as large as the largest of the table."""
+    memory = table(crash)
+    return Seen(words="") if memory is not None and memory.equals and not memory.overlaps else None
 
 
 @sign

@@ -73,6 +73,8 @@ _ENGINE_WORKER: Final = late(r"(?i)\bLLM\w{0,8}Actor|vllm|sglang|RolloutWorker|G
 _SLEEPS: Final = late(r"^Sleep\b|Sleep mode freed|\bto fall asleep\b")
 AWAKE: Final = 4 * GIB  # a worker whose weights are on the card takes less
 # deepspeed/runtime/zero/stage3.py, see_memory_usage()
+# deepspeed/runtime/zero since 0.3.10
+_PARAMETERS: Final = r"_convert_to_zero_parameters|zero[/\\](?:partition_parameters|parameter_offload)\.py"
 _PARTITIONS: Final = r"(?:Before|After) creating fp(?:16|32) partitions"
 # The class, and its extension as it is built and loaded (deepspeed/ops/adam/cpu_adam.py since 0.3)
 _OPTIMIZER_ON_THE_CPU: Final = (
@@ -158,6 +160,13 @@ def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
         file=frame.file,
     )
     return Seen(words=words, evidence=(crash.root,))
+
+
+@sign
+def refused_for_parameters_on_the_host(crash: Crash) -> Seen | None:
+    """DeepSpeed was making its partitions of the parameters and was refused host memory for them."""
+    refused = crash.first(HostAllocation) is not None and crash.in_trace(_PARAMETERS) is not None
+    return Seen(words="") if refused else None
 
 
 # What shows, settings aside, that something is kept on the host.

@@ -51,6 +51,8 @@ FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allo
 LARGE: Final = GIB
 NO_WEIGHT: Final = 8 * GIB  # twice an embedding of 256,000 words by 8,192 in half precision: no matrix of a model
 _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}\.py"
+# mmdet/core/bbox/assigners up to 2, mmdet/models/task_modules/assigners since 3
+_ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
 _ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
@@ -362,3 +364,9 @@ def _says_what_for(crash: Crash) -> bool:
     """Whether the message itself says what the memory was for."""
     asking = (compute_buffer_refused, warm_up_short, no_room_for_the_largest_batch)
     return isinstance(crash.root, ArrayOutOfMemory) or any(said(crash) for said in asking)
+
+
+@sign
+def while_boxes_are_matched(crash: Crash) -> Seen | None:
+    """Each box of an image is compared with each object in it: the batch does not matter."""
+    return Seen(words="") if crash.in_trace(_ASSIGNERS) is not None else None

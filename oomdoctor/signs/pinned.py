@@ -44,6 +44,12 @@ def locking_was_refused(crash: Crash) -> Seen | None:
 
 
 @sign
+def tensorflow_pins_what_it_copies(crash: Crash) -> Seen | None:
+    """TensorFlow's own allocator for what crosses to the GPU was refused pinned memory."""
+    return Seen(words="") if crash.job.world == "tensorflow" else None
+
+
+@sign
 def the_buffer_for_copying_was_refused(crash: Crash) -> Seen | None:
     """llama.cpp could not allocate a buffer although no layer was put on the GPU: the buffer for copying weights."""
     refusal = _refusal(crash)

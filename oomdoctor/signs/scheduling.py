@@ -16,6 +16,7 @@ from oomdoctor.units import show
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
 ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
+FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 _ROLES = ("actor", "ref", "critic", "reward")
 # Roles that share GPUs by these flags of OpenRLHF (openrlhf/cli/train_ppo_ray.py)
 _SHARED: Final = {"colocate_actor_ref": ("actor", "ref"), "colocate_critic_reward": ("critic", "reward")}
@@ -214,7 +215,7 @@ def _sentence(request: Unschedulable) -> str:
     if request.state in ENGINE_CHECKS:
         whose = engines_whole(request)
         return say("vLLM needs more GPUs (tensor_parallel_size x pipeline_parallel_size) than {whose}.", whose=whose)
-    what, end, count = _what(request), end_of(request), request.count or 1
+    what, end, count = what_of(request), end_of(request), request.count or 1
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(
@@ -249,7 +250,8 @@ def end_of(request: Unschedulable) -> str:
     return say("still waiting at the end of the log")
 
 
-def _what(request: Unschedulable) -> str:
+def what_of(request: Unschedulable) -> str:
+    """What it asks for, in words."""
     if request.requested:
         return _amounts(request.requested)
     return (

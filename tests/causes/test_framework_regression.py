@@ -138,6 +138,8 @@ TOO_LONG = (
 IN_PIECES = refused(tried="2.00 GiB", allocated="58.10 GiB", unallocated="19.60 GiB")
 VL = "--model Qwen/Qwen2.5-VL-7B-Instruct"
 
+TOO_FEW = "AssertionError: local_world_size (16) must be less than or equal to the number of visible devices (8)."
+
 
 class Told(Struct, frozen=True, kw_only=True):
     """An entry's job: its log behind the package's version, and one that lacks a symptom."""
@@ -268,6 +270,11 @@ JOBS = (
         id="vllm-pipeline-needs-whole-model", package="vllm", affected="0.15.1", sound="0.17.0", weight=0.7,
         log=("vllm serve /models/m --pipeline-parallel-size 2", TOO_LONG),
         lacks=("vllm serve /models/m --pipeline-parallel-size 1 --tensor-parallel-size 2", TOO_LONG),
+    ),
+    Told(
+        id="vllm-gpus-of-all-nodes", package="vllm", affected="0.11.1", sound="0.11.2", weight=0.9,
+        log=("vllm serve /models/m --tensor-parallel-size 16 --distributed-executor-backend ray", TOO_FEW),
+        lacks=("vllm serve /models/m --tensor-parallel-size 16 --distributed-executor-backend mp", TOO_FEW),
     ),
     Told(
         id="raylet-leak", package="ray", affected="2.41.0", sound="2.44.0", weight=0.65,

@@ -52,7 +52,7 @@ def test_a_limit_of_ray_s_that_is_low_is_told(tmp_path: Path, used: float, thres
     first = diagnose(tmp_path / "driver.log").incidents[0].diagnoses[0]
     assert first.cause == CAUSE.id
     assert ("Ray's limit is 36.0% of the memory (90.58 GiB)" in first.explanation) == told
-    assert ("RAY_memory_usage_threshold" in first.explanation) == told
+    assert ("not the usual 95%: somebody has set it" in first.explanation) == told
 
 
 def test_a_trainer_cannot_be_moved_away() -> None:

@@ -27,7 +27,7 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "dmesg -T | grep -i": ("pairs/dmesg-machine-full/evidence.txt", {"kernel"}),
     "dmesg -T | grep -B": ("pairs/dmesg-machine-full/evidence.txt", {"kernel"}),
-    "for boot in -1 0; do journalctl -k": ("pairs/journal-of-the-container/evidence.txt", {"kernel"}),
+    "for boot in -1 0; do journalctl -t kernel": ("pairs/journal-of-the-container/evidence.txt", {"kernel"}),
     "grep -n -A 60 'Traceback": ("asked/traceback-by-grep.txt", {"cuda"}),
     "Select-String -Path": ("asked/traceback-by-select-string.txt", {"cuda"}),
     "Get-CimInstance Win32_OperatingSystem": ("asked/memory-of-windows.txt", {"machine_memory"}),
@@ -58,12 +58,17 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "sysctl vm.overcommit_memory; grep -i commit": ("asked/overcommit.txt", {"sysctl", "machine_memory"}),
     "grep . /sys/fs/cgroup": ("pairs/cgroup2-by-grep/evidence.txt", {"container"}),
     "kubectl describe pod": ("pairs/pod-by-grep/evidence.txt", {"container"}),
+    "kubectl get events": ("asked/kubectl-events.txt", {"container"}),
+    "kubectl describe node": ("asked/kubectl-node.txt", {"container"}),
+    "log show --last": ("asked/log-show.txt", {"kernel"}),
+    "dmesg | grep 'was killed'": ("asked/dmesg-of-freebsd.txt", {"kernel"}),
+    "systemd-cgtop": ("systemd_cgtop/services.log", {"systemd_cgtop"}),
     "docker inspect": ("pairs/docker-template-in-the-command/evidence.txt", {"container"}),
     "sacct -j": ("pairs/sacct-cut-state/evidence.txt", {"container"}),
     "pip show": ("asked/pip-show.txt", {"pip_show"}),
 }
 # Public strings of the module that are no commands
-_PATTERNS = {"IN_A_POD", "CONTAINERS"}
+_PATTERNS = {"IN_A_POD", "CONTAINERS", "KUBELET"}
 _PACKAGE_ASKED = "deepspeed"
 
 

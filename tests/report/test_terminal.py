@@ -455,7 +455,7 @@ SHORT = Gap(pool="kv_cache", missing_low_bytes=2 * GIB, missing_high_bytes=3 * G
         (replace(SHORT, together=("move-process", "fewer-workers")),
          "Enough for the 2.00 GiB to 3.00 GiB that were missing: 1 and 3 together"),
         (replace(SHORT, together=("move-process", "restart-periodically", "more-host-memory"), pool="gpu"),
-         "Past this refusal (2.00 GiB to 3.00 GiB short): 1, 2 and 4 together"),
+         "Enough for this request (2.00 GiB to 3.00 GiB short): 1, 2 and 4 together"),
         (replace(SHORT, still_missing_bytes=GIB),
          "Not enough: with all of these 1.00 GiB of 2.00 GiB to 3.00 GiB would still be missing"),
         (replace(SHORT, missing_high_bytes=2 * GIB, still_missing_bytes=GIB),

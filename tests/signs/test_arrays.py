@@ -89,3 +89,50 @@ def test_what_the_compiler_planned_is_a_ledger() -> None:
     (ledger,) = compiled("10.00GiB", "15.30GiB").ledgers
     assert [row.what for row in ledger.rows] == ["outputs", "temporary buffers", "arguments"]
     assert sum(row.bytes or 0 for row in ledger.rows) <= (ledger.total_bytes or 0)
+
+
+STITCHED = (
+    "Limit:                  3152427622\nInUse:                        {held}\nMaxInUse:                    10752\n"
+    "NumAllocs:                      44\nMaxAllocSize:                 1280\n"
+    "2019-04-19 20:40:11.521133: W tensorflow/core/framework/op_kernel.cc:1431] OP_REQUIRES failed at x.cc:132 : "
+    "Resource exhausted: OOM when allocating tensor with shape[{shape}] and type int32 on "
+    "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "held", "seen"),
+    [
+        ("1490094848", 9984, True),
+        ("1490094848", 2152427622, False),  # a program that runs
+        ("64,1024,1024,64", 9984, False),  # pictures of a batch
+        ("490094848", 9984, False),  # fits beside nothing
+    ],
+)
+def test_one_long_axis_beyond_the_limit_is_no_batch(shape: str, held: int, seen: bool) -> None:
+    found = arrays.lengthy_array_beyond_the_limit(crash(*STITCHED.format(shape=shape, held=held).splitlines()))
+    assert (found is not None) == seen
+
+
+XPU = (
+    "E itex/core/devices/bfc_allocator.cc:98] Allocator ran out of memory trying to allocate {size} Bytes (rounded to "
+    "58982400 Bytes)"
+)
+ADDED = (
+    "ResourceExhaustedError: {{{{function_node __wrapped__AddV2_device_/job:localhost/device:XPU:0}}}} OOM when "
+    "allocating tensor with shape[{shape}] and type float on /job:localhost/replica:0/task:0/device:XPU:0 by allocator "
+    "Simple allocator [Op:AddV2]"
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "seen"),
+    [
+        (58982400, "3,3,1280,1280", True),
+        (58982400, "32,64,64,1280", False),
+        (12345600, "3,3,1280,1280", False),  # of another request
+    ],
+)
+def test_the_allocators_line_has_its_shape_from_the_next_message(size: int, shape: str, seen: bool) -> None:
+    found = arrays.array_of_the_model(crash(XPU.format(size=size), ADDED.format(shape=shape)))
+    assert (found is not None) == seen

@@ -169,7 +169,9 @@ def outside(it: Card) -> str | None:
 def gpu_others(it: Card) -> str | None:
     """What other processes hold of the GPU; None where it is none or more than there is."""
     size = neighbours.held_by_others(it)
-    return shown(size) if (size or 0) <= (it.total_bytes or 0) else None
+    if size is None or size > (it.total_bytes or 0):
+        return None
+    return say("about {size}", size=neighbours.about(size)) if neighbours.is_assumed(it) else shown(size)
 
 
 def neighbour(crash: Crash) -> str | None:

@@ -12,7 +12,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG, NEARLY_FULL, Holder, NodeMemory, low_limit, ray_kill
 from oomdoctor.job.roles import short_name
-from oomdoctor.language import say
+from oomdoctor.language import all_of, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief
 from oomdoctor.report.headline.names import with_pid
@@ -112,6 +112,34 @@ def filled(share: Share) -> str | None:
 @about(_holder)
 def held_part(share: Share) -> str | None:
     """What that process holds of what is in use, or of what the table lists: "171 of 239 GiB in use"."""
+    return share.part
+
+
+# processes that hold as much as each other
+
+
+def _equals(crash: Crash) -> Share | None:
+    memory = table(crash)
+    if memory is None or not memory.equals or memory.overlaps:
+        return None
+    return _share(memory, all_of(one.who for one in memory.equals), sum(one.largest for one in memory.equals))
+
+
+@about(_equals)
+def equals(share: Share) -> str | None:
+    """The largest process, and others that are nearly as large: "ActorModel (PID 7) and CriticModel (PID 8)"."""
+    return share.who
+
+
+@about(_equals)
+def equals_filled(share: Share) -> str | None:
+    """What they hold together of a node that is full, where it is half of what is in use."""
+    return share.fills
+
+
+@about(_equals)
+def equals_part(share: Share) -> str | None:
+    """What they hold together of what is in use, or of what the table lists."""
     return share.part
 
 

@@ -19,6 +19,7 @@ from oomdoctor.report.headline.slot import Slot, about, where
 from oomdoctor.report.headline.victims import heaviest, held_by, name_of
 from oomdoctor.signs.kills import a_process_holds_it_afterwards, only_small_processes_were_killed
 from oomdoctor.signs.ray_kills import OF_A_RANK, a_rank_was_killed
+from oomdoctor.units import percent
 
 SHOWN: Final = 48  # characters of a name that is no class or script
 _PLAIN: Final = late(r"[\w.:<>-]{1,120}")
@@ -70,6 +71,18 @@ def killed_part(kill: _Kill) -> str | None:
         return beside(held_by(kill), kill.limit_bytes or kill.total_bytes)
     total, free = kill.total_bytes, kill.available_bytes
     return beside(held_by(kill), total - free if total and free and free < total else total)
+
+
+@about(node.early_kill)
+def early_limit(kill: UserspaceKill) -> str | None:
+    """At how much available memory a guard was told to kill."""
+    return percent(kill.limit_fraction or 0)
+
+
+@about(node.early_kill)
+def left_at_the_kill(kill: UserspaceKill) -> str | None:
+    """What was still available then: "6.64 of 13.5 GiB"."""
+    return beside(kill.available_bytes, kill.total_bytes)
 
 
 @where(only_small_processes_were_killed)

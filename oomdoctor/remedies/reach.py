@@ -1,0 +1,87 @@
+"""Whether a knob acts on what failed: its step, its line, its size, its allocator, its machine.
+
+A cause says what fills the memory; the failure says where that was too much. What acts on the cause elsewhere, or comes
+after the failing step, makes no room for this request. `reach.txt` has a row for each such thing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.incident.model import Crash
+from oomdoctor.remedies import cells
+from oomdoctor.remedies.settings import Spelling
+from oomdoctor.signs.machine import is_on_windows
+
+_STROKE: Final = r"\|"
+_PINNED: Final = "pinned"  # a pool, and what is asked of it
+
+
+class Row(Struct, frozen=True):
+    """What has to be so for a knob, or for some of its options, to act on the failure."""
+
+    knob: str
+    options: tuple[str, ...]
+    within: str
+    never: str
+    times: float | None  # the device
+    allocators: tuple[str, ...]
+    systems: tuple[str, ...]
+
+
+@cache
+def table() -> tuple[Row, ...]:
+    return tuple(map(_row, cells.rows(Path(__file__).with_suffix(".txt"))))
+
+
+def _row(cell: tuple[str, ...]) -> Row:
+    knob, options, within, never, times, allocators, systems, _ = cell
+    return Row(
+        knob=knob,
+        options=tuple(options.replace(",", " ").split()),
+        within=within.replace(_STROKE, "|"),
+        never=never.replace(_STROKE, "|"),
+        times=float(times) if times else None,
+        allocators=tuple(allocators.split()),
+        systems=tuple(systems.split()),
+    )
+
+
+def acts(knob: str, crash: Crash, row: Spelling | None = None) -> bool:
+    """Whether the knob, spelled like this, acts on what failed."""
+    about = (one for one in table() if one.knob == knob)
+    option = row.key if row is not None else None
+    return all(_holds(one, crash) for one in about if not one.options or option in one.options)
+
+
+def _holds(row: Row, crash: Crash) -> bool:
+    if (row.within and not crash.shows(row.within)) or (row.never and crash.shows(row.never)):
+        return False
+    if row.times is not None and _is_beyond(crash, row.times):
+        return False
+    if row.systems and ("windows" if is_on_windows(crash) else "linux") not in row.systems:
+        return False
+    return not row.allocators or _asked(crash) in (*row.allocators, "")
+
+
+def _is_beyond(crash: Crash, times: float) -> bool:
+    """Whether one piece of more than so many devices was asked for."""
+    usage = crash.root.figures("usage")
+    tried, total = usage.get("tried_bytes"), usage.get("total_bytes")
+    return tried is not None and total is not None and tried > times * total
+
+
+def _asked(crash: Crash) -> str:
+    """What the host was asked for: pinned memory, or any; empty where it was not the host."""
+    root = crash.root
+    if not isinstance(root, HostAllocation):
+        return ""
+    return _PINNED if crash.pool == _PINNED or root.pool == _PINNED else "pageable"
+
+
+__all__ = ["Row", "acts", "table"]

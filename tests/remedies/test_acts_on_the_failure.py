@@ -1,0 +1,166 @@
+"""A knob is a remedy only where it acts on what failed: its step, its line, its size, its allocator, its machine."""
+
+from __future__ import annotations
+
+import pytest
+from remedy_logs import advise, crashes_of, cuda, kill
+
+from oomdoctor import diagnose
+from oomdoctor.remedies import reach
+from oomdoctor.remedies.knobs import KNOBS
+
+SLIME = "python slime/train.py --use-dynamic-batch-size --max-tokens-per-gpu 8192\n"
+CAST = '  File "/x/megatron/core/transformer/module.py", line 380, in float_conversion\n    val = val.float()\n'
+LOG_PROBS = '  File "/x/slime/utils/ppo_utils.py", line 80, in calculate_log_probs\n    x = logits - m\n'
+ATTENTION = '  File "/x/model.py", line 3, in forward\n    w = softmax(q @ k)\n'
+ASSIGNER = (
+    '  File "/x/mmdet/core/bbox/assigners/max_iou_assigner.py", line 72, in assign\n'
+    "    overlaps = bbox_overlaps(bboxes, gt_bboxes)\n"
+)
+BACKBONE = '  File "/x/mmdet/models/backbones/resnet.py", line 9, in forward\n    x = self.conv1(x)\n'
+REFUSED = "torch.OutOfMemoryError: "
+ON_THE_HOST = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to "
+    "allocate 26953670656 bytes. Error code 12 (Cannot allocate memory)\n"
+)
+PINS = '  File "/x/fit.py", line 3, in main\n    batch = batch.pin_memory()\n'
+PARAMETERS = '  File "/x/deepspeed/runtime/zero/parameter_offload.py", line 254, in _convert_to_zero_parameters\n'
+
+
+def test_every_row_is_of_a_knob_and_has_its_source() -> None:
+    assert {row.knob for row in reach.table()} <= KNOBS.keys()
+
+
+@pytest.mark.parametrize(("trace", "given"), [(LOG_PROBS, True), (CAST, False)])
+def test_chunks_come_too_late_for_a_cast_of_whole_logits(trace: str, given: bool) -> None:
+    chosen, _ = advise(SLIME + trace + REFUSED + cuda(tried="60.00 GiB"), "chunked-logits", cause="logits-spike")
+    snippet = chosen["chunked-logits"].snippet if "chunked-logits" in chosen else None
+    assert (snippet == "--log-probs-chunk-size 1024") == given
+
+
+@pytest.mark.parametrize(("tried", "given"), [("2.00 GiB", True), ("79.00 GiB", True), ("80.00 GiB", False)])
+def test_recomputation_asks_for_the_same_piece_again(tried: str, given: bool) -> None:
+    log = "python train.py\n" + ATTENTION + REFUSED + cuda(tried=tried)
+    assert ("gradient-checkpointing" in advise(log, "gradient-checkpointing")[0]) == given
+
+
+@pytest.mark.parametrize(("trace", "given"), [(BACKBONE, True), (ASSIGNER, False)])
+def test_boxes_are_matched_image_by_image(trace: str, given: bool) -> None:
+    chosen, _ = advise(trace + REFUSED + cuda(), "smaller-microbatch", "offload-activations", cause="activations")
+    assert ("smaller-microbatch" in chosen) == given
+    assert ("gpu_assign_thr" in (chosen["offload-activations"].snippet or "")) != given
+
+
+def test_a_piece_larger_than_the_gpu_tells_how_much_shorter() -> None:
+    chosen, _ = advise(ATTENTION + REFUSED + cuda(tried="128.00 GiB", free="14.50 GiB"), "shorter-sequences")
+    assert "33%" in chosen["shorter-sequences"].action
+    chosen, _ = advise(ATTENTION + REFUSED + cuda(tried="20.00 GiB", free="14.50 GiB"), "shorter-sequences")
+    assert "%" not in chosen["shorter-sequences"].action
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_what_pins_nothing_needs_no_pageable_memory(pinned: bool) -> None:
+    log = PINS + "RuntimeError: CUDA error: out of memory\n" if pinned else PARAMETERS + ON_THE_HOST
+    assert ("unpin-memory" in advise(log, "unpin-memory")[0]) == pinned
+
+
+def test_parameters_in_ram_are_halved_or_go_back() -> None:
+    chosen, _ = advise("deepspeed train.py\n" + PARAMETERS + ON_THE_HOST, "mixed-precision", "less-offload")
+    assert chosen["mixed-precision"].derivation == "25.10 GiB / 2 = 12.55 GiB"
+    assert chosen["less-offload"].snippet == '"offload_param": {"device": "none"}'
+
+
+@pytest.mark.parametrize(("path", "given"), [("tensorflow/core", True), (r".\tensorflow/core", False)])
+def test_windows_has_no_limit_on_locked_memory(path: str, given: bool) -> None:
+    log = f"W {path}/common_runtime/x.cc:40] errno 12\nibv_reg_mr failed: Cannot allocate memory\n"
+    crash = next(iter(crashes_of(log)), None)
+    assert crash is None or reach.acts("raise-memlock", crash) == given
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("/x/fit.py", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+        (r"C:\x\fit.py", '$env:PYTORCH_CUDA_ALLOC_CONF = "max_split_size_mb:512"'),
+    ],
+)
+def test_the_allocator_on_windows(path: str, line: str) -> None:
+    log = f'  File "{path}", line 3, in forward\n    y = self.mlp(x)\n{REFUSED}' + cuda(unused="1.50 GiB")
+    assert advise(log, "allocator-config")[0]["allocator-config"].snippet == line
+
+
+# Killers that were told to kill early
+
+
+@pytest.mark.parametrize(
+    ("used", "threshold", "then"), [(21.9, "0.65", 0.95), (31.7, "0.95", None), (31.0, "0.92", None)]
+)
+def test_rays_limit_goes_back_to_the_usual_one(used: float, threshold: str, then: float | None) -> None:
+    log = kill(used, 33.28, "4711\t21.00\tpython fit.py\n", threshold)
+    remedy = advise(log, "tune-ray-monitor")[0]["tune-ray-monitor"]
+    assert remedy.suggested == then
+    assert ("only to gain time" in remedy.action) == (then is None)
+
+
+EARLY = (
+    "earlyoom[702]: mem avail: {free} of 31885 MiB ({share}%), swap free:    0 of    0 MiB ( 0.00%)\n"
+    "earlyoom[702]: low memory! at or below SIGTERM limits: mem {limit}, swap 10.00%\n"
+    'earlyoom[702]: sending SIGTERM to process 24410 uid 1000 "python3": badness 900, VmRSS 5110 MiB\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("free", "share", "limit", "given"),
+    [(15000, "47.04", "50.00%", True), (15000, "47.04", "50 %", True), (1302, "4.08", "10.00%", False)],
+)
+def test_earlyoom_that_kills_early(free: int, share: str, limit: str, given: bool) -> None:
+    chosen, _ = advise(EARLY.format(free=free, share=share, limit=limit), "fix-environment", "more-host-memory")
+    assert ("EARLYOOM_ARGS" in (chosen["fix-environment"].snippet or "")) == given
+    assert ("more-host-memory" in chosen) != given
+
+
+# The cluster
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Error: No available node types can fulfill resource request {'GPU': 2.0}.", "no node can provide"),
+        (
+            (
+                "Warning: The following resource request cannot be scheduled right now: {'GPU': 2.0}. This is likely "
+                "due to all cluster resources being claimed by actors."
+            ),
+            "Create fewer actors",
+        ),
+    ],
+)
+def test_what_no_node_has_is_not_freed_by_fewer_actors(said: str, words: str) -> None:
+    log = "".join(f"(autoscaler +{n}m4s) {said} Add suitable node types.\n" for n in range(3))
+    assert words in advise(log, "fix-resource-request")[0]["fix-resource-request"].action
+
+
+TOO_FEW = "AssertionError: local_world_size (16) must be less than or equal to the number of visible devices (8).\n"
+
+
+def test_one_process_counts_only_what_it_sees() -> None:
+    log = "vllm serve m --tensor-parallel-size 16 --distributed-executor-backend ray\n" + TOO_FEW
+    chosen, _ = advise(log, "fix-resource-request", "fix-environment", "add-nodes", cause="gpu-visibility")
+    assert chosen["fix-resource-request"].snippet == "--tensor-parallel-size 8 --pipeline-parallel-size 2"
+    assert "add-nodes" not in chosen
+    assert "ray list" not in (chosen["fix-environment"].snippet or "")
+
+
+# Holders that are as large as each other
+
+
+@pytest.mark.parametrize(("second", "named"), [(202.2, True), (101.0, False)])
+def test_of_two_equal_holders_neither_is_blamed_alone(
+    tmp_path_factory: pytest.TempPathFactory, second: float, named: bool
+) -> None:
+    rows = f"5312\t211.81\tray::ActorModelRayActor\n5313\t{second:.2f}\tray::CriticModelRayActor\n"
+    file = tmp_path_factory.mktemp("job") / "driver.log"
+    file.write_text(kill(445.48, 468.75, rows))
+    incident = diagnose(file).incidents[0]
+    assert ("CriticModelRayActor (PID 5313)" in incident.headline) == named
+    assert ("hold 414.01 GiB" in incident.diagnoses[0].explanation) == named

@@ -1,0 +1,48 @@
+"""What tells of a kill is asked of who killed: most killers leave no line in the kernel's log."""
+
+from __future__ import annotations
+
+import pytest
+from gpu_logs import crash
+
+from oomdoctor.signs import commands
+from oomdoctor.signs.machine import useful
+
+EARLYOOM = 'earlyoom[812]: sending SIGTERM to process 4242 uid 1000 "python3": badness 912, VmRSS 52611 MiB'
+SYSTEMD = "systemd-oomd[700]: Killed /x.scope due to memory pressure for /user.slice being 71.2% > 50% for > 20s"
+KERNEL = (
+    "[  722.42] Out of memory: Killed process 4410 (python) total-vm:90177536kB, anon-rss:62914560kB, file-rss:0kB, "
+    "shmem-rss:0kB, UID:1000 pgtables:130000kB oom_score_adj:0"
+)
+EVICTED = "The node was low on resource: memory. Container main was using 9Gi, which exceeds its request of 0."
+ASKED = (commands.DUMP, commands.WHO_HOLDS_IT_NOW)
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        (EARLYOOM, "ps -eo"),
+        (SYSTEMD, "systemd-cgtop"),
+        (EVICTED, "kubectl get events"),
+        (KERNEL, "dmesg"),
+        ("memorystatus: killing_highwater_process pid 512 [python3] (highwater 100)", "log show"),
+    ],
+)
+def test_the_killers_own_record(line: str, first: str) -> None:
+    assert useful(ASKED, crash(line))[0].startswith(first)
+
+
+def test_a_kernel_that_killed_too_is_asked() -> None:
+    assert commands.killer_of(crash(EARLYOOM, KERNEL)) == ""
+
+
+@pytest.mark.parametrize(
+    ("below", "first"),
+    [
+        ("[Sun Feb 20 07:02:31 2022] veth3a41190: renamed from eth0", "docker inspect"),
+        ("[Sun Feb 20 07:02:31 2022] eth0: link up", "for boot"),
+    ],
+)
+def test_a_containers_network_that_goes_down_tells_of_docker(below: str, first: str) -> None:
+    died = crash("RuntimeError: DataLoader worker (pid 2206) is killed by signal: Killed. ", "", below)
+    assert commands.settling(died)[0].startswith(first)
