@@ -35,7 +35,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "this process outside PyTorch": mark("non-PyTorch memory (CUDA context, NCCL)"),
     "outside PyTorch": mark("non-PyTorch memory"),
     "outside PyTorch, and other processes": mark("non-PyTorch memory and other processes"),
-    "processes the driver does not list": mark("in no row of the message (driver, display, unlisted processes)"),
+    "processes the driver does not list": mark("not in the message (driver, others)"),
     "freed, in use by another stream": mark("freed, in use by another stream"),
     "optimizer states": mark("optimizer states"),
     "optimizer step": mark("temporary memory of the optimizer step"),

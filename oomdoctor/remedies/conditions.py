@@ -29,13 +29,13 @@ from oomdoctor.remedies import engine, host, own_line, own_options, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
-from oomdoctor.signs import placement
+from oomdoctor.signs import commands, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
 from oomdoctor.signs.node import an_engine_is_the_largest
-from oomdoctor.signs.offload import refused_for_parameters_on_the_host
+from oomdoctor.signs.offload import no_cluster_in_sight, refused_for_parameters_on_the_host
 
 Question = Callable[[Case], bool]
 
@@ -395,6 +395,14 @@ def killed_by_rays_monitor(case: Case) -> bool:
     return kill is not None and kill.fraction is not None
 
 
+def a_cluster(case: Case) -> bool:
+    """A scheduler or a launcher of several machines is in sight: a single one has no nodes to add."""
+    crash = case.crash
+    if case.now is not None or crash.pool == "scheduling" or crash.job.spread:
+        return True
+    return no_cluster_in_sight(crash) is None or commands.in_slurm(crash)
+
+
 def node_is_full(case: Case) -> bool:
     """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
     nothing shows that it ran out."""
@@ -438,4 +446,5 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "memory grows": memory_grows,
     "Ray's monitor killed": killed_by_rays_monitor,
     "the node is full": node_is_full,
+    "a cluster": a_cluster,
 }

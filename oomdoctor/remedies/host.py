@@ -892,6 +892,7 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
             pid=kill.process.pid,
             amount=held_in_words(kill),
         ),
+        subject=say("PID {pid}", pid=kill.process.pid),
     )
 
 

@@ -164,3 +164,13 @@ def test_of_two_equal_holders_neither_is_blamed_alone(
     incident = diagnose(file).incidents[0]
     assert ("CriticModelRayActor (PID 5313)" in incident.headline) == named
     assert ("hold 414.01 GiB" in incident.diagnoses[0].explanation) == named
+
+
+@pytest.mark.parametrize(("before", "given"), [("", False), ("(raylet) Ray runtime started.\n", True)])
+def test_a_single_machine_has_no_nodes_to_add(before: str, given: bool) -> None:
+    killed = (
+        "Out of memory: Killed process 71 (python) total-vm:90000000kB, anon-rss:60000000kB, file-rss:0kB, "
+        "shmem-rss:0kB\n"
+    )
+    chosen, _ = advise(before + killed, "add-nodes", cause="too-many-workers")
+    assert ("add-nodes" in chosen) == given

@@ -1,0 +1,65 @@
+"""A log that only waits for another process, or hides its error, says that it cannot tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomdoctor import diagnose
+from oomdoctor.report import words
+
+WATCHDOG = (
+    "[rank5]:[E901 05:42:20.446 ProcessGroupNCCL.cpp:1899] [Rank 5] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=4606, OpType={op}, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600051 milliseconds before "
+    "timing out."
+)
+LAST = (
+    "[rank5]:[E901 05:42:20.447 ProcessGroupNCCL.cpp:1834] Timeout at NCCL work: 17284, last enqueued NCCL work: 17290"
+)
+HIDDEN = "[rank0]: RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
+TOLD = "node7:2211:2390 [3] include/alloc.h:187 NCCL WARN Cuda failure 'out of memory'"
+FAULT = "RuntimeError: CUDA error: an illegal memory access was encountered"
+
+
+def told(folder: Path, *lines: str) -> tuple[str, str, list[str]]:
+    (folder / "rank5.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    report = diagnose(folder / "rank5.log")
+    return words.nothing_found(report).words, words.not_memory(report), [look.why for look in report.lookalikes]
+
+
+@pytest.mark.parametrize("op", ["ALLREDUCE", "_ALLGATHER_BASE"])
+def test_a_rank_that_waits_cannot_tell(tmp_path: Path, op: str) -> None:
+    found, label, whys = told(tmp_path, WATCHDOG.format(op=op), LAST)
+    assert "waits for another process" in found
+    assert label == "This log cannot tell"
+    assert f"waited 600 s in {op}" in whys[0]
+
+
+def test_a_hidden_error_may_be_of_memory(tmp_path: Path) -> None:
+    _, label, whys = told(tmp_path, HIDDEN)
+    assert label == "This log cannot tell"
+    assert "NCCL_DEBUG=INFO" in whys[0]
+
+
+def test_what_is_told_is_not_hidden(tmp_path: Path) -> None:
+    (tmp_path / "rank5.log").write_text(f"{TOLD}\n{HIDDEN}\n", encoding="utf-8")
+    report = diagnose(tmp_path / "rank5.log")
+    assert report.incidents
+    assert not any("hides" in look.why for look in report.lookalikes)
+
+
+def test_a_fault_is_no_memory(tmp_path: Path) -> None:
+    found, label, _ = told(tmp_path, FAULT)
+    assert "waits" not in found
+    assert label == "Not a memory failure"
+
+
+@pytest.mark.parametrize(("number", "name"), [(1, "SIGHUP: its terminal"), (15, "SIGTERM or SIGHUP")])
+def test_the_signal_that_the_log_names(tmp_path: Path, number: int, name: str) -> None:
+    line = f"torch.distributed.elastic.multiprocessing.api.SignalException: Process 2973540 got signal: {number}"
+    received = (
+        f"WARNING:torch.distributed.elastic.agent.server.api:Received {number} death signal, shutting down workers"
+    )
+    _, _, whys = told(tmp_path, received, line)
+    assert any(name in why for why in whys)
