@@ -20,7 +20,8 @@ _STATEMENT = (
 _ADVISING = (
     r"(?i)\b(?:if you|to avoid|avoids?|avoiding|to prevent|prevents?|preventing|consider|"
     r"may(?! \d| (?:use|take|hold|not))|(?:might|could)(?! not|n['’]t)|"
-    r"can cause|likely|in case of|when you|you (?:can|should|will)|in order to|helps? (?:with|against)|"
+    r"can cause|likely(?! (?:(?:an? )?OOM|out of|ran out))|in case of|when you|you (?:can|should|will)|in order to|"
+    r"helps? (?:with|against)|"
     r"tip:|hint:|note:)"
 )
 # "oom_kill 0", "ooms=0", Prometheus' "..._oom_events_total{pod="a"} 0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -110,6 +110,7 @@ _OUT_OF_MEMORY = tuple(
         ("RCCL", rf"{_NCCL_SOURCE}HIP failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
         ("NCCL", rf"{_NCCL_SOURCE}Cuda failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
         ("NCCL", rf"Failed to (?:CUDA|HIP) (?P<how>host alloc|calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"),
+        ("NVSHMEM", r"nvshmem malloc failed \(hint: [^\n]{0,120}symmetric size = (?P<limit>\d{1,20})\b"),
         ("XGBoost", _XGBOOST),  # before RMM, which it may allocate with
         ("RMM", _RMM),
         ("RMM", rf"\[Upstream (?P<tried>{_NUMBER})B\]\[FAILURE maximum pool size exceeded"),
@@ -190,7 +191,8 @@ _TROUBLE = tuple(
 )
 # A pool's or an adaptor's limit, which somebody has set
 _CAPPED = late(r"Exceeded memory limit|[Mm]aximum pool size exceeded")
-_HINT = late(r"\s{0,4}\[Hint: 'C")  # Paddle names the status below its number
+# Paddle names the status below its number, NVSHMEM its setting behind the failure
+_HINT = late(r"\s{0,4}\[Hint: 'C|[^\n]{0,400}nvshmem malloc failed \(hint: ")
 _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -226,6 +228,8 @@ _UNSUPPORTED = late(
     r"|with CUDA capability sm_\d{1,4} is not compatible with the current PyTorch installation"
     r"|no kernel image is available for execution on the device"
 )
+_OF_A_SIZE_OF_THEIR_OWN: Final = ("FlashInfer", "NVSHMEM")
+_FOR_THE_HOST: Final = late(r"Failed to (?:CUDA|HIP) host alloc \d")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -239,6 +243,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
+    if library == "NCCL" and any(_FOR_THE_HOST.search(below.text[:1200]) for below in page.after(index, 2)[1:]):
+        return  # the next line says it again, and of what
     why = _explained(page, index, match[0]) or (None if _HINT.match(text) else echo(text[: match.end()], text))
     if why:
         yield Lookalike(place, why)
@@ -249,7 +255,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     process = _process(page, index, match)
     if failure:
         stated = _stated(match)
-        if library == "FlashInfer" or (library == "RMM" and _CAPPED.search(text)):
+        if library in _OF_A_SIZE_OF_THEIR_OWN or (library == "RMM" and _CAPPED.search(text)):
             stated["capped"] = True
         if worker := match.groupdict().get("worker"):
             process = replace(process, rank=int(worker))
@@ -344,6 +350,7 @@ FAMILY = Family(
         "'out of memory'",
         "NCCL INFO",
         "Failed to CUDA",
+        "nvshmem malloc failed",
         "MemoryAllocator fail",
         "Failed to HIP",
         "out_of_memory",

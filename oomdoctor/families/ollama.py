@@ -163,6 +163,7 @@ _RUNNER = late(
 )
 _FOR_THE_CACHE = late(r"llama_kv_cache\w{0,20}: failed to allocate buffer for kv cache")
 _LAYOUT = "memory layout cannot be allocated"
+_AT_RUN_TIME: Final = 'msg="runtime OOM detected; expiring loaded models'
 _HARMLESS = (
     ("predicted to exceed available memory", mark("the scheduler unloads another model to make room")),
     ("VRAM usage didn't recover within timeout", mark("Ollama waits for free GPU memory, then continues")),
@@ -255,6 +256,8 @@ def _short(text: str) -> _Figures | None:
         return {"said": "runner", "pool": "host_ram" if host else "gpu"}
     if _LAYOUT in text:
         return {"said": "layout"}
+    if _AT_RUN_TIME in text:
+        return {"said": "runner", "stage": "serving"}
     return None
 
 
@@ -300,6 +303,7 @@ FAMILY = Family(
         "required allocations: {",
         "llama runner process has terminated",
         _LAYOUT,
+        _AT_RUN_TIME,
         *(words for words, _ in _HARMLESS),
     ),
     read=read,

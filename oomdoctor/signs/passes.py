@@ -39,7 +39,7 @@ COMPUTING: Final = frozenset({"memory_profiling", "serving", "logprob", "reward"
 # moves: no computation.
 _NOT_ITS_OWN = (
     rf"{MOVE}|\bsynchronize\b|\bray/|asyncio/|multiprocessing/|concurrent/| <module> |_run_code|\bmain\("
-    r"|distributed_c10d|_symmetric_memory|\b(?:nvshmem|mpi4py|cupyx?/cuda)/"
+    r"|distributed_c10d|_symmetric_memory|\b(?:nvshmem|mpi4py|cupyx?/cuda|cudadrv)/"
 )
 # deepspeed/runtime/zero/partition_parameters.py, torch/distributed/fsdp/_flat_param.py and _fully_shard
 _GATHERING = (

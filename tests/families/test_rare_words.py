@@ -88,6 +88,13 @@ SAID = (
     ("RuntimeError: index is too big to fit in main memory", "host_ram"),
     ('level=INFO msg="model is too large for system memory" requireFull=true', "host_ram"),
     ("saving allocated state during OOM", "gpu"),
+    # what was tried before, and what is guessed
+    ('{"error": "Out of memory even after retrying all other tiles"}', "host_ram"),
+    ("ERROR: Pool allocation failed. Most likely out of device memory.", "gpu"),
+    ("tile-server was stopped by the operating system (signal 9), most likely out of memory.", "host_ram"),
+    ('{"detail":"Not enough free GPU memory to load it (needs ~19 GB, ~6 GB free). Wait, or try again later."}', "gpu"),
+    ('level=WARN msg="runtime OOM detected; expiring loaded models to clear memory"', "gpu"),
+    ("mem_heap.cpp:9: nvshmem malloc failed (hint: check if it exceeds NVSHMEM symmetric size = 1048576)", "gpu"),
 )  # fmt: skip
 NOT_SAID = (
     '{"title": "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "comments": 12, "url": "https://x.example"}',
@@ -171,6 +178,10 @@ NOT_SAID = (
     "ERROR: table is too large for system memory, reading in single chunks",
     "ERROR: file too large for memory card",
     "saving allocated state during OOM drills",
+    "WARNING: allocation failed, retrying with half of it",
+    "INFO: jobs of this size are likely to run out of memory",
+    "WARNING: this is likely due to a small cache",
+    "out of memory is likely if the tile grows",
 )
 
 
