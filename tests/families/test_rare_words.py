@@ -89,7 +89,7 @@ SAID = (
     ('level=INFO msg="model is too large for system memory" requireFull=true', "host_ram"),
     ("saving allocated state during OOM", "gpu"),
     # what was tried before, and what is guessed
-    ('{"error": "Out of memory even after retrying all other tiles"}', "host_ram"),
+    ('{"error": "Out of memory even after retracting all other tiles"}', "host_ram"),
     ("ERROR: Pool allocation failed. Most likely out of device memory.", "gpu"),
     ("tile-server was stopped by the operating system (signal 9), most likely out of memory.", "host_ram"),
     ('{"detail":"Not enough free GPU memory to load it (needs ~19 GB, ~6 GB free). Wait, or try again later."}', "gpu"),
