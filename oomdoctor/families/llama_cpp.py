@@ -146,6 +146,7 @@ AT_THE_END = 100  # lines
 _HARMLESS = (
     ("pinned memory", mark("pinned memory failed; llama.cpp uses ordinary memory instead")),
     ("free space in the KV cache, retrying", mark("the batch is tried again in smaller pieces")),
+    ("exceeds the available context size", mark("one request is longer than the context; the server goes on")),
 )
 _GOES_ON = late(r"(?i)\bretrying|\bfalling back")
 _GOES_ON_LINES = 12
@@ -236,7 +237,7 @@ def _given_up(page: Page, index: int) -> bool:
 def _harmless(page: Page, index: int, text: str, why: str) -> Iterator[Read]:
     if _SMALLER.search(text) and _never_found(page, index):
         yield _full(page, index)
-    elif "ggml" in text or "slot" in text or "decode" in text:
+    elif any(word in text for word in ("ggml", "slot", "decode", "send_error")):
         yield Lookalike(place_of(page, page.lines[index]), why)
 
 
@@ -551,6 +552,7 @@ FAMILY = Family(
         "pinned memory",
         "context's memory pool",
         "free space in the KV cache",
+        "exceeds the available context size",
         "failed to decode the batch",
         "llama_decode returned",
         _SLOT,

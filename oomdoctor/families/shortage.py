@@ -242,11 +242,11 @@ _SUSPICION = late(
 # A program in C names its file, and what it has no memory for is a structure of its own:
 # "tcp_ep.c:427 ERROR failed to allocate tcp ep"
 _IN_C = late(r"(?:^|[\s\[(/])[\w-]{1,60}\.(?:c|cc|cpp|cxx|h|hpp|m)[:(]\d{1,6}\b")
-_NO_STRUCTURE = rf"{_NO_MEMORY}|pair|window|vip|range|group|space|percent|more|least|from"
+_NO_STRUCTURE = rf"{_NO_MEMORY}|memory|requests|pair|window|vip|range|group|space|percent|more|least|from"
 _A_STRUCTURE = late(
     r"(?i)\b(?:failed to|unable to|cannot|can not|could not|couldn't|can't) (?:re|m|c)?alloc(?:ate)?"
     rf" (?!(?:[\w.]{{1,30}} ){{0,5}}(?:{_NO_STRUCTURE})\b)[a-z]\w"
-    rf"|\balloc (?!(?:\w{{1,30}} ){{0,4}}(?:{_NO_STRUCTURE})\b)[a-z]\w{{1,30}}(?: \w{{1,20}}){{0,3}} failed\b"
+    rf"|\balloc (?!(?:\w{{1,30}} ){{0,4}}(?:{_NO_STRUCTURE}|buffers?)\b)[a-z]\w{{1,30}}(?: \w{{1,20}}){{0,3}} failed\b"
 )
 _BUFFER = late(r"(?i)\bbuf(?:fer)?s?\b")
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
@@ -37,12 +39,23 @@ _OPENS = late(r"^\[(?:prompt|response|question|answer|ground_truth)\]|^\W{0,4}<\
 _CLOSES = late(r"^\[(?:response|answer|ground_truth|score|reward)\]|<\|(?:im_end|endoftext|eot_id)\|>")
 
 
+def _is_a_row(text: str) -> bool:
+    """Whether the line is one object of JSON and nothing else, none of whose keys says what happened."""
+    if not text.lstrip().startswith('{"') or _ROW.match(text) is None or _SAYS.search(text) is not None:
+        return False
+    try:
+        msgspec.json.decode(text.strip().rstrip(",]"))
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
 def spoken(page: Page, index: int) -> bool:
     """Whether the line is no program's message but the text of a record, or of one that is printed around it."""
     text = page.lines[index].text[:CHARACTERS]
     if _RECORD.search(text):
         return _FAILED.search(text) is None
-    if text.lstrip().startswith('{"') and _ROW.match(text) and _SAYS.search(text) is None:
+    if _is_a_row(text):
         return True
     for line in reversed(page.before(index, BLOCK_LINES)):
         shown = line.text[:CHARACTERS]

@@ -23,6 +23,7 @@ MOST_DUMPS: Final = 256
 KNOWN: Final = (
     "gpu_memory_utilization", "mem_fraction_static", "max_model_len", "max_seq_len", "max_num_seqs",
     "max_num_batched_tokens", "tensor_parallel_size", "tensor_model_parallel_size", "pipeline_parallel_size",
+    "distributed_executor_backend",
     "swap_space", "enforce_eager", "free_cache_engine", "enable_sleep_mode", "zero_stage", "zero_optimization_stage",
     "gradient_checkpointing", "activation_checkpointing", "micro_train_batch_size", "micro_rollout_batch_size",
     "per_device_train_batch_size",

@@ -225,7 +225,7 @@ def a_program_of_ggml(crash: Crash) -> Seen | None:
 def model_refused_by_ollama(crash: Crash) -> Seen | None:
     """Ollama or its runner had no room for the model, not just for the KV cache or the compute buffer."""
     root = crash.root
-    if not isinstance(root, Short) or root.what in ("kv", "compute"):
+    if not isinstance(root, Short) or root.what in ("kv", "compute") or root.stage == "serving":
         return None
     if root.said == "layout":
         words = say("The requested layers do not fit on the GPUs in any layout.")

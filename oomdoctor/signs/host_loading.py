@@ -197,10 +197,20 @@ def _killed_at_loading(crash: Crash) -> bool:
     root = crash.root
     if not isinstance(root, Kill) or crash.stage not in _UP_TO_LOADING:
         return False
-    loads = crash.stage == "model_load" and not crash.doing.weak
-    if not loads and crash.mentions(_LOADING_LINE) is None and not _opens_weights(root) and not _walks_weights(root):
+    told = _is_still_loading(crash, root) or crash.mentions(_LOADING_LINE) is not None
+    return told or _opens_weights(root) or _walks_weights(root)
+
+
+def _is_still_loading(crash: Crash, kill: Kill) -> bool:
+    """Whether what tells of the loading is the message itself or stands right before it, and nothing ends it."""
+    line = crash.doing.because
+    if crash.stage != "model_load" or crash.doing.weak or not isinstance(line, str):
         return False
-    return bool(root.around.before or root.at.text)
+    near = [*kill.around.before[-_RIGHT_BEFORE:], kill.at.text]
+    if line not in near:
+        return False
+    later = near[near.index(line) + 1 :]
+    return not any(PROGRESS.search(one) or _LOADED.search(one) for one in later)
 
 
 def _opens_weights(kill: Kill) -> bool:

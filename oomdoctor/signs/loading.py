@@ -19,6 +19,7 @@ from oomdoctor.job.frames import places_a_model
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.library import refused_at_the_drivers_start
 from oomdoctor.signs.snapshot import weights_hold_most
 from oomdoctor.signs.trace import (
     LATER_THAN_LOADING,
@@ -41,6 +42,7 @@ WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
 LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
 _TOO_LARGE: Final = late(r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b")
+_STARTS_UP: Final = late(r"(?i)\binitiali[sz]ation\b")  # of the runtime: nothing of a model is on the card yet
 LITTLE: Final = 0.10  # of the card beside the weights: what an engine measures first needs more
 OWN_PART: Final = 0.5  # of the card: where this process holds less, others fill it
 _TRAINER = r"(?i)trainer\b|\btrain(?:ing)?\b|/train"
@@ -219,6 +221,8 @@ def another_loader_was_refused(crash: Crash) -> Seen | None:
     if not isinstance(root, DeviceRefusal | LibraryOutOfMemory | Shortage) or root.pool != "gpu":
         return None
     if crash.stage != "model_load" or doing.weak or not isinstance(doing.because, Frame):
+        return None
+    if refused_at_the_drivers_start(crash) is not None or _STARTS_UP.search(root.at.text) is not None:
         return None
     return Seen(
         words=say("GPU memory ran out while {function} loaded a model.", function=doing.because.function),

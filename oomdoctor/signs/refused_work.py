@@ -20,7 +20,7 @@ from oomdoctor.signs.host_data import (
 )
 from oomdoctor.signs.host_engines import a_pass_computes_on_the_host
 from oomdoctor.signs.host_loading import refused_while_loading_weights
-from oomdoctor.signs.set_limits import address_limit, host_refusal
+from oomdoctor.signs.set_limits import address_limit, beyond_a_printed_limit, host_refusal
 
 _WORK: Final = (
     a_pass_computes_on_the_host,
@@ -45,16 +45,18 @@ def the_refused_work_is_shown(crash: Crash) -> Seen | None:
     refused = host_refusal(crash)
     if refused is None or refused.allocator in _OF_THE_SYSTEM or address_limit(crash) is None:
         return None
+    if beyond_a_printed_limit(crash, refused):
+        return None
     return Seen(words="") if any(work(crash) is not None for work in _WORK) else None
 
 
 @sign
 def the_refused_array_is_shown(crash: Crash) -> Seen | None:
-    """Address space is limited, and one array that NumPy or PyTorch could not make is as large as a quarter of it."""
+    """Address space is limited, and one array that NumPy or PyTorch could not make takes a quarter of it to all."""
     refused, limit = host_refusal(crash), address_limit(crash)
     if refused is None or limit is None or refused.allocator not in ARRAYS:
         return None
-    return Seen(words="") if (refused.tried_bytes or 0) >= max(LARGE_PART * limit, LARGE) else None
+    return Seen(words="") if max(LARGE_PART * limit, LARGE) <= (refused.tried_bytes or 0) <= limit else None
 
 
 __all__ = ["the_refused_array_is_shown", "the_refused_work_is_shown"]

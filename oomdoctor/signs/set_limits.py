@@ -87,6 +87,14 @@ def address_limit(crash: Crash) -> int | None:
     return limits.address_space_bytes if limits is not None else None
 
 
+def beyond_a_printed_limit(crash: Crash, refused: HostAllocation) -> bool:
+    """Whether the request alone is beyond the limit of a whole table, which somebody printed to find out."""
+    limits = _limits(crash)
+    if limits is None or limits.at.end_line == limits.at.line:
+        return False
+    return (refused.tried_bytes or 0) > (limits.address_space_bytes or 0)
+
+
 def _limited(crash: Crash, refused: HostAllocation, limits: ProcessLimits) -> Seen:
     limit = show(limits.address_space_bytes or 0)
     what = (
