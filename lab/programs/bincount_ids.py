@@ -9,7 +9,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--interactions", type=int, default=200_000)
 parser.add_argument("--chunksize", type=int, default=50_000)
 parser.add_argument("--dtype", default="int64")
-parser.add_argument("--factorize-ids", action="store_true", help="number the items instead of taking their ids as they are")
+parser.add_argument("--factorize-ids", action="store_true", help="number the items, do not take their ids")
 args = parser.parse_args()
 
 rng = np.random.default_rng(7)

@@ -50,6 +50,7 @@ if __name__ == "__main__":
         for _ in range(args.rollout_steps):
             observations, rewards, *_ = envs.step(envs.action_space.sample())
             returns += rewards
-        print(f"epoch {iteration}: {args.num_envs * args.rollout_steps} frames, return {returns.mean():.3f}", flush=True)
+        frames = args.num_envs * args.rollout_steps
+        print(f"epoch {iteration}: {frames} frames, return {returns.mean():.3f}", flush=True)
     envs.close()
     print("finished", flush=True)

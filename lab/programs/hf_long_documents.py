@@ -19,7 +19,8 @@ config = BertConfig(
     max_position_embeddings=4096, attn_implementation=args.attn_implementation,
 )  # fmt: skip
 model = BertModel(config).to(getattr(torch, args.dtype)).eval()
-print(f"BertModel: {model.num_parameters() / 1e6:.1f}M parameters, attention {config._attn_implementation}, {args}", flush=True)
+print(f"BertModel: {model.num_parameters() / 1e6:.1f}M parameters, attention {config._attn_implementation}")
+print(args, flush=True)
 lengths = sorted(512 + (at * 3581) % 3700 for at in range(args.documents))
 with torch.inference_mode():
     for number, start in enumerate(range(0, args.documents, args.batch_size)):

@@ -33,9 +33,9 @@ me = psutil.Process()
 for number in range(args.first, args.requests):
     best = int((documents @ vector(f"user {number % 97} asks for item {number}")).argmax())
     if number % 4000 == 0:
-        hits = vector.cache_info()
-        rss = me.memory_info().rss >> 20
-        log.info("round %d: %d requests, cache %d, last answer %d, rss %d MiB", number // 4000, number, hits.currsize, best, rss)
+        size, rss = vector.cache_info().currsize, me.memory_info().rss >> 20
+        words = "round %d: %d requests, cache %d, last answer %d, rss %d MiB"
+        log.info(words, number // 4000, number, size, best, rss)
     if args.max_requests and number + 1 == args.first + args.max_requests:
         log.info("worker restarts after %d requests", args.max_requests)
         again = [it for it in sys.argv if it]

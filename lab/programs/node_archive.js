@@ -26,7 +26,8 @@ async function piecewise(name) {
 async function main() {
   fs.mkdirSync("backup", { recursive: true });
   const names = fs.readdirSync("uploads").sort();
-  console.log(`${names.length} files, ${concurrency} at once, heap limit ${require("v8").getHeapStatistics().heap_size_limit >> 20} MB`);
+  const heap = require("v8").getHeapStatistics().heap_size_limit >> 20;
+  console.log(`${names.length} files, ${concurrency} at once, heap limit ${heap} MB`);
   for (let at = 0; at < names.length; at += concurrency) {
     const some = names.slice(at, at + concurrency);
     console.log(`batch ${at / concurrency}: ${some[0]} ... ${some[some.length - 1]}`);

@@ -42,5 +42,6 @@ with open("embeddings.bin", "wb") as file:
             if done % 4 == 0:
                 print(f"batch {done} of {args.shards} collected", flush=True)
 if results:
-    print(f"{sum(len(it) for it in results)} rows, mean norm {np.mean([np.linalg.norm(it[:100], axis=1).mean() for it in results]):.3f}", flush=True)
+    norms = [np.linalg.norm(it[:100], axis=1).mean() for it in results]
+    print(f"{sum(len(it) for it in results)} rows, mean norm {np.mean(norms):.3f}", flush=True)
 print("all shards embedded", flush=True)
