@@ -47,6 +47,7 @@ CAUSE = Cause(
         Row(host_data.memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(host_data.memory_ran_out_while_reading_data, Grade.POINTS),
         Row(held_data.things_were_collected, Grade.POINTS),
+        Row(held_data.data_were_being_read, Grade.POINTS),
         Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_A_TABLE),
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_A_TABLE),
         Row(host_data.a_wide_table_was_refused, Grade.POINTS),

@@ -64,6 +64,7 @@ _DONE: Final = late(
     r"(?i)(?:\b(?:inserted|added|loaded|read|decoded|indexed|embedded|encoded|fetched|collected|appended|stored)\b"
     r"[^\d\n%]{0,20}|: )" + _COUNT + _TOTAL + _NO_UNIT + r"(?= ?[a-z]{3,20}s\b|$)"
 )
+_BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9}) \[")
 _STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + _COUNT + _TOTAL + _NO_UNIT)
 _SEVERAL: Final = 3
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
@@ -152,9 +153,28 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
 
 
 @sign
+def data_were_being_read(crash: Crash) -> Seen | None:
+    """The job was killed for memory, and the last thing that it printed is a bar of reading data, not at its end."""
+    bar = crash.doing.because
+    if crash.stage != "data_load" or not isinstance(bar, str) or not _was_killed(crash) or not crash.proven:
+        return None
+    done = list(_BAR.finditer(bar))
+    if not done or int(done[-1]["done"]) >= int(done[-1]["all"]):
+        return None
+    words = say("The last line before the end reads data: {done} of {all}.", done=done[-1]["done"], all=done[-1]["all"])
+    return Seen(words=words, evidence=(crash.root,))
+
+
+@sign
 def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
     """One of the signs above is seen."""
-    shown = (a_buffer_was_filling, things_were_collected, a_table_beyond_the_limit, a_table_was_made_whole)
+    shown = (
+        a_buffer_was_filling,
+        things_were_collected,
+        a_table_beyond_the_limit,
+        a_table_was_made_whole,
+        data_were_being_read,
+    )
     return Seen(words="") if any(one(crash) is not None for one in shown) else None
 
 

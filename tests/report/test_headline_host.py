@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -9,6 +10,7 @@ from gpu_logs import crash, refused
 from host_logs import LEFTOVERS, REWARD_SERVER, TRAINERS, kill, table
 from msgspec.structs import replace
 
+from oomdoctor import diagnose
 from oomdoctor.causes import Cause, causes
 from oomdoctor.incident.model import Crash
 from oomdoctor.report.headline import (
@@ -317,3 +319,15 @@ def test_optional_parts_fall_away() -> None:
     it: Crash = crash("Killed")
     assert filled("{killed_process} was killed[ at {low_ray_limit}]", it) == "A process was killed"
     assert filled("{low_ray_limit} was reached", it) is None
+
+
+def test_a_log_that_ends_in_a_traceback_says_so_and_not_that_memory_ran_out(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(
+        "Preparing to load checkpoint /srv/last.pt\nTraceback (most recent call last):\n"
+        '  File "/srv/train.py", line 41, in <module>\n    state = load(path)\n'
+        '  File "/srv/lib/state.py", line 9, in lo'
+    )
+    report = diagnose(log)
+    assert report.verdict == "inconclusive"
+    assert report.incidents[0].headline.startswith("The log ends inside the traceback")

@@ -110,3 +110,20 @@ def test_a_shape_is_held_against_the_limit(line: str, *, beyond: bool) -> None:
 )
 def test_batches_that_went_by_are_counted(lines: tuple[str, ...], *, by: bool) -> None:
     assert held_data.several_batches_went_by(crash(*lines, "MemoryError: std::bad_alloc")) == by
+
+
+BAR = "Loading samples:  {done:>3}%|####      | {done}/{all} [00:01<00:01, 10.29it/s]"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        (BAR.format(done=42, all=100), True),
+        (BAR.format(done=100, all=100), False),  # at its end
+        ("Loading checkpoint shards:  42%|####      | 42/100 [00:01<00:01, 10.29it/s]", False),  # no data
+        ("Epoch 1:  42%|####      | 42/100 [00:01<00:01, 10.29it/s, loss=0.3]", False),
+        ("Loading samples", False),  # nothing says how far
+    ],
+)
+def test_a_bar_of_reading_data_that_a_kill_ended(line: str, *, is_read: bool) -> None:
+    assert (held_data.data_were_being_read(crash(line, *KILL)) is not None) is is_read
