@@ -34,7 +34,7 @@ _INSIDE: Final = (
     ("have", late(r"(?i)\b(?:free|available|visible|remaining|unused|vacant|empty|usable|physical|only)\b")),
     ("need", late(r"(?i)\b(?:more|needed|required|requested|additional)\b")),
 )
-_NUMBER = late(r"-?\d[\d,]*(?:\.\d+)?")
+_NUMBER = late(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _BYTES = late(r"(?i)\s?([KMGT]?)(?:i?B|i|bytes?(?:\(s\))?|(kilo|mega|giga|tera)bytes?|)$")
 _INDEX = late(r"(?i)\b(?:index|ordinal)\D{0,4}(\d{1,3})$")  # there have to be more devices than that
 _SIZED = late(r"(?i)size|sz|length|len|nbytes|amount|want(?:ed)?|take")

@@ -92,6 +92,8 @@ _OF_A_DRIVER = late(
     r"(?:\[\s{0,6}\d{1,9}\.\d{1,9}\] )?"
     r"(?:[a-z][\w-]{1,20} [\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d: |\[drm(?:[:\]][^\n]{0,80}?)?\] \*ERROR\* )"
 )
+# "NAME=value OTHER=value program ...", as a shell is given it
+_A_COMMAND = late(r"[^\w\n]{0,4}(?:\w{1,20} )?(?:[A-Z][A-Z0-9_]{2,60}=\S{0,200} {1,4}){2,20}[\w./-]")
 _OF_A_TRACE = late(r"\w\+0x[\da-f]{1,8}/0x[\da-f]{1,8}")
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
@@ -160,7 +162,7 @@ def in_other_words(event: Event) -> bool:
 def read(page: Page, index: int) -> Iterator[Read]:
     text = message(page.lines[index].text[:CHARACTERS])
     is_raised = raised(page, index, text)
-    if is_source(page, index, text) or not (is_raised or _is_last(page, index)):
+    if is_source(page, index, text) or _A_COMMAND.match(text) or not (is_raised or _is_last(page, index)):
         return
     if is_raised and _is_a_headline(page, index, text):
         return

@@ -19,14 +19,14 @@ _LISTED: Final = late(
     re.IGNORECASE,
 )
 _PINNED: Final = late(rf"(?<![\w\-.]){_NAME}(?:\[[\w,]{{1,40}}\])?==\s?{_VERSION}")
-_METADATA: Final = late(rf"(?:site|dist)-packages/{_NAME}-{_VERSION}\.dist-info")
+_METADATA: Final = late(rf"(?:site|dist)-packages/{_NAME}-{_VERSION}(?:\.dist-info|-py3\.[\w.\-]{{1,60}}\.egg)\b")
 _CONDITION: Final = late(
     r"pip install|requires|require |>=|<=|you have|please (?:install|upgrade)|incompatible|should be", re.IGNORECASE
 )
 
 PYTHON_PATH: Final = late(r"/python(3\.\d{1,2})/")
 
-_VERSION_WORDS: Final = ("ersion", "==", "dist-info", "Python 3", " info:")
+_VERSION_WORDS: Final = ("ersion", "==", "dist-info", ".egg/", "Python 3", " info:")
 
 
 @cache
@@ -57,7 +57,7 @@ def _stated(text: str) -> Iterator[tuple[str, str]]:
     for name, word, banner in _banners():
         if word in text and (match := banner.search(text)):
             yield name, _trimmed(match[1])
-    if ".dist-info" in text:
+    if ".dist-info" in text or ".egg" in text:
         yield from _of_packages(*_METADATA.finditer(text))
     if "==" in text:
         yield from _of_packages(*_PINNED.finditer(text))

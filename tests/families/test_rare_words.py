@@ -182,6 +182,8 @@ NOT_SAID = (
     "INFO: jobs of this size are likely to run out of memory",
     "WARNING: this is likely due to a small cache",
     "out of memory is likely if the tile grows",
+    # a command line is none
+    "bash PARTS=16,32 CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1 tiled serve model --gpus 2",
 )
 
 

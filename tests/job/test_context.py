@@ -291,6 +291,7 @@ def test_the_environment_of_a_container() -> None:
         ("ray, version 2.40.0", "ray", "2.40.0"),
         ("a V1 LLM engine (v0.11.1rc7.dev145+gb39a5026e) with config: x=1", "vllm", "0.11.1rc7.dev145+gb39a5026e"),
         ("adding /env/lib/python3.11/site-packages/vllm-0.9.2.dist-info/METADATA", "vllm", "0.9.2"),
+        ('File "/env/lib/python3.9/site-packages/vllm-0.1.2-py3.9-linux.egg/vllm/a.py", line 4', "vllm", "0.1.2"),
         ("Python version: 3.10.12 (main)", "python", "3.10.12"),
     ],
 )  # fmt: skip
