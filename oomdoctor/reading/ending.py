@@ -15,6 +15,7 @@ from oomdoctor.streams import Line, Page
 LAST_LINES: Final = 60  # what is printed further up was survived
 _ERROR: Final = late(
     r"(?:\w{1,60}\.){0,8}(?!Warning)[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$)"  # the last line of a traceback
+    r"|[a-z]{2,8}[A-Z]\w{2,40}Error: \S"  # "ncclUnhandledCudaError: ..."
     r"|.{0,120}\b(?:Segmentation fault|Floating point exception|Bus error|Illegal instruction)\b"
     r"|.{0,400}\bAssertion .{1,200} failed\b"
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"

@@ -31,6 +31,7 @@ def ended(folder: Path, text: str) -> str | None:
         "Fatal error: no such table",
         "Failed: reduce.cu:40 invalid argument",
         "Error executing job with overrides: [a=1]",
+        "ncclUnhandledCudaError: Call to CUDA function failed.",
     ],
 )
 def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
