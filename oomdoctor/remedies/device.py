@@ -37,7 +37,16 @@ from oomdoctor.signs import commands, releases
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
-from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, lacking, request_of, shared_roles, what_of
+from oomdoctor.signs.scheduling import (
+    FOR_NO_NODE,
+    asked_gpus,
+    bound_to,
+    cluster,
+    lacking,
+    request_of,
+    shared_roles,
+    what_of,
+)
 from oomdoctor.spellings import title
 from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
@@ -491,6 +500,16 @@ def fix_request(case: Case) -> Answer:
     if request is None or not request.requested:
         return _of_the_engine(crash)
     short = lacking(request, have)
+    if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
+        return Proposal(
+            action=say(
+                "Start Ray with {what} on node {node}, or do not bind the request to it (node:{node})",
+                node=node,
+                what=what_of(request),
+            ),
+            subject=node,
+            snippet=commands.SCHEDULED,
+        )
     if not short and request.state in FOR_NO_NODE:
         return Proposal(
             action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
@@ -663,6 +682,8 @@ def add_nodes(case: Case) -> Answer:
         return Skip()  # one process counts what it sees itself
     have, asked, request = _cluster(crash).get("GPU"), asked_gpus(crash), request_of(crash)
     if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
+        if bound_to(request) is not None:
+            return Skip()  # a further node is not that one
         return Proposal(
             action=say("Add a node that has {what} by itself: smaller nodes do not add up", what=what_of(request)),
             subject=what_of(request),

@@ -16,6 +16,7 @@ from oomdoctor.units import show
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
 ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
+_OF_A_NODE: Final = "node:"
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 _ROLES = ("actor", "ref", "critic", "reward")
 # Roles that share GPUs by these flags of OpenRLHF (openrlhf/cli/train_ppo_ray.py)
@@ -248,6 +249,12 @@ def end_of(request: Unschedulable) -> str:
     if request.repeats > 1:
         return say("requested {count} times", count=request.repeats)
     return say("still waiting at the end of the log")
+
+
+def bound_to(request: Unschedulable) -> str | None:
+    """The node that the request names: each node has a resource of its own name (ray._private.resource_spec)."""
+    names = (name.removeprefix(_OF_A_NODE) for name in request.requested or {} if name.startswith(_OF_A_NODE))
+    return next((name for name in names if not name.startswith("__")), None)
 
 
 def what_of(request: Unschedulable) -> str:

@@ -249,3 +249,16 @@ def test_tables_on_a_card_are_divided_and_have_no_batch(line: str, knob: str, tm
     _, knobs = diagnosed(tmp_path, line + "\n")
     assert knob in knobs[:3]
     assert len({"smaller-partitions", "smaller-microbatch"} & set(knobs)) == 1
+
+
+PINNED_TO = (
+    "(autoscaler +9s) Error: No available node types can fulfill resource request {{{node}'GPU': 1.0}}. Add it.\n"
+)
+
+
+@pytest.mark.parametrize(("node", "is_bound"), [("'node:10.0.0.7': 0.001, ", True), ("", False)])
+def test_a_request_that_is_bound_to_a_node_needs_that_one(node: str, *, is_bound: bool, tmp_path: Path) -> None:
+    first, knobs = diagnosed(tmp_path, PINNED_TO.format(node=node))
+    assert ("10.0.0.7" in first["headline"]) is is_bound
+    assert ("10.0.0.7" in first["remedies"][0]["action"]) is is_bound
+    assert ("add-nodes" in knobs) is not is_bound

@@ -14,6 +14,7 @@ from oomdoctor.report.headline.slot import about
 from oomdoctor.signs.scheduling import (
     ENGINE_CHECKS,
     asked_gpus,
+    bound_to,
     cluster,
     end_of,
     engines_whole,
@@ -93,6 +94,8 @@ def unplaced(request: Unschedulable) -> str | None:
 @about(request_of)
 def placing_ended(request: Unschedulable) -> str | None:
     """What became of the request."""
+    if request.state == "infeasible" and (node := bound_to(request)) is not None:
+        return say("node {node}, to which it is bound, cannot provide it", node=node)
     if request.state in _ENDS:
         return translated(_ENDS[request.state])
     if request.state != "timeout" and request.repeats > 1:
