@@ -6,17 +6,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from typing import Final
 
-from msgspec import Struct
-
 from oomdoctor.families.event import Event
 from oomdoctor.patterns import late
 from oomdoctor.text import sanitize
-from oomdoctor.units import size
+from oomdoctor.units import LARGEST_NUMBER, size
 
 NEAREST: Final = 20  # lines above and below
 MOST: Final = 64  # figures of one failure
 CHARACTERS: Final = 600  # of a line
-_BYTES: Final = "bytes"
 _OF_NOTHING: Final = ("", "%")  # without a name these say nothing
 # A number of its own: no part of a time, a date, a version, an address, a path or a name
 _NUMBER: Final = late(
@@ -36,27 +33,23 @@ _SIZE_IN_A_NAME: Final = late(r"[(\[_ ]([KMGTkmgt]i?[Bb]|[Bb]ytes)[)\]]?\Z")
 _IN_A_ROW: Final = late(r"\A\s{0,2}[,x/]\s{0,2}\Z")
 
 
-class Nearby(Struct, frozen=True):
-    """A figure and the words that it is printed with; of a size the bytes."""
-
-    name: str
-    value: float
-    unit: str | None = None
-
-
-def nearby(event: Event) -> tuple[Nearby, ...]:
-    """The figures of the message and of the lines around it, as they are printed, each once, the nearest first."""
+def nearby(event: Event) -> dict[str, tuple[float, ...]]:
+    """The figures of the message and of the lines around it by their names, each once, the nearest first; of sizes the
+    bytes."""
     above, below = reversed(event.around.before[-NEAREST:]), event.around.below[:NEAREST]
     lines = (event.at.text, *(line for pair in zip_longest(above, below, fillvalue="") for line in pair))
-    return tuple(islice(dict.fromkeys(_of_lines(lines)), MOST))
+    found: dict[str, tuple[float, ...]] = {}
+    for name, value in islice(dict.fromkeys(_of_lines(lines)), MOST):
+        found[name] = (*found.get(name, ()), value)
+    return found
 
 
-def _of_lines(lines: Iterable[str]) -> Iterator[Nearby]:
+def _of_lines(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
     for line in lines:
         yield from _of_line(sanitize(line[:CHARACTERS]))
 
 
-def _of_line(text: str) -> Iterator[Nearby]:
+def _of_line(text: str) -> Iterator[tuple[str, float]]:
     name, end = "", 0
     for match in _NUMBER.finditer(text):
         between = text[end : match.start()]
@@ -64,7 +57,8 @@ def _of_line(text: str) -> Iterator[Nearby]:
             name = _name(between, text[match.end() :])
         end, unit = match.end(), (match["unit"] or "").strip()
         if name or unit not in _OF_NOTHING:
-            yield from (_figure(name, number, unit) for number in (match["number"], match["whole"]) if number)
+            values = (_value(name, number, unit) for number in (match["number"], match["whole"]) if number)
+            yield from ((name or unit, value) for value in values if abs(value) < LARGEST_NUMBER)
 
 
 def _name(before: str, behind: str) -> str:
@@ -73,11 +67,9 @@ def _name(before: str, behind: str) -> str:
     return noun["name"] if noun is not None and words in ("", *_LINKS) else words
 
 
-def _figure(name: str, number: str, unit: str) -> Nearby:
+def _value(name: str, number: str, unit: str) -> float:
     inside = _SIZE_IN_A_NAME.search(name)
     unit = inside[1] if inside is not None and not unit else unit
     size_bytes = size(number, unit) if unit else None
-    if size_bytes is not None:
-        return Nearby(name, size_bytes, _BYTES)
-    plain = float(number.replace(",", ""))
-    return Nearby(name, int(plain) if plain.is_integer() else plain, unit or None)
+    plain = float(number.replace(",", "")) if size_bytes is None else size_bytes
+    return int(plain) if plain == int(plain) else plain

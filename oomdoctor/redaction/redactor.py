@@ -110,6 +110,8 @@ class Redactor:
             before, sign, value = self._value(f"{key}={item}").partition("=")
             if sign and before == key:
                 return value
+        elif isinstance(item, (int, float)) and not self._value(f"{key}={item}").endswith(f"={item}"):
+            return "<SECRET>"
         return self._value(item)
 
 

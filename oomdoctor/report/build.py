@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oomdoctor import __version__
 from oomdoctor.families.event import Event, Lookalike, Place
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.nearby import Nearby, nearby
+from oomdoctor.incident.nearby import nearby
 from oomdoctor.job.model import Context
 from oomdoctor.language import say, translated
 from oomdoctor.report.contract import EventRecord, Incident, Line, Quote, Report, Stats
@@ -40,7 +40,7 @@ def build(
         incidents=incidents,
         advice_rejected=_rejected_advice(advice),
         lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, translated(x.why)) for x in lookalikes),
-        events=tuple(_record(event, ids, nearby(event) if id(event) in roots else ()) for event in events),
+        events=tuple(_record(event, ids, nearby(event) if id(event) in roots else {}) for event in events),
         context=_context(context),
         errors=tuple(errors),
         notes=tuple(notes),
@@ -74,7 +74,7 @@ def _rejected_advice(advice: Iterable[Advice]) -> tuple[Quote, ...]:
     return tuple(quotes.values())
 
 
-def _record(event: Event, ids: dict[int, str], near: tuple[Nearby, ...]) -> EventRecord:
+def _record(event: Event, ids: dict[int, str], near: Mapping[str, tuple[float, ...]]) -> EventRecord:
     process = event.process
     return EventRecord(
         id=ids[id(event)],

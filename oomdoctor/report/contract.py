@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from oomdoctor.decision import Verdict
-from oomdoctor.incident.nearby import Nearby
 from oomdoctor.job.model import Value
 from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.sources import Trouble
@@ -100,7 +99,7 @@ class EventRecord(Struct, frozen=True, kw_only=True):
     usage: Mapping[str, Any]
     threshold: Mapping[str, Any]
     fields: Mapping[str, Any]
-    near: tuple[Nearby, ...] = ()  # of what failed first: the figures printed around it, by their names
+    near: Mapping[str, tuple[Value, ...]] = {}  # of what failed first: the figures printed around it, by their names
 
 
 class DoingRecord(Struct, frozen=True):

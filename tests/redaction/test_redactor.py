@@ -79,6 +79,16 @@ def test_a_secret_setting_of_a_report_is_known_by_its_name(tmp_path: Path) -> No
     assert "0123456789abcdef" not in redacted
 
 
+def test_a_secret_of_digits_beside_the_failure_is_known_by_its_name(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(f"db login password=918273645 timeout=300\n{OOM}\n")
+    plain = diagnose(log)
+    assert "918273645" in as_json(plain)
+    redacted = as_json(Redactor().report(plain))
+    assert "918273645" not in redacted
+    assert "300" in redacted
+
+
 @pytest.mark.parametrize("planted", ALL, ids=lambda p: f"{p.kind}-{p.secret[:6]}")
 def test_nothing_of_a_secret_is_left_in_a_report(planted: object, tmp_path: Path) -> None:
     text, secret = planted.text, planted.secret  # type: ignore[attr-defined]
