@@ -18,11 +18,11 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, ray_kill
+from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.remedies import Remedy, own_options
 from oomdoctor.remedies.host import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
-from oomdoctor.signs.held_data import several_steps_went_by
 from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -45,8 +45,7 @@ _ACTIVATIONS: Final = "activations"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 _LEAKS: Final = "-leak"  # causes that fill any limit
 _LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
-# Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
-# And those that a program of one's own states under names of its own
+# Knobs that a program of one's own states under names of its own
 _OWN: Final = (
     "fewer-workers",
     "smaller-buffers",
@@ -55,6 +54,7 @@ _OWN: Final = (
     "narrow-dtypes",
     "stream-data",
 )
+# Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
 

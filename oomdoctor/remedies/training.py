@@ -21,6 +21,7 @@ from oomdoctor.families.ray_store import StoreFull
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import largest_kill, node_memory, total_bytes
+from oomdoctor.incident.prints import several_batches_went_by
 from oomdoctor.job.frameworks import driven, some
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
@@ -34,7 +35,6 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
-from oomdoctor.signs.held_data import several_batches_went_by
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.signs.passes import in_attention
 from oomdoctor.signs.set_limits import address_limit

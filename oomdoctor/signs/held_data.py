@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import prod
 from typing import Final
-
-from msgspec import Struct
 
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
@@ -17,31 +13,25 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
+from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, own_lines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node_groups import several_alike_have_it
 from oomdoctor.units import show
 
-_LINES: Final = 60  # before a kill, in which prints are compared
-_LAST: Final = 6  # of them: where the job still did what they say
-_CHARACTERS: Final = 300
-_COUNT: Final = r"(?<![\d.\-+])(?P<count>\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12})"
-_TOTAL: Final = r"(?:\s?(?:/|of|out of)\s?(?P<total>\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12}))?"
-# Sizes, shares and times are no numbers of things; a fraction's first digits are none, either
-_NO_UNIT: Final = r"(?!\d|[.]\d|\s?(?:[kmgt]i?b?\b|%|bytes\b|ms\b|s\b|sec|it/s|tokens?\b|blocks?\b))"
 # tf.data (tensorflow/core/kernels/data/shuffle_dataset_op.cc): "Filling up shuffle buffer (this may take a while): 1482
 # of 10000"; agents' replay memories; any program's queue, backlog or cache. An engine's caches are no data.
 _HOLDER: Final = late(
     r"(?i)(?<!kv )(?<!kv-)(?<!prefix )(?<!page )(?<!gpu )(?<!cuda )(?<!encoder )"
     r"\b(?P<what>(?:replay|experience|transition|sample|shuffle|prefetch|result|work|task|message|event)s?[ _-]?"
     r"(?:buffer|memory|queue|cache)|(?:queue|backlog|in-memory (?:index|store|cache|table))s?)"
-    r"\b(?! (?:hit|miss|size))[^\d\n%]{0,40}" + _COUNT + _TOTAL + _NO_UNIT
+    r"\b(?! (?:hit|miss|size))[^\d\n%]{0,40}" + A_COUNT
 )
 _FILLING: Final = late(r"(?i)\bfilling (?:up )?\w{0,20} ?(?:buffer|memory|cache|queue)")
 _COLLECTED: Final = late(
     r"(?i)\b(?P<what>loaded|decoded|read|collected|fetched|inserted|appended|added|stored|kept|parsed|indexed|ingested"
-    r"|imported|received|buffered|gathered|accumulated)\b[^\d\n%]{0,30}" + _COUNT + _TOTAL + _NO_UNIT
+    r"|imported|received|buffered|gathered|accumulated)\b[^\d\n%]{0,30}" + A_COUNT
 )
 # A result as large as its rows times its columns, or as the pairs of two tables
 _MADE_WHOLE: Final = late(
@@ -54,32 +44,11 @@ _OF_A_MODEL: Final = late(
     r"(?i)\b(?:lora|adapters?|weights?|checkpoints?|models?|layers?|shards?|branch|threads?|cluster|process group"
     r"|rank)\b"
 )
-_OF_THE_SHELL: Final = late(
-    r"^\s{0,4}(?:$|\+ |[$#] |exit code\b|Killed\b|\S{1,60}: line \d)|\bKilled\b|\bexit (?:code|status)\b|Traceback"
-    # and the kernel's, of a kill
-    r"|\boom[-_]|\b(?:mem|memory|swap|memory\+swap|kmem): usage|Tasks state|^\s{0,4}\[\s{0,8}(?:pid|\d{1,9})\s{0,2}\]"
-    r"|\bcgroup\b|Call Trace|Mem-Info"
-)
-_DONE: Final = late(
-    r"(?i)(?:\b(?:inserted|added|loaded|read|decoded|indexed|embedded|encoded|fetched|collected|appended|stored)\b"
-    r"[^\d\n%]{0,20}|: )" + _COUNT + _TOTAL + _NO_UNIT + r"(?= ?[a-z]{3,20}s\b|$)"
-)
 _BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9}) \[")
-_STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + _COUNT + _TOTAL + _NO_UNIT)
-_SEVERAL: Final = 3
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
 _DTYPE: Final = late(r"\b(float|int|uint|complex)(8|16|32|64|128)\b")
-_NUMBER: Final = late(r"\d{1,15}")
 _WORK: Final = ("unknown", "launch", "data_load", "rollout")  # stages: nothing else is known to fill the memory
-
-
-class Held(Struct, frozen=True):
-    """What a job printed last of what it holds."""
-
-    what: str
-    count: int
-    total: int | None = None
 
 
 @sign
@@ -120,7 +89,7 @@ def a_table_was_made_whole(crash: Crash) -> Seen | None:
     join, a pivot or a dense matrix."""
     if not (_was_killed(crash) or _ended_without_a_trace(crash)) or not crash.proven:
         return None
-    last = next(iter(_told(crash)), "")
+    last = next(iter(own_lines(crash)), "")
     match = _MADE_WHOLE.search(last)
     if match is None or _OF_A_MODEL.search(last) is not None:
         return None
@@ -138,10 +107,10 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
     limit = _limit(crash)
     if limit is None or not _was_killed(crash) or not crash.proven:
         return None
-    for line in islice(_told(crash), _LAST):
+    for line in islice(own_lines(crash), LAST):
         for match in _SHAPE.finditer(line):
             width, dtype = _width(line)
-            size = prod(_number(length) for length in _LENGTH.findall(match[0])) * width
+            size = prod(int(length) for length in _LENGTH.findall(match[0])) * width
             if size > limit and _OF_A_MODEL.search(line) is None:
                 words = say(
                     "The log names a table of shape {shape}: as an array of {dtype} it takes {size}, and there are "
@@ -178,27 +147,6 @@ def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
     return Seen(words="") if any(one(crash) is not None for one in shown) else None
 
 
-def several_steps_went_by(crash: Crash) -> bool:
-    """Whether the last prints count steps or batches, at least three of them, or one of a number above."""
-    progress = crash.context.progress
-    return max(progress.get("step", 0), progress.get("done", 0)) >= _SEVERAL or _counted(crash, _STEPS)
-
-
-def several_batches_went_by(crash: Crash) -> bool:
-    """Whether the last prints count what was done or brought in, at least three times: not the first batch was too
-    large, but all of them together."""
-    return _counted(crash, _DONE)
-
-
-def _counted(crash: Crash, pattern: re.Pattern[str]) -> bool:
-    shapes: dict[str, list[int]] = {}
-    for line in dict.fromkeys(_told(crash)):
-        match = pattern.search(line)
-        if match is not None:
-            shapes.setdefault(_NUMBER.sub("#", line), []).append(_number(match["count"]))
-    return any(len(counts) >= _SEVERAL and counts == sorted(counts, reverse=True) for counts in shapes.values())
-
-
 def _limit(crash: Crash) -> int | None:
     """Of the control group or job that was killed, else of the machine."""
     group = crash.root.limit_bytes if isinstance(crash.root, KernelKill | LimitKill) else None
@@ -215,14 +163,14 @@ def _width(line: str) -> tuple[int, str]:
 
 def collected_things(crash: Crash) -> Held | None:
     """What it has loaded, decoded or collected at the last print."""
-    return _growing(crash, _COLLECTED) if _was_killed(crash) and crash.proven else None
+    return growing(crash, _COLLECTED, _FILLING) if _was_killed(crash) and crash.proven else None
 
 
 def buffer_of(crash: Crash) -> Held | None:
     """The buffer that was filling, and how much it held at the last print."""
     if not _was_killed(crash):
         return None
-    return _growing(crash, _HOLDER)
+    return growing(crash, _HOLDER, _FILLING)
 
 
 def _stage(crash: Crash) -> str | None:
@@ -242,55 +190,12 @@ def _ended_without_a_trace(crash: Crash) -> bool:
     return isinstance(root, HostAllocation) and not root.around.trace and crash.stage in _WORK
 
 
-def _told(crash: Crash) -> Iterator[str]:
-    """The job's own lines before its end, the last first."""
-    own = (event for event in crash.events if event.role in ("confirmation", "cascade"))
-    for event in (crash.root, *own):
-        for line in reversed(event.around.before[-_LINES:]):
-            if _OF_THE_SHELL.search(line[:_CHARACTERS]) is None:
-                yield line[:_CHARACTERS]
-
-
-def _growing(crash: Crash, pattern: re.Pattern[str]) -> Held | None:
-    """What the last fitting print counts, where an earlier one of the same words counts less."""
-    lines = list(dict.fromkeys(_told(crash)))
-    place = next((n for n, line in enumerate(lines[:_LAST]) if pattern.search(line)), None)
-    if place is None:
-        return None
-    held = _held(pattern, lines[place])
-    if held is None or (_FILLING.search(lines[place]) is None and not _is_more(held, lines, place, pattern)):
-        return None
-    return held
-
-
-def _is_more(held: Held, lines: Sequence[str], place: int, pattern: re.Pattern[str]) -> bool:
-    alike = _NUMBER.sub("#", lines[place])
-    earlier = [_held(pattern, line) for line in lines[place + 1 :] if _NUMBER.sub("#", line) == alike]
-    counts = [one.count for one in earlier if one is not None]
-    return bool(counts) and all(count < held.count for count in counts)
-
-
-def _held(pattern: re.Pattern[str], line: str) -> Held | None:
-    match = pattern.search(line)
-    if match is None:
-        return None
-    total = match["total"]
-    return Held(" ".join(match["what"].lower().split()), _number(match["count"]), _number(total) if total else None)
-
-
-def _number(text: str) -> int:
-    return int(text.replace(",", "").replace("_", ""))
-
-
 __all__ = [
-    "Held",
     "a_buffer_was_filling",
     "a_table_beyond_the_limit",
     "a_table_was_made_whole",
     "buffer_of",
     "collected_things",
-    "several_batches_went_by",
-    "several_steps_went_by",
     "the_prints_say_what_was_filled",
     "things_were_collected",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gpu_logs import crash
 
+from oomdoctor.incident import prints
 from oomdoctor.signs import held_data
 
 KILL = (
@@ -109,7 +110,7 @@ def test_a_shape_is_held_against_the_limit(line: str, *, beyond: bool) -> None:
     ],
 )
 def test_batches_that_went_by_are_counted(lines: tuple[str, ...], *, by: bool) -> None:
-    assert held_data.several_batches_went_by(crash(*lines, "MemoryError: std::bad_alloc")) == by
+    assert prints.several_batches_went_by(crash(*lines, "MemoryError: std::bad_alloc")) == by
 
 
 BAR = "Loading samples:  {done:>3}%|####      | {done}/{all} [00:01<00:01, 10.29it/s]"

@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.families.host_alloc import CompilerKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.prints import Held
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import brief, briefly
@@ -15,7 +16,7 @@ from oomdoctor.report.headline.slot import about, first, where
 from oomdoctor.report.headline.victims import held_by, name_of
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
-from oomdoctor.signs.held_data import Held, buffer_of, collected_things
+from oomdoctor.signs.held_data import buffer_of, collected_things
 from oomdoctor.signs.host_data import cached_bytes
 
 _JOBS: Final = late(

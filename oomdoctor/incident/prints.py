@@ -1,0 +1,109 @@
+"""What a job's own last prints count: things that it holds, brings in or has done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.patterns import late
+
+_LINES: Final = 60  # before a kill, in which prints are compared
+LAST: Final = 6  # of them: where the job still did what they say
+_CHARACTERS: Final = 300
+_SEVERAL: Final = 3
+_COUNT: Final = r"(?<![\d.\-+])(?P<count>\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12})"
+_TOTAL: Final = r"(?:\s?(?:/|of|out of)\s?(?P<total>\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12}))?"
+# Sizes, shares and times are no numbers of things; a fraction's first digits are none, either
+_NO_UNIT: Final = r"(?!\d|[.]\d|\s?(?:[kmgt]i?b?\b|%|bytes\b|ms\b|s\b|sec|it/s|tokens?\b|blocks?\b))"
+A_COUNT: Final = _COUNT + _TOTAL + _NO_UNIT
+_OF_THE_SHELL: Final = late(
+    r"^\s{0,4}(?:$|\+ |[$#] |exit code\b|Killed\b|\S{1,60}: line \d)|\bKilled\b|\bexit (?:code|status)\b|Traceback"
+    # and the kernel's, of a kill
+    r"|\boom[-_]|\b(?:mem|memory|swap|memory\+swap|kmem): usage|Tasks state|^\s{0,4}\[\s{0,8}(?:pid|\d{1,9})\s{0,2}\]"
+    r"|\bcgroup\b|Call Trace|Mem-Info"
+)
+_DONE: Final = late(
+    r"(?i)(?:\b(?:inserted|added|loaded|read|decoded|indexed|embedded|encoded|fetched|collected|appended|stored)\b"
+    r"[^\d\n%]{0,20}|: )" + A_COUNT + r"(?= ?[a-z]{3,20}s\b|$)"
+)
+_STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + A_COUNT)
+_NUMBER: Final = late(r"\d{1,15}")
+
+
+class Held(Struct, frozen=True):
+    """What a job printed last of what it holds."""
+
+    what: str
+    count: int
+    total: int | None = None
+
+
+def own_lines(crash: Crash) -> Iterator[str]:
+    """The job's own lines before its end, the last first."""
+    own = (event for event in crash.events if event.role in ("confirmation", "cascade"))
+    for event in (crash.root, *own):
+        for line in reversed(event.around.before[-_LINES:]):
+            if _OF_THE_SHELL.search(line[:_CHARACTERS]) is None:
+                yield line[:_CHARACTERS]
+
+
+def growing(crash: Crash, pattern: re.Pattern[str], filling: re.Pattern[str] | None = None) -> Held | None:
+    """What the last fitting print counts, where an earlier one of the same words counts less, or where its words say
+    that it fills."""
+    lines = list(dict.fromkeys(own_lines(crash)))
+    place = next((n for n, line in enumerate(lines[:LAST]) if pattern.search(line)), None)
+    if place is None:
+        return None
+    held = _held(pattern, lines[place])
+    fills = filling is not None and filling.search(lines[place]) is not None
+    return held if held is not None and (fills or _is_more(held, lines, place, pattern)) else None
+
+
+def several_steps_went_by(crash: Crash) -> bool:
+    """Whether the last prints count steps or batches, at least three of them, or one of a number above."""
+    progress = crash.context.progress
+    return max(progress.get("step", 0), progress.get("done", 0)) >= _SEVERAL or _counted(crash, _STEPS)
+
+
+def several_batches_went_by(crash: Crash) -> bool:
+    """Whether the last prints count what was done or brought in, at least three times: not the first batch was too
+    large, but all of them together."""
+    return _counted(crash, _DONE)
+
+
+def _counted(crash: Crash, pattern: re.Pattern[str]) -> bool:
+    shapes: dict[str, list[int]] = {}
+    for line in dict.fromkeys(own_lines(crash)):
+        match = pattern.search(line)
+        if match is not None:
+            shapes.setdefault(_shape(line), []).append(_number(match["count"]))
+    return any(len(counts) >= _SEVERAL and counts == sorted(counts, reverse=True) for counts in shapes.values())
+
+
+def _is_more(held: Held, lines: Sequence[str], place: int, pattern: re.Pattern[str]) -> bool:
+    earlier = [_held(pattern, line) for line in lines[place + 1 :] if _shape(line) == _shape(lines[place])]
+    counts = [one.count for one in earlier if one is not None]
+    return bool(counts) and all(count < held.count for count in counts)
+
+
+def _shape(line: str) -> str:
+    return _NUMBER.sub("#", line)
+
+
+def _held(pattern: re.Pattern[str], line: str) -> Held | None:
+    match = pattern.search(line)
+    if match is None:
+        return None
+    total = match["total"]
+    return Held(" ".join(match["what"].lower().split()), _number(match["count"]), _number(total) if total else None)
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", "").replace("_", ""))
+
+
+__all__ = ["A_COUNT", "LAST", "Held", "growing", "own_lines", "several_batches_went_by", "several_steps_went_by"]
