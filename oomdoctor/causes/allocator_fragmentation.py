@@ -13,6 +13,7 @@ CAUSE = Cause(
     title=mark("GPU memory is fragmented: enough is cached, but no block is large enough"),
     headlines=(
         mark("GPU memory is fragmented: {gpu_idle} are cached on {gpu}, but no block of {requested} is free"),
+        mark("GPU memory may be fragmented: {gpu_pieces} lie idle in pieces on {gpu}, and {free} are free"),
         mark("GPU memory is fragmented: {summary_idle} of {summary_reserved} reserved on {gpu} hold no tensor"),
     ),
     pools=("gpu",),
@@ -30,6 +31,7 @@ CAUSE = Cause(
         Row(fragments.idle_in_pieces, Grade.PROVES),
         Row(fragments.pool_in_pieces, Grade.PROVES),
         Row(fragments.idle_by_the_table, Grade.NAMES),
+        Row(fragments.idle_and_free_would_do, Grade.HINTS),
     ),
     against=(
         Row(fragments.small_segment_refused, Grade.NAMES),

@@ -14,6 +14,7 @@ from oomdoctor.signs.checkpoints import (
     while_a_checkpoint_was_written_or_read,
     who_held_most_was_saving,
 )
+from oomdoctor.signs.host_loading import several_models_were_loaded
 
 CAUSE = Cause(
     id="checkpoint-spike",
@@ -27,6 +28,7 @@ CAUSE = Cause(
         mark("{checkpointing} ran out of memory[: {ram_requested} requested]"),
     ),
     pools=("host_ram", "cgroup", "gpu", "shm"),
+    silent=(several_models_were_loaded,),
     signs=(
         Row(a_copy_of_a_state_was_refused, Grade.PROVES),
         Row(who_held_most_was_saving, Grade.PROVES),

@@ -15,6 +15,7 @@ from oomdoctor.signs.host_loading import (
     more_of_the_model_than_the_host_has,
     refused_at_the_time_of_loading,
     refused_while_loading_weights,
+    several_models_were_loaded,
     the_kernel_killed_while_loading_weights,
 )
 from oomdoctor.signs.own_work import each_process_loads_the_weights, weights_in_full_precision
@@ -24,6 +25,8 @@ OF_AN_ENGINE = (
     "smaller-model", "quantize-weights", "shorter-context", "fewer-sequences", "more-host-memory", "low-memory-loading",
 )  # fmt: skip
 
+# One after the other, or from the page cache instead of copies
+OF_SEVERAL = ("low-memory-loading", "clear-references", "mixed-precision", "more-host-memory")
 OF_EACH_PROCESS = ("low-memory-loading", "mixed-precision", "fewer-workers", "quantize-weights", "smaller-model",
                    "more-host-memory")  # fmt: skip
 OF_FULL_PRECISION = ("mixed-precision", "low-memory-loading", "fewer-workers", "quantize-weights", "smaller-model",
@@ -47,6 +50,7 @@ CAUSE = Cause(
         Row(a_buffer_for_weights_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_on_the_host_was_refused, Grade.POINTS, OF_AN_ENGINE),
         Row(each_process_loads_the_weights, Grade.PROVES, OF_EACH_PROCESS),
+        Row(several_models_were_loaded, Grade.NAMES, OF_SEVERAL),
         Row(the_kernel_killed_while_loading_weights, Grade.PROVES),
         Row(a_unit_was_killed_while_loading_weights, Grade.NAMES),
         Row(refused_while_loading_weights, Grade.NAMES),

@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words, shm
 
+OF_JOBLIB = ("spill-to-disk", "bigger-shm", "narrow-dtypes", "clear-references")
 OF_THE_STORE = ("bigger-shm", "smaller-object-store")
 
 CAUSE = Cause(
@@ -34,4 +35,5 @@ CAUSE = Cause(
         Row(other_words.shared_memory_short_in_other_words, Grade.NAMES),
     ),
     knobs=("bigger-shm", "fewer-workers", "spill-to-disk", "smaller-microbatch", "clear-references"),
+    knobs_where=((shm.joblib_found_no_room, OF_JOBLIB),),
 )

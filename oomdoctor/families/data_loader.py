@@ -42,7 +42,7 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
     pool: str = "shm"
     strength: int = 3
 
-    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql"
+    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql", "joblib", "messages"
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
     pids: tuple[int, ...] = ()
@@ -86,9 +86,14 @@ _SHM_PATH = late(
     r"|shared[ -]memory (?:segment|key|region|object|file|size)\b|(?i:fail\w{0,4} to \w{1,12} shared memory)"
 )
 _SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch/multiprocessing/reductions\.py")
+# joblib/_memmapping_reducer.py, _get_temp_dir: in /dev/shm, where it has room at the start and nobody names a folder
+_JOBLIB_FRAME = late(r"joblib[/\\]_memmapping_reducer\.py")
+_OTHER_FOLDER = late(r"\bJOBLIB_TEMP_FOLDER['\"\]]{0,2}\s?[=:]\s?['\"]?(?!/dev/shm)/")
 _NAMES_A_PATH = late(r"['\"<]/|: /")
 _RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)
 _DESCRIPTORS = late(r"Too many open files|received 0 items of ancdata")
+
+_SETTINGS: Final = 200  # lines above a failure, in which a folder may be set
 
 _OTHER_SIGNALS: Final = {
     "Segmentation fault": mark("the worker crashed at a bad address (SIGSEGV), not for lack of memory"),
@@ -190,8 +195,15 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
     elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, _user(line.text))
+    elif unnamed and any(_JOBLIB_FRAME.search(text) for text in above) and not _elsewhere(page, index):
+        yield _full(page, line, "joblib")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
         yield Lookalike(place_of(page, line), mark("a disk is full (or out of inodes or inotify watches), not memory"))
+
+
+def _elsewhere(page: Page, index: int) -> bool:
+    """Whether joblib was told to write its memory maps into a folder on disk."""
+    return any(_OTHER_FOLDER.search(one.text) for one in page.before(index, _SETTINGS))
 
 
 def _user(text: str) -> str:

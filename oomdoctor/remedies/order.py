@@ -54,6 +54,10 @@ _OWN: Final = (
     "narrow-dtypes",
     "stream-data",
 )
+# transformers/modeling_utils.py, "attn_implementation": who states nothing gets a kernel of PyTorch's
+_ATTENTION: Final = "attn_implementation"
+_PLAIN: Final = "eager"
+_FUSED: Final = "memory-efficient-attention"
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
@@ -80,7 +84,7 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         return own
     stated = stated_knobs(decision.crash_of(answer))
     if answer.cause.id == _LIMIT:
-        return tuple(dict.fromkeys((*(knob for knob in stated if knob in own), *own)))
+        return tuple(dict.fromkeys((*stated[:FREE_BEFORE], *own)))
     if not answer.cause.only_ends:
         return tuple(dict.fromkeys((*stated, *own)))
     behind = [one for one in decision.answers[1:] if not one.cause.only_ends and _same_memory(one, answer, decision)]
@@ -104,8 +108,15 @@ def stated_knobs(crash: Crash) -> tuple[str, ...]:
     if crash.pool not in RAM:
         return ()
     amounts = (knob for knob in _HOW_MUCH if _is_several(crash, knob))
+    plain = (_FUSED,) if asks_for_plain_attention(crash) else ()
     own = (knob for knob in _OWN if own_options.own_option(knob, crash) is not None)
-    return tuple(dict.fromkeys((*amounts, *own)))
+    return tuple(dict.fromkeys((*plain, *amounts, *own)))
+
+
+def asks_for_plain_attention(crash: Crash) -> bool:
+    """Whether the job asks for the attention that keeps the scores of all pairs of tokens."""
+    stated = crash.setting(_ATTENTION)
+    return stated is not None and stated.value == _PLAIN
 
 
 def _is_several(crash: Crash, knob: str) -> bool:

@@ -34,6 +34,7 @@ VISIBLE: Final[Mapping[str, str]] = {
     "Intel": "ZE_AFFINITY_MASK",
 }
 NOBODY: Final = 0.02  # of the GPU: a context alone takes more
+_SHARED: Final = "gpu-shared"  # a cause
 _ENDED: Final = 8  # processes in one command
 
 
@@ -83,7 +84,7 @@ def free_the_gpu(case: Case) -> Answer:
     if case.cause == "device-misplacement" and own(case.crash):
         return Skip()
     if not pids:
-        return _none_but_own(case.crash)
+        return _none_but_own(case)
     return Proposal(
         action=say("Find leftover processes of yours on the GPU and stop them: {processes}", processes=_named(pids)),
         snippet=_look_and_end(list(pids)[:_ENDED]),
@@ -97,11 +98,12 @@ def _look_and_end(pids: Sequence[int]) -> str:
     return f"{look}\n# kill {' '.join(map(str, pids))}"
 
 
-def _none_but_own(crash: Crash) -> Answer:
+def _none_but_own(case: Case) -> Answer:
     """Nobody is to be ended: they are this job's, and either on the wrong card or too many for one."""
+    crash = case.crash
     mine = own_processes(crash)
     if not mine:
-        return _alone(crash) or Proposal(snippet=on_the_devices(crash))
+        return _alone(crash) or _too_little(case) or Proposal(snippet=on_the_devices(crash))
     if crash.job.spread:
         return Skip()
     return Proposal(
@@ -130,6 +132,22 @@ def _alone(crash: Crash) -> Refusal | None:
     )  # fmt: skip
 
 
+def _too_little(case: Case) -> Refusal | None:
+    """All that is not this process's PyTorch memory is less than what was missing: gone, it would not do."""
+    it = card(case.crash)
+    if case.cause == _SHARED or it.beyond_bytes is None or it.tried_bytes is None or it.free_bytes is None:
+        return None
+    missing = it.tried_bytes - it.free_bytes
+    if it.beyond_bytes >= missing:
+        return None
+    return Refusal(
+        say(
+            "{tried} requested - {free} free = {missing} missing; all others together hold at most {beyond}",
+            tried=show(it.tried_bytes), free=show(it.free_bytes), missing=show(missing), beyond=show(it.beyond_bytes),
+        )
+    )  # fmt: skip
+
+
 def _named(pids: Mapping[int, int | None]) -> str:
     """All of them in a few words: "PIDs 101553, 101552 and 13 others"."""
     shown, more = listed(str(pid) for pid in list(pids)[:_SHOWN]), len(pids) - _SHOWN
@@ -149,7 +167,7 @@ def fix_placement(case: Case) -> Answer:
             action=say("Start the engine on another GPU that is free (CUDA_VISIBLE_DEVICES)"),
             snippet="nvidia-smi --query-gpu=index,memory.free,memory.total --format=csv",
         )
-    if case.cause == "gpu-shared" and not row and masks is None and not _has_ranks(crash):
+    if case.cause == _SHARED and not row and masks is None and not _has_ranks(crash):
         return _another_gpu(crash)
     action = say("Give every rank its own GPU: set the device from LOCAL_RANK before the first CUDA call")
     if row:

@@ -81,6 +81,21 @@ def idle_by_the_table(crash: Crash) -> Seen | None:
 
 
 @sign
+def idle_and_free_would_do(crash: Crash) -> Seen | None:
+    """A quarter of the GPU is reserved but unallocated, and would do together with what is free: PyTorch gives whole
+    segments back before it refuses, so these are in pieces."""
+    it, idle = card(crash), _idle_bytes(crash)
+    if idle is None or it.missing_bytes is None or (it.share(idle) or 0) < POOL_SHARE:
+        return None
+    words = say(
+        "PyTorch has {idle} reserved but unallocated ({share} of the GPU). With the {free} that is free it would be "
+        "enough for the requested {tried}, but PyTorch can give back whole segments only.",
+        idle=show(idle), share=percent(it.share(idle)), free=show(it.free_bytes or 0), tried=show(it.tried_bytes or 0),
+    )  # fmt: skip
+    return Seen(words=words, evidence=(crash.root,))
+
+
+@sign
 def idle_figure_missing(crash: Crash) -> Seen | None:
     """The message is cut before the reserved but unallocated memory, and no memory summary shows it."""
     if refusal(crash) is None or (card(crash).tried_bytes is not None and _idle_bytes(crash) is not None):
@@ -106,7 +121,7 @@ def room_beside_the_pieces(crash: Crash) -> Seen | None:
 def idle_less_than_asked(crash: Crash) -> Seen | None:
     """The reserved but unallocated memory would be too small even in one piece."""
     it, idle = card(crash), _idle_bytes(crash)
-    if idle is None or it.tried_bytes is None or idle >= it.tried_bytes:
+    if idle is None or it.tried_bytes is None or idle >= it.tried_bytes or idle_and_free_would_do(crash) is not None:
         return None
     if not idle:
         return Seen(words=say("PyTorch has no memory that is reserved but unallocated"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice, takewhile
 from typing import Final
 
-from oomdoctor.families.event import PROOF, Event
+from oomdoctor.families.container import LimitKill
+from oomdoctor.families.event import PROOF, RAM, Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
@@ -14,6 +16,7 @@ from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, held_in_words
+from oomdoctor.incident.prints import own_lines
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -37,6 +40,12 @@ _LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listenin
 _RIGHT_BEFORE: Final = 12  # lines: what is printed while a model is set up
 # "blk.35.ffn_norm.weight, n_dims = 1", "model.layers.0.self_attn.q_proj.weight -> ..."
 _TENSOR: Final = late(r"(?:^|[\s'\"|:>])[A-Za-z_]\w{0,40}(?:\.\w{1,40}){1,12}\.(?:weight|bias|scale|lora_[AB])\b")
+# "Loading checkpoint runs/3.pt (120 MiB)", "loaded fold 2 of 5 from fold-2.onnx": one model a line, and no shard of one
+_MODEL_LOADED: Final = late(
+    r"(?i)\bload(?:ing|ed)\b(?![^\n]{0,200}(?:\bshard|\d-of-\d|tokenizer|optimizer|scheduler))"
+    r"[^\n]{0,200}\.(?:pth?|ckpt|safetensors|onnx|keras)\b"
+)
+_SEVERAL: Final = 3
 _WALK: Final = 3
 _UP_TO_LOADING: Final = frozenset({"model_load", "unknown", "launch", "engine_init"})
 _PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("compute")}
@@ -117,6 +126,23 @@ def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
             pid=pid,
         )
     return Seen(words=words, evidence=(kill,), stage="model_load")
+
+
+@sign
+def several_models_were_loaded(crash: Crash) -> Seen | None:
+    """The job was killed, and its last prints load one model or checkpoint after the other: all of them are kept."""
+    if not isinstance(crash.root, KernelKill | LimitKill | Kill) or crash.pool not in (*RAM, "none"):
+        return None
+    lines = dict.fromkeys(islice(own_lines(crash), _RIGHT_BEFORE))
+    loaded = list(takewhile(lambda line: _MODEL_LOADED.search(line) is not None, lines))
+    if len(loaded) < _SEVERAL:
+        return None
+    words = say(
+        "The last lines before the end load {count} models or checkpoints one after the other. Kept together, they "
+        "need the sum of their sizes.",
+        count=len(loaded),
+    )
+    return Seen(words=words, evidence=(crash.root,), stage="model_load")
 
 
 @sign

@@ -8,6 +8,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.sysctl import KernelSettings
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import machine_after
 from oomdoctor.language import joined, say
@@ -31,8 +32,9 @@ def request_beyond_the_address_limit(crash: Crash) -> Seen | None:
 
 @sign
 def address_space_is_limited(crash: Crash) -> Seen | None:
-    """A host allocation failed, and the address space of a process is limited; nobody printed how much RAM was free."""
-    refused, limits = host_refusal(crash), _limits(crash)
+    """A host allocation failed, in any words, and the address space of a process is limited; nobody printed how much
+    RAM was free."""
+    refused, limits = host_refusal(crash) or _in_other_words(crash), _limits(crash)
     if refused is None or limits is None or machine_after(crash) is not None:
         return None
     return _limited(crash, refused, limits)
@@ -81,6 +83,12 @@ def host_refusal(crash: Crash) -> HostAllocation | None:
     return next(iter(host_refusals(crash)), None)
 
 
+def _in_other_words(crash: Crash) -> Shortage | None:
+    """What failed first, where a program tells of it in words of its own, and of no limit of its own."""
+    root = crash.root
+    return root if isinstance(root, Shortage) and root.pool == "host_ram" and not root.limited else None
+
+
 def address_limit(crash: Crash) -> int | None:
     """The limit on address space that a shell or a process has."""
     limits = _limits(crash)
@@ -95,7 +103,7 @@ def beyond_a_printed_limit(crash: Crash, refused: HostAllocation) -> bool:
     return (refused.tried_bytes or 0) > (limits.address_space_bytes or 0)
 
 
-def _limited(crash: Crash, refused: HostAllocation, limits: ProcessLimits) -> Seen:
+def _limited(crash: Crash, refused: HostAllocation | Shortage, limits: ProcessLimits) -> Seen:
     limit = show(limits.address_space_bytes or 0)
     what = (
         say("Address space is limited to {limit} (ulimit -v), and an allocation of {tried} failed.", limit=limit,

@@ -27,6 +27,7 @@ _USERS: Final = {
     "torch": mark("PyTorch's DataLoader workers"),
     "nccl": mark("NCCL"),
     "python": mark("Python's shared memory"),
+    "joblib": mark("joblib"),
     "postgresql": mark("PostgreSQL"),
     "messages": mark("a message queue between processes"),
 }
@@ -55,6 +56,13 @@ def no_room(crash: Crash) -> Seen | None:
         return seen
     doubt = say("the message is cut off before the segment's name and the reason; missing rights give the same one")
     return replace(seen, against=(doubt,), unsure=True)
+
+
+@sign
+def joblib_found_no_room(crash: Crash) -> Seen | None:
+    """joblib maps its workers' input into memory there, once for all of them, and may do so on disk."""
+    full = crash.first(SharedMemoryFull)
+    return Seen(words="") if full is not None and full.user == "joblib" else None
 
 
 @sign

@@ -146,3 +146,21 @@ def test_what_relieves_the_card_stands_once(tmp_path: Path) -> None:
     for diagnosis in incident["diagnoses"]:
         knobs = [one["knob"] for one in diagnosis["remedies"]]
         assert len(knobs) == len(set(knobs))
+
+
+@pytest.mark.parametrize(("tried", "is_no_help"), [("8.00 GiB", False), ("8.20 GiB", True)])
+def test_nobody_is_sent_away_where_that_would_not_be_enough(tried: str, is_no_help: bool) -> None:
+    text = cuda(tried=tried, total="24.00 GiB", free="4.00 GiB", own="15.80 GiB").replace(
+        "Including non-PyTorch memory, this process has 15.80 GiB memory in use. ", ""
+    )
+    chosen, rejected = advise(text, "free-the-gpu", "smaller-microbatch")
+    assert ("free-the-gpu" in rejected) is is_no_help
+    assert ("free-the-gpu" in chosen) is not is_no_help
+
+
+def test_a_shared_gpu_is_freed_nonetheless() -> None:
+    text = cuda(tried="20.00 GiB", total="24.00 GiB", free="0.50 GiB", own="10.00 GiB").replace(
+        "Including non-PyTorch memory, this process has 10.00 GiB memory in use. ", ""
+    )
+    chosen, _ = advise(text, "free-the-gpu", cause="gpu-shared")
+    assert "free-the-gpu" in chosen

@@ -124,3 +124,24 @@ def test_half_of_what_is_reserved_sticks_in_pieces(allocated: int, stuck: int, i
 def test_a_message_says_more_than_the_table() -> None:
     lines = ("| Allocated memory | 10 MiB | 10 MiB | 1 GiB | 1 GiB |", refused("2.00 GiB", **IDLE))
     assert fragments.idle_by_the_table(crash(*lines)) is None
+
+
+@pytest.mark.parametrize(
+    ("tried", "unallocated", "would_do"),
+    [
+        ("27.00 GiB", "20.00 GiB", True),  # 20 idle + 8 free
+        ("29.00 GiB", "20.00 GiB", False),  # beyond both together
+        ("7.00 GiB", "20.00 GiB", False),  # what is free is enough: another reason
+        ("27.00 GiB", "19.90 GiB", False),  # less than a quarter of the GPU
+        ("11.00 GiB", "4.00 GiB", False),  # what any allocator keeps
+    ],
+)
+def test_idle_pieces_that_would_do_with_what_is_free(tried: str, unallocated: str, would_do: bool) -> None:
+    line = refused(tried, total="80.00 GiB", free="8.00 GiB", allocated="40.00 GiB", unallocated=unallocated, own=None)
+    assert (fragments.idle_and_free_would_do(crash(line)) is not None) is would_do
+
+
+def test_pieces_that_would_do_are_not_too_small() -> None:
+    line = refused("27.00 GiB", total="80.00 GiB", free="8.00 GiB", allocated="40.00 GiB", unallocated="20.00 GiB",
+                   own=None)  # fmt: skip
+    assert fragments.idle_less_than_asked(crash(line)) is None

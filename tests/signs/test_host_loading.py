@@ -84,3 +84,23 @@ UNIT = "Mar 03 09:00:00 box systemd[1]: llm.service: A process of this unit has 
 )
 def test_a_unit_that_was_killed_while_it_loaded(before: str, is_loading: bool) -> None:
     assert (host_loading.a_unit_was_killed_while_loading_weights(crash(before, UNIT)) is not None) is is_loading
+
+
+MODELS = tuple(f"Loading checkpoint runs/{name}.pt ({n}20 MiB)" for n, name in enumerate(("ada", "bea", "cid"), 1))
+
+
+@pytest.mark.parametrize(
+    ("lines", "are_several"),
+    [
+        (MODELS, True),
+        (tuple(f"loaded fold {n} of 5 from fold-{n}.onnx" for n in range(3)), True),
+        (MODELS[:2], False),
+        ((MODELS[0],) * 3, False),  # one, said three times
+        ((*MODELS, "evaluating 400 images"), False),  # they were all there, and it went on
+        (tuple(f"Loading weights from part {n}-of-7.safetensors" for n in range(3)), False),  # shards of one
+        (tuple(f"loading optimizer state {n}.pt" for n in range(3)), False),
+        (tuple(f"Loading table {n}.parquet" for n in range(3)), False),
+    ],
+)
+def test_models_that_are_kept_one_beside_the_other(lines: tuple[str, ...], are_several: bool) -> None:
+    assert (host_loading.several_models_were_loaded(crash(*lines, "Killed")) is not None) is are_several

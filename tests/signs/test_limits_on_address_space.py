@@ -42,3 +42,25 @@ def test_what_r_is_refused_is_data(tmp_path: Path) -> None:
     report = body(tmp_path, "Error: cannot allocate vector of size 12.5 Gb\nExecution halted")
     assert report["diagnoses"][0]["cause"] == "dataset-in-ram"
     assert report["events"][0]["usage"]["tried_bytes"] == 25 * 2**29
+
+
+IN_OTHER_WORDS = "OSError: Can't write the grid (memory allocation failed for tile)"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("+ ulimit -v 1400000\n" + IN_OTHER_WORDS, "address-space-limit"),
+        (IN_OTHER_WORDS, "host-memory-exhausted"),
+        ("+ ulimit -n 4096\n" + IN_OTHER_WORDS, "host-memory-exhausted"),
+    ],
+)
+def test_a_limit_beside_a_refusal_in_any_words(text: str, cause: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["diagnoses"][0]["cause"] == cause
+
+
+def test_at_a_limit_what_the_job_states_comes_first(tmp_path: Path) -> None:
+    started = "+ ulimit -v 1400000\n+ python fold.py --batch-size 64 --attn-implementation eager\n"
+    report = body(tmp_path, started + "Traceback (most recent call last):\nMemoryError")
+    knobs = [one["knob"] for one in report["diagnoses"][0]["remedies"]]
+    assert knobs[0] != "more-address-space"

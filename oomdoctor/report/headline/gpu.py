@@ -331,6 +331,11 @@ def gpu_idle(crash: Crash) -> str | None:
     return shown(size) if size and tried and size >= tried else None
 
 
+def gpu_pieces(crash: Crash) -> str | None:
+    """What the allocator holds and no tensor uses, where it takes that and what is free to be enough."""
+    return shown(fragments.idle(crash)) if fragments.idle_and_free_would_do(crash) is not None else None
+
+
 @about(first(MemorySummary))
 def summary_idle(summary: MemorySummary) -> str | None:
     """What no tensor uses, by PyTorch's memory summary."""

@@ -14,7 +14,8 @@ from oomdoctor.language import say
 from oomdoctor.report.headline.figures import briefly
 from oomdoctor.report.headline.slot import about, first, root
 
-_USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python", "postgresql": "PostgreSQL"}
+_USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python", "postgresql": "PostgreSQL",
+                 "joblib": "joblib"}  # fmt: skip
 
 
 @about(first(SharedMemoryFull))
