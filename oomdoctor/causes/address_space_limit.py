@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, set_limits
+from oomdoctor.signs import Grade, address_space, other_words, set_limits
 from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
@@ -55,6 +55,7 @@ CAUSE = Cause(
         Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.a_fork_was_refused, Grade.POINTS, OF_A_FORK),
         Row(address_space.refused_with_an_errno, Grade.POINTS),
+        Row(other_words.address_space_by_the_message, Grade.NAMES),
         Row(address_space.a_call_of_the_system_was_refused, Grade.POINTS),
         Row(address_space.refused_by_any_allocator, Grade.LEFT, OF_A_GUESS),
     ),

@@ -55,6 +55,14 @@ _GAVE_BACK = late(
 _ABOUT_TO = late(
     r"(?i)\b(?:try\w{0,3}|tried|attempt\w{0,3}|request\w{0,3}|want\w{0,2}|about) (?:to )?(?:re)?(?:allocat|reserv)"
 )
+# What failed is to be mended by a smaller share of a device's memory: "check max len infer fail, you can try: set the
+# --mem_fraction to a smaller value"
+_FAILS = late(r"(?i)\b(?:fail(?:s|ed|ure)?|error)\b")
+_SHARE = late(
+    r"(?i)\b(?:(?:gpu|cuda|device)_)?mem(?:ory)?_(?:frac(?:tion)?(?:_static)?|util(?:i[sz]ation)?|ratio|share)\b"
+)
+_LESS = late(r"(?i)\b(?:smaller|lower(?:ing)?|reduc(?:e|ing)|decreas(?:e|ing)|less)\b")
+_MORE = late(r"(?i)\b(?:larger|higher|increas(?:e|ing)|rais(?:e|ing)|bigger)\b")
 CHARACTERS: Final = 800
 
 # What a program was about to take, where it says how many: "trying to allocate an array of size -1208014592"
@@ -82,6 +90,14 @@ def refused_by_a_check(text: str) -> str | None:
     return next((pool for pool, call in _CALLS if call.search(shown)), None)
 
 
+def mended_by_a_smaller_share(text: str) -> bool:
+    """Whether an exception says that something failed, and advises a smaller share of a device's memory."""
+    shown = text[:CHARACTERS]
+    if "mem" not in shown or _MORE.search(shown):
+        return False
+    return all(words.search(shown) is not None for words in (_FAILS, _SHARE, _LESS))
+
+
 def refused_by_a_call(text: str) -> bool:
     """Whether a call that allocates on a device gave back the number that means: no memory."""
     shown = text[:CHARACTERS]
@@ -106,4 +122,4 @@ def about_to_take(text: str) -> bool:
     return _ABOUT_TO.search(text[:CHARACTERS]) is not None
 
 
-__all__ = ["about_to_take", "overflowed", "refused_by_a_call", "refused_by_a_check"]
+__all__ = ["about_to_take", "mended_by_a_smaller_share", "overflowed", "refused_by_a_call", "refused_by_a_check"]

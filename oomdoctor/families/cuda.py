@@ -160,7 +160,10 @@ _TAKEN_ANOTHER_WAY = (
         mark("autotuning: the compiler tried a kernel and takes another one"),
     ),
     (
-        late(r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU|switching to)\b"),
+        late(
+            r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU|switching to|capp(?:ed|ing) (?:at|below|to)"
+            r"|(?:uses|takes) the (?:\w{1,16}[- ]){1,2}(?:loop|path|kernel|backend))\b"
+        ),
         mark("caught: the program says that it continues in another way"),
     ),
 )

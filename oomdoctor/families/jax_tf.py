@@ -156,7 +156,7 @@ _PADDLE = (
     rf"(?:, (?:(?P<used>{AMOUNT}) memory has been allocated and )?available memory is only (?P<free>{AMOUNT}))?"
 )
 _PADDLES_LIMIT = late(r"maximum GPU memory usage is limited to (\d{1,9}) MB")
-_PADDLES_LINES: Final = 8
+_PADDLES_LINES: Final = 12
 _FAILURES = tuple(
     (framework, late(pattern))
     for framework, pattern in (

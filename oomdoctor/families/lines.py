@@ -14,7 +14,9 @@ from oomdoctor.streams import Line, Page
 SIGKILL_CODES: Final = (-9, 137)  # as Python and as a shell count it
 
 # A training loop that goes on
-PROGRESS = late(r"\d{1,3}%\||\b(?:loss|it/s|s/it)\b|(?i:(?<!\*\*\* )\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
+# A loss that is printed, and none of a source line: "loss.backward()", "loss = criterion(out, y)", "return loss, out"
+_LOSS = r"\bloss\b(?!\.[a-z_]|[,)\]]|\s{0,2}=\s{0,2}(?!nan|inf|tensor)[A-Za-z_(])"
+PROGRESS = late(_LOSS + r"|\d{1,3}%\||\b(?:it/s|s/it)\b|(?i:(?<!\*\*\* )\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
 
 
 def place_of(page: Page, first: Line, last: Line | None = None) -> Place:

@@ -78,6 +78,8 @@ _PREDICATES = tuple(
         rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
         rf"X{_FEW}(?:{_MEM}|D)",
+        # "GPU memory size 21 GiB is smaller than 27 GiB"
+        rf"{_MEM}[waD]{{0,3}}Sa?Ba?S(?![waf]{{0,2}}[il])",
         # "memory requirements not met"
         rf"{_MEM}[wa]{{0,2}}n[wa]{{0,2}}X",
         # "91% of the memory, exceeding the limit of 90%"

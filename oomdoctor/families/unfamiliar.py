@@ -18,6 +18,7 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
+    mended_by_a_smaller_share,
     overflowed,
     refused_by_a_call,
     refused_by_a_check,
@@ -324,8 +325,10 @@ def _nameless(page: Page, index: int, text: str, *, of_a_variable: bool = False)
 
 def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
     """What the program itself looked at: the result of a call that it quotes, a size that it was about to take."""
-    pool, count, called = refused_by_a_check(text), overflowed(text), refused_by_a_call(text)
-    if (pool is None and count is None and not called) or echo(text) or ends_well(page, index):
+    pool, count = refused_by_a_check(text), overflowed(text)
+    advised = is_raised and mended_by_a_smaller_share(text)
+    called = refused_by_a_call(text) or advised
+    if (pool is None and count is None and not called) or (echo(text) and not advised) or ends_well(page, index):
         return
     if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
         return

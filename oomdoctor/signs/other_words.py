@@ -54,7 +54,14 @@ _OF_DATA: Final = late(
     r"(?i)\b(?:dataset|data[ _]?frame|rows|records|partitions?|shuffle|group-?by|joins?|sort(?:ing)?|tokeni[sz]\w*"
     r"|columns|quer(?:y|ies)|parquet|csv|hash ?table|aggregat\w*|samples)\b"
 )
-_OF_A_STATE: Final = late(r"(?i)\b(?:checkpoints?|snapshots?|sav(?:e|ing)(?! restore)|seriali[sz]\w+|state[ _]?dict)\b")
+_OF_A_STATE: Final = late(
+    r"(?i)\b(?:checkpoints?|(?<!allocator )(?<!memory )(?<!heap )snapshots?|sav(?:e|ing)(?! restore)|seriali[sz]\w+"
+    r"|state[ _]?dict)\b"
+)
+_OF_ADDRESS_SPACE: Final = late(
+    r"(?i)\bvirtual memory limit\b|\blimit (?:on|of) (?:the )?(?:virtual memory|(?:virtual )?address space)\b"
+    r"|\bulimit -v\b|\bRLIMIT_AS\b|\b(?:virtual )?address space (?:limit|is (?:full|exhausted))"
+)
 
 
 @sign
@@ -191,6 +198,17 @@ def optimizer_by_the_message(crash: Crash) -> Seen | None:
 def data_by_the_message(crash: Crash) -> Seen | None:
     """The message mentions data."""
     return _names(crash, _OF_DATA)
+
+
+@sign
+def address_space_by_the_message(crash: Crash) -> Seen | None:
+    """The message mentions a limit on address space, and host memory was refused."""
+    root = crash.root
+    named = isinstance(root, Shortage) and root.pool == "host_ram" and _OF_ADDRESS_SPACE.search(root.at.text)
+    if not named:
+        return None
+    words = say("A reservation of host memory failed, and the message names a limit on address space.")
+    return Seen(words=words, evidence=(root,))
 
 
 @sign

@@ -160,6 +160,7 @@ FLAG = "so the maximum GPU memory usage is limited to 8000 MB."
 
 def test_a_flag_limits_a_framework() -> None:
     assert "flag of the framework limits it to 7.81 GiB" in finding(CAUSE, PADDLE, "", FLAG).why
+    assert "flag of the framework limits it to 7.81 GiB" in finding(CAUSE, PADDLE, *("advice",) * 8, FLAG).why
     assert not isinstance(says(CAUSE, PADDLE), Finding)
 
 

@@ -34,6 +34,15 @@ SAID = (
     ("Memory usage of job 71 is over the request of 20 GB", "cgroup"),
     ("Job 4.0: memory use (7120 MB) exceeds requested memory (2048 MB), removing", "cgroup"),
     ("ERROR Memory usage exceeded the limit of 20 GB", "host_ram"),
+    # a size held against another
+    ("[error] [plan.cpp:71] GPU memory size 21.4G is smaller than 26.8G", "gpu"),
+    ("ERROR: host memory 12 GiB is less than 16 GiB", "host_ram"),
+    # what failed, and a smaller share would mend
+    ("Exception: probe of the longest prompt failed, set --mem_fraction to a smaller value", "gpu"),
+    ("RuntimeError: plan error: try a lower gpu_memory_utilization", "gpu"),
+    # a level, a time and a message without a blank
+    ("ERROR:2025-11-03 10:20:44,312:failed to reserve 3 GiB on the GPU", "gpu"),
+    ("ERROR:2025-11-03T10:20:44Z:could not reserve 3 GiB of host memory", "host_ram"),
     # advice behind it is nobody's way round it
     ('{"error": "The GPU ran out of memory. Use a smaller batch."}', "gpu"),
     ('{"status": "error", "detail": "The device ran out of memory. Try a smaller size or a smaller batch."}', "gpu"),
@@ -170,7 +179,17 @@ NOT_SAID = (
     "[GC (Allocation Failure) [PSYoungGen: 262144K->43519K(305664K)] 262144K->87123K(1005056K), 0.0612 secs]",
     "[88412.118405]  pagefault_out_of_memory+0x32/0x40",
     "ERROR: could not pin the version to 34",
+    "[info] GPU memory size 21.4G is smaller than 26.8G",
+    "[warn] host memory 12 GiB is smaller than the recommended 16 GiB",
+    "ERROR: file size 12 GiB is smaller than 16 GiB",
+    "ERROR probe of the longest prompt failed, set --mem_fraction to a smaller value",
+    "ValueError: probe failed: set --mem_fraction to a larger value",
+    "ValueError: gpu_memory_utilization must be less than 1, not 1.3",
+    "Exception: probe of the longest prompt failed, set --max_len to a smaller value",
+    "INFO:2025-11-03 10:20:44,312:reserved 3 GiB on the GPU",
     # what is done instead
+    "packing OOM at 4096: packing capped below 4096: OutOfMemoryError('CUDA out of memory. Tried to allocate 5.8 GiB.')",
+    "packing OOM, it takes the padded loop: OutOfMemoryError('CUDA out of memory. Tried to allocate 5.8 GiB.')",
     "WARNING: not enough free memory for the tile workers (~3GB each); rendering in-process.",
     "ERROR drv: failed to allocate memory, trying coherent memory",
     "Could not lock memory - continuing anyway: Cannot allocate memory",

@@ -64,3 +64,16 @@ def test_at_a_limit_what_the_job_states_comes_first(tmp_path: Path) -> None:
     report = body(tmp_path, started + "Traceback (most recent call last):\nMemoryError")
     knobs = [one["knob"] for one in report["diagnoses"][0]["remedies"]]
     assert knobs[0] != "more-address-space"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("fatal: could not map 8 GiB, is there a limit on virtual memory?", "address-space-limit"),
+        ("ERROR: failed to reserve 64 GiB of host memory: check the virtual memory limit", "address-space-limit"),
+        ("ERROR: failed to reserve 64 GiB of host memory: check the memory limit", "host-memory-exhausted"),
+        ("ERROR: failed to reserve 64 GiB of host memory; 2 GiB of address space in use", "host-memory-exhausted"),
+    ],
+)
+def test_a_limit_that_the_message_names(text: str, cause: str, tmp_path: Path) -> None:
+    assert body(tmp_path, text)["diagnoses"][0]["cause"] == cause
