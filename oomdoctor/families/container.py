@@ -168,6 +168,10 @@ _TORQUE_JOB = late(r"\bPBS Job Id: {1,4}(\d{1,12})")
 _TORQUE_HOST = late(r"^\W{0,4}Exec host: {1,4}([\w.-]{1,120})/")
 _ACCOUNT = late(r"\b(?:resources_used|req_information|Resource_List)\.")
 _SGE = late(r"exceeds job (?:hard|soft) limit \"(?:h_vmem|s_vmem|h_rss|s_rss)\"")
+# Its mail on an aborted job (libs/uti/sge_status.c): "failed execd enforced h_vmem limit because:"
+_SGE_MAIL = late(r"\bfailed execd enforced [hs]_(?:vmem|rss|data) limit\b")
+_SGE_MOST = late(r"^\W{0,6}Max vmem {1,12}= {0,4}(\d[\d.]{0,20}[KMGT]?)\b")
+_SGE_LINES: Final = 16
 _CGROUP = late(r"[Cc]group mem(?:ory|sw)? limit exceeded")
 _CLOUD = late(
     r"OutOfMemoryError: Container killed due to memory usage|\"Out of Memory\" \(\"OOM\"\) event was detected"
@@ -537,6 +541,13 @@ def _sge(page: Page, index: int) -> Event:
     return _over(page, line, "sge", used, limit, virtual="vmem" in line.text)
 
 
+def _sge_mail(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    most = next((found for one in page.before(index, _SGE_LINES) if (found := _SGE_MOST.search(one.text))), None)
+    used = _size((most[1],), BINARY) if most else None
+    return _over(page, line, "sge", used, None, virtual="vmem" in line.text)
+
+
 def _condor(page: Page, index: int) -> Event:
     line = page.lines[index]
     figures = _figures(" ".join(one.text for one in page.after(index, 2)[:2]))
@@ -632,6 +643,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_HELD, _held),
     (_GUARDED, _guarded),
     (_SGE, _sge),
+    (_SGE_MAIL, _sge_mail),
     (_CONDOR, _condor),
     (_YARN, _yarn),
     (_NOTEBOOK, _notebook),
@@ -752,6 +764,7 @@ FAMILY = Family(
         "PBS: job killed",
         "a memory resource limit",
         "exceeds job",
+        "failed execd enforced",
         "all available RAM",
         "mem limit exceeded",
         "memory limit exceeded",

@@ -44,6 +44,7 @@ from oomdoctor.remedies.proposal import NODE_FULL, Answer, Case, Compute, Propos
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
+from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
 from oomdoctor.units import GIB, MIB, show, size
@@ -985,13 +986,39 @@ def _back_to_the_default(kill: NodeOutOfMemory, room: int, row: Spelling | None)
 
 
 def more_address_space(case: Case) -> Answer:
-    """On Windows, which promises RAM and page file; elsewhere the knob's own words say it."""
+    """At a scheduler's limit what it is asked for; on Windows, which promises RAM and page file, the latter; elsewhere
+    the knob's own words say it."""
+    kill = kill_at_a_virtual_limit(case.crash)
+    if kill is not None:
+        return _more_of_the_scheduler(kill, case.crash)
     if case.row is None or case.row.framework != "windows":
         return None
     return Proposal(
         action=say("Let Windows manage the page file (as administrator), then restart"),
         suggested=True,
         cost=say("disk space"),
+    )
+
+
+def _more_of_the_scheduler(kill: LimitKill, crash: Crash) -> Answer:
+    """Beyond what the job had reached, where that or the limit is printed."""
+    knobs = ("more-address-space", "raise-container-limit")
+    row = next((row for knob in knobs if (row := spelling(knob, crash.context, kill.manager)) is not None), None)
+    if row is None:
+        return Proposal(action=say("Request more virtual memory of the scheduler for this job"), setting="")
+    used = max(kill.used_bytes or 0, kill.limit_bytes or 0)
+    if not used:
+        return Proposal(action=say("Request more virtual memory of the scheduler for this job"), setting=row.setting)
+    amount = _in_units_of(kill.manager, f"{_gib_up(MORE * used)}G")
+    return Proposal(
+        action=say("Request {amount} of virtual memory of the scheduler", amount=amount),
+        current=kill.limit_bytes,
+        suggested=amount,
+        setting=row.setting,
+        snippet=row.snippet(amount),
+        derivation=say("{formula}, rounded up", formula=f"{show(used)} x {MORE} = {show(MORE * used)}"),
+        assumes=(say("25 % more is a guess: the peak is unknown"),),
+        cost=say("may wait longer for a node"),
     )
 
 

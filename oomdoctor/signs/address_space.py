@@ -48,17 +48,15 @@ def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
     if kill is None:
         return None
     if kill.used_bytes is None or kill.limit_bytes is None:
-        words = say(
-            "The scheduler ended the job at its virtual memory limit. A CUDA process reserves far more "
-            "address space than it uses."
-        )
+        words = say("The scheduler ended the job at its virtual memory limit.")
     else:
         words = say(
-            "The scheduler ended the job at its virtual memory limit ({used}, limit {limit}). A CUDA process "
-            "reserves far more address space than it uses.",
+            "The scheduler ended the job at its virtual memory limit ({used}, limit {limit}).",
             used=show(kill.used_bytes),
             limit=show(kill.limit_bytes),
         )
+    if crash.job.world != "none":
+        words = joined((words, say("A CUDA process reserves far more address space than it uses.")))
     return Seen(words=words, evidence=(kill,))
 
 

@@ -385,3 +385,32 @@ def test_an_engine_maps_its_files_and_drops_no_references() -> None:
     chosen = advise(log, "low-memory-loading", cause="process-ram-hog")[0]
     assert chosen["low-memory-loading"].snippet == "--load-format safetensors"
     assert "rank" not in chosen["low-memory-loading"].action
+
+
+OVER = {
+    "sge": '03/02/2026 10:14:07|  main|n7|W|job 88 exceeds job hard limit "h_vmem" of queue "q@n7" (10737418240.00000 > '
+    "limit:8589934592.00000) - sending SIGKILL",
+    "sge-mail": " Max vmem         = 10.000G\nfailed execd enforced h_vmem limit because:",
+    "pbs": "=>> PBS: job killed: vmem 10737418240 exceeded limit 8589934592",
+    "slurm": "slurmstepd: error: StepId=8.0 exceeded virtual memory limit (10737418240 > 8589934592), being killed",
+}
+
+
+@pytest.mark.parametrize(
+    ("manager", "line"),
+    [
+        ("sge", "#$ -l h_vmem=13G"),
+        ("sge-mail", "#$ -l h_vmem=13G"),
+        ("pbs", "#PBS -l vmem=13gb"),
+        ("slurm", "#SBATCH --mem=13G"),
+    ],
+)
+def test_what_a_scheduler_allows_is_asked_of_the_scheduler(manager: str, line: str) -> None:
+    chosen, _ = advise(OVER[manager], "more-address-space", cause="address-space-limit")
+    assert chosen["more-address-space"].snippet == line
+
+
+def test_a_shells_limit_is_the_shells() -> None:
+    refused = "+ ulimit -v 1400000\nMemoryError: Unable to allocate 2.00 GiB for an array with shape (16384, 16384)"
+    chosen, _ = advise(refused, "more-address-space", cause="address-space-limit")
+    assert (chosen["more-address-space"].snippet or "").startswith("ulimit -v")
