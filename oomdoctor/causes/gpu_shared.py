@@ -53,6 +53,7 @@ CAUSE = Cause(
         Row(neighbours.a_table_lists_others_without_figures, Grade.POINTS),
         Row(neighbours.the_card_is_full_afterwards, Grade.POINTS),
         Row(neighbours.refused_at_the_first_touch, Grade.POINTS),
+        Row(neighbours.no_context_could_be_created, Grade.POINTS),
         Row(neighbours.refused_when_the_ranks_met, Grade.POINTS, WHEN_RANKS_MEET),
         Row(neighbours.a_small_program_was_refused, Grade.HINTS),
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),

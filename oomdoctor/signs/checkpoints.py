@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.event import RAM
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.lines import PROGRESS
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
@@ -23,7 +24,7 @@ SAVING: Final = (
 )
 # Not "resume_from_checkpoint": it is an argument of every training run's outermost frame.
 RESUMING: Final = r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load"
-_SAVING_LINE: Final = (
+_SAVING_LINE: Final = late(
     r"(?i)saving (?:model |training |optimizer )?(?:checkpoint|state)|save_checkpoint|local_global_step_folder"
     r"|\[_save_checkpoint|global_step_\d+|_zero3_consolidated|saving model"
 )
@@ -146,10 +147,23 @@ def killed_at_a_step_that_saves(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(crash.root,), against=(unseen,), shows_memory=True, stage="checkpoint_save")
 
 
+def _ends_at_a_checkpoint(crash: Crash) -> bool:
+    """Whether nothing shows that training went on behind the last line that mentions one."""
+    root = crash.root
+    if any(_SAVING_LINE.search(line) for line in root.around.after):
+        return True
+    for line in (root.at.text, *reversed(root.around.before)):
+        if _SAVING_LINE.search(line):
+            return True
+        if PROGRESS.search(line):
+            return False
+    return False
+
+
 @sign
 def a_line_on_a_checkpoint(crash: Crash) -> Seen | None:
     """A line near a failure that memory would explain mentions a checkpoint."""
-    if crash.root.strength < 1 or crash.mentions(_SAVING_LINE) is None:
+    if crash.root.strength < 1 or not _ends_at_a_checkpoint(crash):
         return None
     words = say("The last lines before the failure mention a checkpoint.")
     unseen = say("no stack frame shows that the job was saving or loading when memory ran out")

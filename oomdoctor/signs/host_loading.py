@@ -27,7 +27,7 @@ _LOADING: Final = (
     r"\bfrom_pretrained\b|_load_pretrained_model|load_state_dict|torch\.load|safe_open|\bload_file\b|_load_state_dict_into"
     r"|safetensors|\bload_checkpoint\b|load_checkpoint_and_dispatch|weight_utils\.py|model_loader"
 )
-_LOADING_LINE: Final = (
+_LOADING_LINE: Final = late(
     r"Loading (?:\w{1,20} )?checkpoint shards|Loading safetensors|Loading model weights|Starting to load model"
     r"|from_pretrained\(|Loading weights|llama_model_load|load_tensors:|Loading model\b|Loading pipeline components"
 )
@@ -35,6 +35,11 @@ _LOADING_LINE: Final = (
 _WEIGHTS_FILE: Final = late(
     r"(?i)\b(?:loading|restoring|reading|opening|importing)\b[^\n]{0,300}?(?:\.(?:ckpt|safetensors|gguf|ggml|pth|pdparams)\b"
     r"|\b(?:model|weights|checkpoint|lora|vae|unet|encoder)\b[^\n]{0,200}\.(?:pt|bin|h5|onnx|npz|msgpack|keras)\b)"
+)
+# What an engine says when it begins to work: llama.cpp's and GPT4All's examples, web servers
+_RUNS: Final = late(
+    r"^system_info: n_threads|^(?:llama_)?generate: (?:n_ctx|seed)|^sampler (?:chain|params|seed)"
+    r"|^== Running in interactive|Application startup complete|Uvicorn running on|server is listening on"
 )
 _LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listening|serving|saved|saving)\b")
 _RIGHT_BEFORE: Final = 12  # lines: what is printed while a model is set up
@@ -107,7 +112,7 @@ def _buffer(crash: Crash) -> Seen:
 def the_kernel_killed_while_loading_weights(crash: Crash) -> Seen | None:
     """The kernel OOM-killed a process while model weights were loading."""
     kill = crash.first(KernelKill)
-    if kill is None or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
+    if kill is None or (crash.stage != "model_load" and not _speaks_of_loading(crash.root)):
         return None
     name, pid, held = kill.process.name or say("a process"), kill.process.pid, held_by(kill)
     if held is not None:
@@ -149,7 +154,7 @@ def several_models_were_loaded(crash: Crash) -> Seen | None:
 def a_unit_was_killed_while_loading_weights(crash: Crash) -> Seen | None:
     """systemd, systemd-oomd or earlyoom tells of a process killed for memory while model weights were loading."""
     kill = crash.root
-    if not isinstance(kill, UserspaceKill) or (crash.stage != "model_load" and crash.mentions(_LOADING_LINE) is None):
+    if not isinstance(kill, UserspaceKill) or (crash.stage != "model_load" and not _speaks_of_loading(crash.root)):
         return None
     name = kill.unit or kill.process.name or say("a process")
     words = say("{name} was killed for memory while model weights were loading.", name=name)
@@ -223,8 +228,20 @@ def _killed_at_loading(crash: Crash) -> bool:
     root = crash.root
     if not isinstance(root, Kill) or crash.stage not in _UP_TO_LOADING:
         return False
-    told = _is_still_loading(crash, root) or crash.mentions(_LOADING_LINE) is not None
+    told = _is_still_loading(crash, root) or _speaks_of_loading(root)
     return told or _opens_weights(root) or _walks_weights(root)
+
+
+def _speaks_of_loading(event: Event) -> bool:
+    """Whether what the model is loaded for had not begun behind the last line on loading."""
+    if any(_LOADING_LINE.search(line) for line in event.around.after):
+        return True
+    for line in (event.at.text, *reversed(event.around.before)):
+        if _LOADING_LINE.search(line):
+            return True
+        if _RUNS.search(line) or PROGRESS.search(line):
+            return False
+    return False
 
 
 def _is_still_loading(crash: Crash, kill: Kill) -> bool:
@@ -236,7 +253,7 @@ def _is_still_loading(crash: Crash, kill: Kill) -> bool:
     if line not in near:
         return False
     later = near[near.index(line) + 1 :]
-    return not any(PROGRESS.search(one) or _LOADED.search(one) for one in later)
+    return not any(map(_is_over, later))
 
 
 def _opens_weights(kill: Kill) -> bool:
@@ -244,9 +261,14 @@ def _opens_weights(kill: Kill) -> bool:
     for line in reversed(kill.around.before[-_RIGHT_BEFORE:]):
         if _WEIGHTS_FILE.search(line):
             return True
-        if PROGRESS.search(line) or _LOADED.search(line):
+        if _is_over(line):
             return False
     return False
+
+
+def _is_over(line: str) -> bool:
+    """Whether it tells of the end of loading, or of what comes after it."""
+    return any(words.search(line) is not None for words in (PROGRESS, _LOADED, _RUNS))
 
 
 def _walks_weights(kill: Kill) -> bool:

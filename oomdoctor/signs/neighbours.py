@@ -19,6 +19,7 @@ from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import is_after, is_of_another_day
 from oomdoctor.language import joined, listed, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
@@ -38,6 +39,8 @@ NO_CARD: Final = GIB  # no card that trains has less
 _FIRST_TOUCH: Final = (
     rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
 )
+# A context that could not be created, by the driver's call: nothing of this process was on the GPU yet
+_NO_CONTEXT: Final = late(r"(?i)\b(?:cu|hip)(?:DevicePrimaryCtxRetain|CtxCreate)(?:_v2|_v3)?\b")
 # What a job's ranks do together before anything else
 _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
 
@@ -351,6 +354,19 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
         return None
     words = say("The allocation failed when this process first used the GPU: the GPU was already full.")
     return Seen(words=words, evidence=(refused,))
+
+
+@sign
+def no_context_could_be_created(crash: Crash) -> Seen | None:
+    """The driver refused the process its context on the GPU, which it needs before it can allocate anything."""
+    call = _NO_CONTEXT.search(crash.root.at.text) if crash.pool == "gpu" else None
+    if call is None:
+        return None
+    words = say(
+        "The driver refused this process its context on the GPU ({call}), so others hold what it would need.",
+        call=call[0],
+    )
+    return Seen(words=words, evidence=(crash.root,), stage="launch" if crash.stage == "unknown" else None)
 
 
 @sign

@@ -188,7 +188,7 @@ NOT_SAID = (
     "Exception: probe of the longest prompt failed, set --max_len to a smaller value",
     "INFO:2025-11-03 10:20:44,312:reserved 3 GiB on the GPU",
     # what is done instead
-    "packing OOM at 4096: packing capped below 4096: OutOfMemoryError('CUDA out of memory. Tried to allocate 5.8 GiB.')",
+    "packing OOM at 4096: capped below 4096: OutOfMemoryError('CUDA out of memory. Tried to allocate 5.8 GiB.')",
     "packing OOM, it takes the padded loop: OutOfMemoryError('CUDA out of memory. Tried to allocate 5.8 GiB.')",
     "WARNING: not enough free memory for the tile workers (~3GB each); rendering in-process.",
     "ERROR drv: failed to allocate memory, trying coherent memory",

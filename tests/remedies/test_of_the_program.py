@@ -388,8 +388,8 @@ def test_an_engine_maps_its_files_and_drops_no_references() -> None:
 
 
 OVER = {
-    "sge": '03/02/2026 10:14:07|  main|n7|W|job 88 exceeds job hard limit "h_vmem" of queue "q@n7" (10737418240.00000 > '
-    "limit:8589934592.00000) - sending SIGKILL",
+    "sge": '03/02/2026 10:14:07|  main|n7|W|job 88 exceeds job hard limit "h_vmem" of queue "q@n7" (10737418240.00000 '
+    "> limit:8589934592.00000) - sending SIGKILL",
     "sge-mail": " Max vmem         = 10.000G\nfailed execd enforced h_vmem limit because:",
     "pbs": "=>> PBS: job killed: vmem 10737418240 exceeded limit 8589934592",
     "slurm": "slurmstepd: error: StepId=8.0 exceeded virtual memory limit (10737418240 > 8589934592), being killed",

@@ -104,3 +104,18 @@ MODELS = tuple(f"Loading checkpoint runs/{name}.pt ({n}20 MiB)" for n, name in e
 )
 def test_models_that_are_kept_one_beside_the_other(lines: tuple[str, ...], are_several: bool) -> None:
     assert (host_loading.several_models_were_loaded(crash(*lines, "Killed")) is not None) is are_several
+
+
+@pytest.mark.parametrize(
+    ("behind", "is_loading"),
+    [
+        ("system_info: n_threads = 4 / 8 | AVX = 1", False),
+        ("generate: n_ctx = 512, n_batch = 8", False),
+        ("INFO:     Application startup complete.", False),
+        ("llm_load_tensors: offloading 0 layers", True),
+        ("warming up the tokenizer", True),
+    ],
+)
+def test_a_model_that_is_at_work_is_loaded(behind: str, is_loading: bool) -> None:
+    killed = crash("llama_model_load: loading tensors from 'm.gguf'", behind, "Killed")
+    assert (host_loading.killed_behind_the_loading(killed) is not None) is is_loading

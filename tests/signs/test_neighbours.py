@@ -94,3 +94,16 @@ def test_where_others_hold_their_share_an_engine_can_make_its_own_smaller() -> N
     assert asked(crash(beside(30))) is None
     assert asked(crash(serving, BARE)) is None
     assert asked(crash(serving, beside(30))) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("what():  Memory allocation failed: cuDriver().CuDevicePrimaryCtxRetain(&context, dev) returned (2)", True),
+        ("RuntimeError: cuCtxCreate failed: out of memory on the GPU", True),
+        ("RuntimeError: cuMemAlloc failed: out of memory on the GPU", False),
+        ("RuntimeError: cuCtxSynchronize failed: out of memory on the GPU", False),
+    ],
+)
+def test_a_context_that_found_no_room(line: str, is_refused: bool) -> None:
+    assert (neighbours.no_context_could_be_created(crash(line)) is not None) is is_refused
