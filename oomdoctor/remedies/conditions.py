@@ -295,6 +295,15 @@ def option_for_it(case: Case) -> bool:
     return case.row is not None or shown
 
 
+def model_of_a_library(case: Case) -> bool:
+    """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it."""
+    crash = case.crash
+    if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None:
+        return True
+    known = (framework(name) for name in crash.context.frameworks)
+    return any(one is not None and one.layer != "base" for one in known)
+
+
 def data_in_parts(case: Case) -> bool:
     """What data libraries compute on a GPU is divided by their caller."""
     return option_for_it(case) or (case.crash.pool == "gpu" and case.crash.job.task == "data")
@@ -436,6 +445,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
+    "a library's model": model_of_a_library,
     "data in parts": data_in_parts,
     "what is kept is known": kept_is_known,
     "worker processes": worker_processes,

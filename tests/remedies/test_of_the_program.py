@@ -414,3 +414,31 @@ def test_a_shells_limit_is_the_shells() -> None:
     refused = "+ ulimit -v 1400000\nMemoryError: Unable to allocate 2.00 GiB for an array with shape (16384, 16384)"
     chosen, _ = advise(refused, "more-address-space", cause="address-space-limit")
     assert (chosen["more-address-space"].snippet or "").startswith("ulimit -v")
+
+
+MOVED = (
+    'Traceback (most recent call last):\n  File "train.py", line 82, in <module>\n    net = net.cuda()\n'
+    "RuntimeError: CUDA out of memory. Tried to allocate 28.00 GiB (GPU 0; 15.77 GiB total capacity; 47.00 MiB already "
+    "allocated; 14.90 GiB free; 64.00 MiB reserved in total by PyTorch)"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_known"),
+    [
+        ("", False),
+        ("numpy==2.1.0\n", False),
+        ("[2025-11-03 10:20:44,312] [INFO] [config.py:1001:print]   zero_optimization_stage ...... 2\n", True),
+        ("/v/site-packages/transformers/modeling_utils.py:99: UserWarning: x\n", False),
+    ],
+)
+def test_a_network_of_ones_own_is_not_quantized_for_him(before: str, is_known: bool) -> None:
+    chosen, _ = advise(before + MOVED, "quantize-weights", "tensor-parallel", "smaller-model")
+    assert ("tensor-parallel" in chosen) is is_known
+    assert "smaller-model" in chosen
+
+
+def test_a_loaders_weights_are_quantized_by_the_loader() -> None:
+    before = "/v/site-packages/transformers/modeling_utils.py:99: UserWarning: x\n"
+    chosen, _ = advise(before + MOVED, "quantize-weights")
+    assert chosen["quantize-weights"].setting
