@@ -160,7 +160,7 @@ def _of_a_huge_array(crash: Crash) -> Proposal | None:
         return None
     count = math.ceil(root.tried_bytes / room)
     return Proposal(
-        action=say("Lower the batch size to 1/{count}, or find what makes this one array so large", count=count),
+        action=say("Find what makes this one array so large; if the batch does, lower it to 1/{count}", count=count),
         derivation=say(
             "{tried} / {room} free, rounded up = {count}", tried=show(root.tried_bytes), room=show(room), count=count
         ),
