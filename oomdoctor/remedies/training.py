@@ -35,6 +35,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.signs.passes import in_attention
 from oomdoctor.signs.set_limits import address_limit
@@ -98,7 +99,7 @@ def halved(case: Case) -> Answer:
 def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
     case = _of_the_stage(case)
-    if case.cause == _DATA and several_batches_went_by(case.crash):
+    if case.cause == _DATA and (several_batches_went_by(case.crash) or _fills_a_cache(case.crash)):
         return Skip()
     answer = halved(case)
     share = 2
@@ -136,6 +137,12 @@ def smaller_microbatch(case: Case) -> Answer:
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
+
+
+def _fills_a_cache(crash: Crash) -> bool:
+    """Whether the data were still being cached: there was no batch of them yet."""
+    cached = cached_data(crash)
+    return cached is not None and cached.is_filling
 
 
 def _half_a_batch(case: Case) -> Proposal:
