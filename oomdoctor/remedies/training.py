@@ -47,6 +47,7 @@ AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, th
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
 _OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
 _AUTOCAST: Final = "autocast"
+_TO_32_BITS: Final = late(r"\.float\(\)|\.(?:to|type)\((?:dtype=)?torch\.float(?:32)?\)")
 _TOO_LARGE: Final = "model-does-not-fit"
 _OF_WEIGHTS: Final = (_TOO_LARGE, "optimizer-states")  # causes
 _WITH_WEIGHTS: Final = ("model_load", "optimizer_step")  # stages
@@ -277,10 +278,17 @@ def lower_precision(case: Case) -> Answer:
     elif (on := _mixed_already(crash)) is not None:
         return Refusal(say("mixed precision is on already ({place})", place=on))
     elif row is not None and row.is_call and _AUTOCAST in row.write:
+        if _asks_for_32_bits(crash):
+            return Skip()  # what is written out is done under autocast, too
         return Proposal(action=say("Compute in bf16 where that is safe (autocast; the weights stay as they are)"))
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def _asks_for_32_bits(crash: Crash) -> bool:
+    """The innermost line itself makes a copy in float32."""
+    return crash.root.around.trace[-1:] != () and _TO_32_BITS.search(crash.root.around.trace[-1].code or "") is not None
 
 
 def _half_while_they_load(crash: Crash) -> Proposal:
