@@ -6,6 +6,8 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, engine_steps, placement
 
+OF_AN_ENGINE = ("fix-placement", "pin-version", "free-the-gpu")
+
 CAUSE = Cause(
     id="device-misplacement",
     title=mark("Several ranks or models are on one GPU by mistake"),
@@ -31,7 +33,7 @@ CAUSE = Cause(
         Row(placement.ranks_in_a_row, Grade.NAMES),
         Row(placement.others_of_its_size, Grade.POINTS),
         Row(placement.restored, Grade.POINTS),
-        Row(engine_steps.weights_on_another_card, Grade.POINTS),
+        Row(engine_steps.weights_on_another_card, Grade.POINTS, OF_AN_ENGINE),
     ),
     knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),
     before=("activations", "checkpoint-spike", "model-does-not-fit", "profiling-race"),

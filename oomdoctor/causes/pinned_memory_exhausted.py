@@ -10,6 +10,7 @@ from oomdoctor.signs.pinned import (
     locking_was_refused,
     page_locked_bytes_were_refused,
     page_locked_memory_was_refused,
+    refused_behind_its_swap_blocks,
     refused_beside_a_line_on_pinning,
     refused_in_code_that_pins,
     refused_under_wsl,
@@ -22,6 +23,7 @@ from oomdoctor.signs.pinned import (
 
 OF_LOCKING = ("raise-memlock", "fix-environment")
 OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory")
+OF_SWAPPED_BLOCKS = ("less-swap-space", "pin-version", "more-host-memory")
 OF_A_CACHE = ("less-offload", "raise-memlock", "unpin-memory", "more-host-memory")
 # It pins whatever crosses to the GPU: tensorflow/core/common_runtime/device/device_host_allocator.h
 OF_TENSORFLOW = ("smaller-microbatch", "stream-data", "smaller-input", "more-host-memory")
@@ -50,11 +52,12 @@ CAUSE = Cause(
         Row(page_locked_memory_was_refused, Grade.NAMES),
         Row(refused_in_code_that_pins, Grade.POINTS),
         Row(refused_with_room_on_the_card, Grade.POINTS),
+        Row(refused_behind_its_swap_blocks, Grade.POINTS, OF_SWAPPED_BLOCKS),
         Row(refused_beside_a_line_on_pinning, Grade.HINTS),
         Row(refused_under_wsl, Grade.LEFT),
         Row(other_words.pinned_memory_short_in_other_words, Grade.NAMES),
     ),
     knobs=("unpin-memory", "raise-memlock", "less-offload", "less-swap-space", "more-host-memory"),
     knobs_where=((lmcache_was_refused, OF_A_CACHE), (tensorflow_pins_what_it_copies, OF_TENSORFLOW)),
-    before=("gpu-memory-exhausted", "gpu-shared"),
+    before=("gpu-memory-exhausted", "gpu-shared", "vllm-utilization-too-high"),
 )

@@ -21,6 +21,11 @@ class ProgramBuffer(Struct, frozen=True, kw_only=True):
     shape: str | None = None  # "f32[1,64,1088,1920]"
     source: str | None = None  # the line of the program that computes it: "linear.py:449"
 
+    @property
+    def lengths(self) -> list[int]:
+        """Of its axes."""
+        return [int(length) for length in (self.shape or "").partition("[")[2].rstrip("]").split(",") if length]
+
 
 class Chunks(Struct, frozen=True, kw_only=True):
     """Pieces of one size that TensorFlow's pool holds."""

@@ -97,6 +97,12 @@ class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
         return bool(self.needed_bytes) and 2 * (self.outputs_bytes or 0) >= (self.needed_bytes or 0)
 
     @property
+    def largest_buffer(self) -> ProgramBuffer | None:
+        """The largest array of the program, where the program asked for more than that in one piece."""
+        largest = max((one for one in self.buffers if one.shape), key=lambda one: one.bytes or 0, default=None)
+        return largest if largest is not None and (largest.bytes or 0) < (self.tried_bytes or 0) else None
+
+    @property
     def lengths(self) -> list[int]:
         return [int(length) for length in (self.shape or "").strip("[]").split(",") if length]
 
@@ -211,7 +217,15 @@ _DETAILS = tuple(
         r"running replica (?P<replica>\d{1,6}) and partition (?P<partition>\d{1,6})",
     )
 )
-_CARD = late(r"\bGPU_(\d{1,3})_bfc|/device:GPU:(\d{1,3})\b|on device ordinal (\d{1,3})\b|memory on GPU (\d{1,3})\b")
+# "gpu_async_" and the device's number: xla/stream_executor/gpu/gpu_cudamallocasync_allocator.cc
+_CARD = late(
+    r"\bGPU_(\d{1,3})_bfc|/device:GPU:(\d{1,3})\b|on device ordinal (\d{1,3})\b|memory on GPU (\d{1,3})\b"
+    r"|\bgpu_async_(\d{1,3})\b"
+)
+# libtpu: where the core is in the mesh, with its memory, and a program's place in it
+TPU_CORE: Final = r"\b(?:\d{1,4}x){2}\d{1,4}_HBM\d"
+TPU_WORDS: Final = rf"{TPU_CORE}|memory space (?:hbm|vmem|smem)\b|\bat the bottom of memory\b"
+_OF_A_TPU = late(rf"{TPU_CORE}|\bat the bottom of memory\b")
 # TensorFlow's own build names XLA's files "external/local_xla".
 # XLA's sentence, wrapped before it names the size
 _BROKEN_OFF = late(
@@ -347,7 +361,7 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
         shape=named.get("shape"),
         dtype=named.get("dtype"),
         allocator=allocator,
-        device=_device(match, pool, is_card=card is not None),
+        device=_device(match, text, pool, is_card=card is not None),
         **{**_account(page, index, match[0]), **_details(text), **_sizes(match), **limit},
     )
 
@@ -359,10 +373,11 @@ def _own_limit(page: Page, index: int) -> dict[str, Any]:
     return {"limit_bytes": int(limit[1]) * MIB} if limit else {}
 
 
-def _device(match: re.Match[str], pool: str, *, is_card: bool) -> str | None:
+def _device(match: re.Match[str], text: str, pool: str, *, is_card: bool) -> str | None:
     if pool == "host_ram":
         return "cpu"
-    return "tpu" if "memory space hbm" in match[0] else "gpu" if is_card else None
+    of_a_tpu = "memory space hbm" in match[0] or _OF_A_TPU.search(text) is not None
+    return "tpu" if of_a_tpu else "gpu" if is_card else None
 
 
 def _details(text: str) -> dict[str, Any]:
@@ -397,7 +412,7 @@ def _hint_alone(page: Page, index: int) -> Iterator[Read]:
 
 
 def _elements(shape: str) -> int:
-    return prod(int(length) for length in shape.partition("[")[2].rstrip("]").split(",") if length)
+    return prod(ProgramBuffer(shape=shape).lengths)
 
 
 def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Iterator[Read]:

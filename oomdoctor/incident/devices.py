@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from oomdoctor.families.event import SIDES
+from oomdoctor.families.jax_tf import TPU_WORDS
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import GPU
 
 # The names of themselves that their allocators, drivers and packages print
 _NAMES: Final = (
     ("NPU", r"\bNPU\b|torch_npu|vllm_ascend|\bCANN\b|\bHCCL\b"),
-    ("TPU", r"\bTPU\b|libtpu|memory space (?:hbm|vmem|smem)\b"),
+    ("TPU", rf"\bTPU\b|libtpu|{TPU_WORDS}"),
     ("HPU", r"\bHPU\b|habana_frameworks|\bsynapse_helpers\b"),
     ("MLU", r"\bMLU\b|torch_mlu"),
 )

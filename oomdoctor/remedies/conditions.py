@@ -69,6 +69,17 @@ _SIZE_OF_PICTURES: Final = (
 )
 _OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
 _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
+# lax.conv_general_dilated is JAX's convolution of any number of dimensions: jax/_src/lax/convolution.py
+_CONVOLUTION: Final = r"\bconv_general_dilated\b"
+_OF_ATTENTION: Final = (
+    r"(?i)attention|\battn|softmax|transformers?\b|\btokens?\b|\bseq(?:uence)?_?len|\bllms?\b"
+    r"|\b(?:bert|gpt|llama|gemma)"
+)
+_ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
+# XLA's names of what a jitted function computes; those of a gradient have the transformation around them:
+# jax/_src/interpreters/ad.py, jvp and backward_pass
+_COMPILED_STEP: Final = r"op_name=\"jit\("
+_OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
@@ -202,6 +213,31 @@ def past_the_start(case: Case) -> bool:
     return case.crash.stage not in STARTING or engine.share(case.crash) is None
 
 
+def _sees_one_picture(crash: Crash) -> bool:
+    """The array begins with a batch of one: TensorFlow's that was refused, or the largest of XLA's program. A filter
+    begins with its height and width."""
+    root = crash.root
+    axes = root.lengths if isinstance(root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else []
+    if _has_axes_of_pictures(crash):
+        axes = _axes_of_the_largest(crash)
+    return len(axes) == PICTURES and axes[0] == 1 != axes[1]
+
+
+def gradients(case: Case) -> bool:
+    """What is computed for a backward pass: not where XLA names what a program computes, and nothing of a gradient."""
+    named = case.crash.mentions(_COMPILED_STEP) is not None
+    return not named or case.crash.mentions(_OF_A_GRADIENT) is not None
+
+
+def attention(case: Case) -> bool:
+    """Arrays of JAX and TensorFlow are of anything: there, a frame, a line or a model's name tells of attention."""
+    crash = case.crash
+    if crash.job.world not in _ARRAYS_OF_ANYTHING or case.now is not None or own_line.shows(case.knob, crash):
+        return True
+    of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
+    return of_a_framework or bool(crash.context.models) or crash.shows(_OF_ATTENTION)
+
+
 def a_step_runs(case: Case) -> bool:
     """Weights that are loaded, saved or handed on have no batches and no sequences."""
     return case.crash.stage not in _WEIGHTS_MOVE
@@ -219,6 +255,8 @@ def batch_of_its_own(case: Case) -> bool:
     if case.cause == "shm-too-small" and not _loads_batches(crash):
         return False
     if _beyond_a_half(crash.root) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
+        return False
+    if _sees_one_picture(crash):
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
@@ -281,7 +319,20 @@ def tiles(case: Case) -> bool:
 def _computes_pictures(crash: Crash) -> bool:
     if crash.in_trace(_OF_PICTURES) is not None or crash.mentions(_DRAWN) is not None:
         return True
-    return isinstance(crash.root, ArrayOutOfMemory) and crash.mentions(_OPS_ON_PICTURES) is not None
+    if not isinstance(crash.root, ArrayOutOfMemory):
+        return False
+    return crash.mentions(_OPS_ON_PICTURES) is not None or _has_axes_of_pictures(crash)
+
+
+def _has_axes_of_pictures(crash: Crash) -> bool:
+    """The largest array of a compiled program comes from a convolution over pictures."""
+    return len(_axes_of_the_largest(crash)) == PICTURES and crash.mentions(_CONVOLUTION) is not None
+
+
+def _axes_of_the_largest(crash: Crash) -> list[int]:
+    root = crash.root
+    largest = root.largest_buffer if isinstance(root, ArrayOutOfMemory) else None
+    return largest.lengths if largest is not None else []
 
 
 def simulated_worlds(case: Case) -> bool:
@@ -440,6 +491,8 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
     "a step runs": a_step_runs,
+    "gradients": gradients,
+    "attention": attention,
     "sequences": sequences,
     "pictures": pictures,
     "tiles": tiles,

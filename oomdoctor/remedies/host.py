@@ -18,6 +18,7 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
+from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     LARGE,
@@ -516,9 +517,10 @@ def _from_swap(now: float, case: Case) -> str:
 
 
 def _default_swap(case: Case) -> Answer:
-    """vLLM's default, up to the version that removed the option."""
+    """vLLM's default, up to the version that removed the option; only V0, which had it, counts blocks for the CPU."""
     version = engine.engine_version(case.crash)
-    if version is None or version >= (0, 18):
+    counts_blocks = any(size.cpu_blocks for size in case.crash.every(KvCacheSize))
+    if (version is None and not counts_blocks) or (version is not None and version >= (0, 18)):
         return Skip()
     known = gpus_per_node(case.crash)
     gpus, by_default = known or 1, say("4 GiB per GPU (vLLM's default, not in the log)")

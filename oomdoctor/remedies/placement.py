@@ -16,9 +16,11 @@ from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
+from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import spelling
+from oomdoctor.remedies.settings import assumptions, spelling
 from oomdoctor.signs.commands import on_the_devices
+from oomdoctor.signs.engine_steps import weights_on_another_card
 from oomdoctor.signs.placement import own_processes, ranks
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
@@ -167,8 +169,12 @@ def fix_placement(case: Case) -> Answer:
             action=say("Start the engine on another GPU that is free (CUDA_VISIBLE_DEVICES)"),
             snippet="nvidia-smi --query-gpu=index,memory.free,memory.total --format=csv",
         )
+    if weights_on_another_card(crash) is not None and not row:
+        return _a_card_for_the_engine(case)
     if case.cause == _SHARED and not row and masks is None and not _has_ranks(crash):
         return _another_gpu(crash)
+    if crash.job.in_engine and not row and masks is None and launcher(crash) is None:
+        return Skip()  # an engine hands its own ranks their GPUs
     action = say("Give every rank its own GPU: set the device from LOCAL_RANK before the first CUDA call")
     if row:
         action = say(
@@ -183,6 +189,21 @@ def fix_placement(case: Case) -> Answer:
             place=masks.place,
         )
     return Proposal(action=action, snippet=_line(case))
+
+
+def _a_card_for_the_engine(case: Case) -> Answer:
+    """A trainer hands its engine a GPU; one that a rank trains on is not the engine's to measure."""
+    crash = case.crash
+    if not crash.job.trains:
+        return _another_gpu(crash)
+    row = spelling(case.knob, crash.context)
+    own = row if row is not None and not of_a_library(row) else None
+    return Proposal(
+        action=say("Give the engine a GPU that no rank trains on: start one process fewer than there are GPUs"),
+        snippet=own.write if own is not None else None,
+        setting="",
+        assumes=assumptions(own, crash.context) if own is not None else (),
+    )
 
 
 def _has_ranks(crash: Crash) -> bool:
@@ -201,14 +222,15 @@ def _another_gpu(crash: Crash) -> Answer:
     )
 
 
-def _line(case: Case) -> str:
-    """As the arrays' library spells it, of PyTorch's as the launcher has it."""
+def _line(case: Case) -> str | None:
+    """As the arrays' library spells it, of PyTorch's as the launcher has it. Who starts the ranks in a way that the log
+    does not show has no LOCAL_RANK in his shell."""
     crash = case.crash
     row = spelling(case.knob, crash.context, crash.job.world)
     started = launcher(crash) if crash.job.world in ("torch", "engine", "none") else None
     if started is not None:
         return started.line
-    return row.write if row is not None else 'export CUDA_VISIBLE_DEVICES="$LOCAL_RANK"'
+    return row.write if row is not None else None
 
 
 FUNCTIONS: Final[Mapping[str, Compute]] = {"free-the-gpu": free_the_gpu, "fix-placement": fix_placement}

@@ -1,4 +1,4 @@
-"""Whether a knob acts on what failed: its step, its line, its size, its allocator, its machine.
+"""Whether a knob acts on what failed: its step, its line, its size, its allocator, its machine, its device.
 
 A cause says what fills the memory; the failure says where that was too much. What acts on the cause elsewhere, or comes
 after the failing step, makes no room for this request. `reach.txt` has a row for each such thing.
@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.settings import Spelling
@@ -32,6 +33,7 @@ class Row(Struct, frozen=True):
     times: float | None  # the device
     allocators: tuple[str, ...]
     systems: tuple[str, ...]
+    devices: tuple[str, ...]
 
 
 @cache
@@ -40,7 +42,7 @@ def table() -> tuple[Row, ...]:
 
 
 def _row(cell: tuple[str, ...]) -> Row:
-    knob, options, within, never, times, allocators, systems, _ = cell
+    knob, options, within, never, times, allocators, systems, devices, _ = cell
     return Row(
         knob=knob,
         options=tuple(options.replace(",", " ").split()),
@@ -49,6 +51,7 @@ def _row(cell: tuple[str, ...]) -> Row:
         times=float(times) if times else None,
         allocators=tuple(allocators.split()),
         systems=tuple(systems.split()),
+        devices=tuple(devices.split()),
     )
 
 
@@ -65,6 +68,8 @@ def _holds(row: Row, crash: Crash) -> bool:
     if row.times is not None and _is_beyond(crash, row.times):
         return False
     if row.systems and ("windows" if is_on_windows(crash) else "linux") not in row.systems:
+        return False
+    if row.devices and maker(crash) not in row.devices:
         return False
     return not row.allocators or _asked(crash) in (*row.allocators, "")
 

@@ -9,7 +9,8 @@ The columns of a row, separated by `|`; what is left empty says nothing:
     set       what to set, where the knob has one right value
     default   what holds where nobody says: `0.9`, or by version `0.9 <0.20; 0.92 >=0.20`
     versions  which releases know it: `>=0.5.8 <0.10.2`
-    needs     what has to be there beside it: another framework (`deepspeed`), or a setting (`enforce_eager=True`);
+    needs     what has to be there beside it: another framework (`deepspeed`; with a `!` before it, which must not be
+              there), or a setting (`enforce_eager=True`);
               between quotation marks expressions without blanks, of which a line or a frame near the failure holds one:
               it shows that the job calls what takes the option; with a `!` before it, none does
     excludes  a setting that it does not go together with
@@ -293,7 +294,7 @@ def _is_there(row: Spelling, context: Context) -> bool:
     """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
     for need in row.beside:
         name, stated, _ = need.partition("=")
-        if not stated and name not in context.frameworks:
+        if not stated and (name.removeprefix(_NOT) in context.frameworks) is name.startswith(_NOT):
             return False
         if stated and context.setting(name) is not None and setting_of(need, context) is None:
             return False

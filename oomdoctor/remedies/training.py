@@ -35,6 +35,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.signs.passes import in_attention
 from oomdoctor.signs.set_limits import address_limit
@@ -46,6 +47,7 @@ AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, th
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
 _OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
 _AUTOCAST: Final = "autocast"
+_TO_32_BITS: Final = late(r"\.float\(\)|\.(?:to|type)\((?:dtype=)?torch\.float(?:32)?\)")
 _TOO_LARGE: Final = "model-does-not-fit"
 _OF_WEIGHTS: Final = (_TOO_LARGE, "optimizer-states")  # causes
 _WITH_WEIGHTS: Final = ("model_load", "optimizer_step")  # stages
@@ -98,7 +100,7 @@ def halved(case: Case) -> Answer:
 def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
     case = _of_the_stage(case)
-    if case.cause == _DATA and several_batches_went_by(case.crash):
+    if case.cause == _DATA and (several_batches_went_by(case.crash) or _fills_a_cache(case.crash)):
         return Skip()
     answer = halved(case)
     share = 2
@@ -138,6 +140,12 @@ def smaller_microbatch(case: Case) -> Answer:
     )
 
 
+def _fills_a_cache(crash: Crash) -> bool:
+    """Whether the data were still being cached: there was no batch of them yet."""
+    cached = cached_data(crash)
+    return cached is not None and cached.is_filling
+
+
 def _half_a_batch(case: Case) -> Proposal:
     """Without an option, that the program may not have: first where it trains, or where batches are the cause."""
     task = own_line.task_of(case.crash)
@@ -160,7 +168,7 @@ def _of_a_huge_array(crash: Crash) -> Proposal | None:
         return None
     count = math.ceil(root.tried_bytes / room)
     return Proposal(
-        action=say("Lower the batch size to 1/{count}, or find what makes this one array so large", count=count),
+        action=say("Find what makes this one array so large; if the batch does, lower it to 1/{count}", count=count),
         derivation=say(
             "{tried} / {room} free, rounded up = {count}", tried=show(root.tried_bytes), room=show(room), count=count
         ),
@@ -270,10 +278,17 @@ def lower_precision(case: Case) -> Answer:
     elif (on := _mixed_already(crash)) is not None:
         return Refusal(say("mixed precision is on already ({place})", place=on))
     elif row is not None and row.is_call and _AUTOCAST in row.write:
+        if _asks_for_32_bits(crash):
+            return Skip()  # what is written out is done under autocast, too
         return Proposal(action=say("Compute in bf16 where that is safe (autocast; the weights stay as they are)"))
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def _asks_for_32_bits(crash: Crash) -> bool:
+    """The innermost line itself makes a copy in float32."""
+    return crash.root.around.trace[-1:] != () and _TO_32_BITS.search(crash.root.around.trace[-1].code or "") is not None
 
 
 def _half_while_they_load(crash: Crash) -> Proposal:

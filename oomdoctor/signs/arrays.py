@@ -24,7 +24,8 @@ _KERNEL: Final = late(r"\[(\d{1,2}),\1,(\d{1,6}),(\d{1,6})\]")
 # What puts an array on a device as it is, and what TensorFlow says where that fails
 _COPY: Final = r"\bdevice_put\b|\bconvert_to_(?:eager_)?tensor\b"
 _OF_A_STEP: Final = r"\bloss(?:es)?\b|\bgrads?\b|\bvalue_and_grad\b|\b(?:train|update)_step\b|\btrain_on_batch\b"
-_COPIES: Final = late(r"Dst tensor is not initialized")
+# libtpu says the one of whatever is put on a core, and of a program's arrays that it was running
+_COPIES: Final = late(r"Dst tensor is not initialized|Error allocating device buffer")
 
 
 @sign
@@ -166,10 +167,20 @@ def array_of_a_program(crash: Crash) -> Seen | None:
 
 def _is_copied(crash: Crash, array: ArrayOutOfMemory) -> bool:
     """Whether it was put on the device as it is, of whatever it is: nothing was computed."""
-    return _COPIES.search(array.at.text) is not None or crash.in_trace(_COPY) is not None
+    is_copy = array.replica is None and _COPIES.search(array.at.text) is not None
+    return is_copy or crash.in_trace(_COPY) is not None
 
 
 def _of_a_batch(array: ArrayOutOfMemory) -> str:
+    largest = array.largest_buffer
+    if array.array_bytes and largest is not None:
+        return say(
+            "A compiled program requested {size} in one piece for all that it works with; the largest of its arrays "
+            "takes {largest} ({shape}). Such arrays grow with the batch size and with the size of what goes in.",
+            size=array.array_words,
+            largest=show(largest.bytes or 0),
+            shape=largest.shape,
+        )
     if array.array_bytes:
         return say(
             "An array ({size}) did not fit while the program ran. Such arrays grow with the batch size.",

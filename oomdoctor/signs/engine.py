@@ -56,6 +56,7 @@ _MEANINGS: Final = {
         "after the warm-up with KV cache."
     ),
 }
+_ENGINE: Final = "engine"  # a role
 TAKING: Final = ("allocating", "waking")
 _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
 
@@ -376,8 +377,15 @@ def _beside_its_share(crash: Crash) -> Seen:
     )
     if not _tells_nothing(crash):
         return Seen(words=words, evidence=(crash.root,))
-    doubt = say("the log does not show whether the weights, the cache or a request asked for it")
-    return Seen(words=words, evidence=(crash.root,), against=(doubt,), unsure=True)
+    return Seen(words=words, evidence=(crash.root,), against=(_doubt(crash),), unsure=True)
+
+
+def _doubt(crash: Crash) -> str:
+    """What is not shown: of an engine's own request, or of one beside it."""
+    process = crash.root.process
+    if process.name is None or process.role in (None, _ENGINE):
+        return say("the log does not show whether the weights, the cache or a request asked for it")
+    return say("the log does not show what {process} asked for, nor how much the engine held", process=process.name)
 
 
 def _tells_nothing(crash: Crash) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
@@ -45,7 +45,11 @@ _READING_LINE: Final = (
 # keras/engine/training.py; tensorflow/python/framework/constant_op.py
 _FITTED: Final = r"\.(?:fit|evaluate|predict)\("
 _CONSTANT: Final = r"\b_EagerConst\b|\bconvert_to_eager_tensor\b"
-_CACHED: Final = late(r"\((\d{1,6}(?:\.\d{1,3})?)\s?([KMGT]i?B) (?:ram|RAM)")
+# YOLOv5's "GB" is decimal up to 6.2 and binary from 7.0 on (utils/datasets.py, utils/dataloaders.py)
+_CACHED: Final = late(
+    r"\((?P<size>\d{1,6}(?:\.\d{1,3})?)\s?(?P<unit>[KMGT]i?B) (?:ram|RAM)"
+    r"(?:\W.{0,60}?\s(?P<done>\d{1,12})/(?P<total>\d{1,12})\s)?"
+)
 _PROCESSES: Final = late(r"\bnum_proc=(\d{1,5})\b")
 # Options that keep a data set in memory: of Ultralytics, datasets, tf.data scripts, h5ad readers, recommender systems
 _KEEPS: Final = (
@@ -87,19 +91,54 @@ def a_card_without_data(crash: Crash) -> Seen | None:
 @sign
 def data_is_cached_in_memory(crash: Crash) -> Seen | None:
     """A line near the failure says how much data is cached in RAM."""
-    size_bytes = cached_bytes(crash)
-    if size_bytes is None:
+    cached = cached_data(crash)
+    if cached is None:
         return None
-    held = show(size_bytes)
-    words = say("{held} of data was cached in memory when the next allocation failed.", held=held)
-    return Seen(words=words, evidence=(crash.root,), shows_memory=True, used_bytes=size_bytes, stage="data_load")
+    words = joined(
+        (
+            say("{held} of data was cached in memory when the next allocation failed.", held=cached.held),
+            say("All of it takes about {whole}: {formula}.", whole=cached.whole, formula=cached.formula)
+            if cached.is_filling
+            else "",
+        )
+    )
+    held_bytes = size(cached.size, cached.unit) or 0
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, used_bytes=held_bytes, stage="data_load")
 
 
-def cached_bytes(crash: Crash) -> int | None:
+class Cached(NamedTuple):
+    """Data that a program keeps in RAM, as its progress bar counts them."""
+
+    size: str
+    unit: str
+    done: int
+    total: int
+
+    @property
+    def held(self) -> str:
+        return f"{self.size} {self.unit}"
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether more is to come."""
+        return 0 < self.done < self.total
+
+    @property
+    def whole(self) -> str:
+        return f"{float(self.size) / self.done * self.total:.3g} {self.unit}"
+
+    @property
+    def formula(self) -> str:
+        return f"{self.size} / {self.done} x {self.total}"
+
+
+def cached_data(crash: Crash) -> Cached | None:
     """How much data is cached in RAM, by the line nearest to the failure that speaks of data."""
     line = crash.mentions(_READING_LINE)
     match = _CACHED.search(line) if line is not None else None
-    return size(match[1], match[2]) or 0 if match is not None else None
+    if match is None:
+        return None
+    return Cached(match["size"], match["unit"], int(match["done"] or 0), int(match["total"] or 0))
 
 
 @sign

@@ -10,6 +10,7 @@ from oomdoctor.families.forge import MovePlan
 from oomdoctor.families.host_alloc import PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.process_limits import ProcessLimits
+from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
@@ -23,6 +24,7 @@ _PINS: Final = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|
 # What a quoted call was asked for: "cudaMalloc(p, size) == cudaSuccess"
 _OF_A_CARD: Final = late(r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMemAlloc(?:_v2|Async)?\(")
 _PINNED_STATES: Final = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
+_BEFORE_GRAPHS: Final = ("engine_init", "kv_cache_init", "unknown")  # stages
 _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
 
 
@@ -123,6 +125,32 @@ def refused_with_room_on_the_card(crash: Crash) -> Seen | None:
     had room there. A line near the failure mentions pinned memory."""
     beside = crash.mentions(_PINS) is not None or crash.mentions(_WINDOWS_UNDER_LINUX) is not None
     return _bare(crash) if _is_bare(crash) and beside and _swapped(crash) else None
+
+
+@sign
+def refused_behind_its_swap_blocks(crash: Crash) -> Seen | None:
+    """vLLM V0 had counted its blocks in host memory, which it pins next, and the driver refused without figures:
+    PyTorch's allocator prints them of a tensor on the GPU (vllm/worker/cache_engine.py 0.1.0 to 0.8)."""
+    root = crash.root
+    if not _is_bare(crash) or not isinstance(root, DeviceRefusal) or crash.stage not in _BEFORE_GRAPHS:
+        return None
+    counted = (one for one in crash.every(KvCacheSize) if one.at.file == root.at.file and one.at.line < root.at.line)
+    blocks = next((one for one in counted if one.cpu_blocks), None)
+    if blocks is None:
+        return None
+    words = say(
+        "vLLM had counted {count} blocks for the CPU, which it allocates as pinned host memory next (swap_space). The "
+        "message has no GPU figures, as a failure to pin host memory has none.",
+        count=blocks.cpu_blocks,
+    )
+    unsure = say("nothing in the log proves that it was host memory")
+    return Seen(
+        words=joined((words, _platform(crash))),
+        evidence=(root, blocks),
+        against=(unsure,),
+        pool="pinned",
+        stage="kv_cache_init",
+    )
 
 
 @sign

@@ -32,7 +32,10 @@ def test_a_cache_with_its_size() -> None:
             "bytes in function 'cv::OutOfMemoryError'"
         ),
     )
-    assert "41.20 GiB" in finding(CAUSE, *lines).why
+    assert finding(CAUSE, *lines).why == (
+        "41.2 GB of data was cached in memory when the next allocation failed. All of it takes about 64.4 GB: "
+        "41.2 / 19204 x 30006."
+    )
     assert ranking(*lines)[0] == "dataset-in-ram"
 
 

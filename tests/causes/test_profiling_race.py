@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from engine_logs import NO_BLOCKS, judged, not_enough_free, refusal
 
+from oomdoctor import diagnose
 from oomdoctor.decision.judgement import Finding
+from oomdoctor.report.words import headline
 from oomdoctor.signs import Grade
 
 CAUSE = "profiling-race"
@@ -50,3 +54,17 @@ def test_weights_on_another_card() -> None:
 )
 def test_no_cause_of_a_shortage_claims_it(other: str) -> None:
     assert not isinstance(judged(other, disturbed("14.3 GiB", "22.8 GiB")), Finding)
+
+
+@pytest.mark.parametrize(
+    ("log", "banner"),
+    [
+        (disturbed("9.5 GiB", "17.25 GiB"), "MEMORY CHECK FAILED"),
+        (not_enough_free(3.22, 4.0, 0.9) + "\n", "OUT OF MEMORY"),
+        (refusal("2.00 GiB", 23.55, 1.0, 22.0, 21.0) + "\n", "OUT OF MEMORY"),
+    ],
+)
+def test_what_is_not_short_has_not_run_out(log: str, banner: str, tmp_path: Path) -> None:
+    path = tmp_path / "serve.log"
+    path.write_text(log, encoding="utf-8")
+    assert headline(diagnose(path).incidents[0]).verdict == banner

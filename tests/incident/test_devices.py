@@ -23,6 +23,9 @@ REFUSED = "out of memory. Tried to allocate 512.00 MiB ({0} 0; 31.00 GiB total c
 REFUSED += "30.10 GiB current active; 210.00 MiB free; 30.50 GiB reserved in total by PyTorch)"
 
 
+XLA = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: {}"
+
+
 @pytest.mark.parametrize(
     ("line", "name", "others"),
     [
@@ -34,6 +37,14 @@ REFUSED += "30.10 GiB current active; 210.00 MiB free; 30.50 GiB reserved in tot
             "GPU",
             ("TPU",),
         ),
+        (XLA.format("Attempting to allocate 3.75G. That was not possible; (2x1x0_HBM1)"), "TPU", ("GPU",)),
+        (
+            XLA.format("Attempting to reserve 3.75G at the bottom of memory. That was not possible."),
+            "TPU",
+            ("GPU",),
+        ),
+        (XLA.format("Attempting to allocate 3.75G for 2x1x0_HBM. That was not possible."), "GPU", ("TPU",)),
+        (XLA.format("Out of memory while trying to allocate 8053063680 bytes."), "GPU", ("TPU",)),
         (f"step 3 INPUT NPUTS\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
     ],
 )

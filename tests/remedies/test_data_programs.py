@@ -130,3 +130,19 @@ def test_a_heap_that_is_stated_is_doubled_and_a_small_one_twice(
     _, knobs, lines = advised(tmp_path, f"+ {launch}\n{failure}")
     assert knobs[0] == "raise-allocator-cap"
     assert lines["raise-allocator-cap"] == line
+
+
+@pytest.mark.parametrize(
+    ("bar", "has_batch"),
+    [
+        ("(18.3GB ram):  61%|######    | 9150/15000 [01:02<00:40, 140.00it/s]", False),
+        ("(18.3GB ram): 100%|##########| 15000/15000 [01:42<00:00, 140.00it/s]", True),
+        ("(18.3GB disk):  61%|######    | 9150/15000 [01:02<00:40, 140.00it/s]", True),
+    ],
+)
+def test_data_that_are_still_cached_have_no_batch_yet(bar: str, *, has_batch: bool) -> None:
+    refused = (
+        f"train: Caching images {bar}\ncv2.error: OpenCV(4.8.1) alloc.cpp:73: error: (-4:Insufficient memory) Failed "
+        "to allocate 6220800 bytes in function 'cv::OutOfMemoryError'\n"
+    )
+    assert ("smaller-microbatch" in advise(refused, "smaller-microbatch", cause="dataset-in-ram")[0]) is has_batch

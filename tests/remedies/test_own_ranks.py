@@ -164,3 +164,45 @@ def test_a_shared_gpu_is_freed_nonetheless() -> None:
     )
     chosen, _ = advise(text, "free-the-gpu", cause="gpu-shared")
     assert "free-the-gpu" in chosen
+
+
+ELSEWHERE = (
+    "INFO 05-02 08:11:31 model_runner.py:1070] Loading model weights took {size} GB\n"
+    "AssertionError: Error in memory profiling. Initial free memory 71000000000, current free memory 71000000000.\n"
+)
+SWIFT = '  File "/srv/swift/trainers/rlhf_trainer/grpo_trainer.py", line 88, in __init__\n'
+TRL = '  File "/env/site-packages/trl/trainer/grpo_trainer.py", line 310, in __init__\n'
+
+
+@pytest.mark.parametrize(
+    ("above", "begins", "line"),
+    [
+        (
+            SWIFT,
+            "Give the engine",
+            "env NPROC_PER_NODE=N swift rlhf ... --vllm_device auto   # N: one less than the GPUs",
+        ),
+        (
+            TRL,
+            "Give the engine",
+            "accelerate launch --num_processes N ... --vllm_device auto   # N: one less than the GPUs",
+        ),
+        ("pip: trl==0.21.0 is there\n" + TRL, "Give the engine", None),
+        ("", "Start this process on a free GPU", "export CUDA_VISIBLE_DEVICES=N   # its number"),
+    ],
+)
+def test_an_engine_whose_weights_are_elsewhere_gets_a_gpu(above: str, begins: str, line: str | None) -> None:
+    chosen = advise(above + ELSEWHERE.format(size="0.0000"), "fix-placement", cause="device-misplacement")[0]
+    assert chosen["fix-placement"].action.startswith(begins)
+    assert chosen["fix-placement"].snippet == line
+
+
+@pytest.mark.parametrize("above", [SWIFT, TRL, ""])
+def test_an_engine_with_its_weights_places_its_own_ranks(above: str) -> None:
+    assert not advise(above + ELSEWHERE.format(size="0.4100"), "fix-placement", cause="device-misplacement")[0]
+
+
+def test_a_shell_has_no_rank() -> None:
+    said = "[rank3]: terminate called after throwing an instance of 'c10::Error'\nCUDA error: out of memory\n"
+    chosen = advise(said, "fix-placement", cause="device-misplacement")[0]
+    assert "CUDA_VISIBLE_DEVICES=" not in (chosen["fix-placement"].snippet or "")

@@ -224,9 +224,7 @@ def test_a_length_below_the_knobs_least_is_of_another_meaning() -> None:
     assert advise(log, "shorter-sequences", cause="activations")[0]["shorter-sequences"].snippet is None
 
 
-@pytest.mark.parametrize(
-    ("shape", "now"), [("8580,200,150,64", 8580), ("3,3,1280,1280", None), ("800000,4096", None), ("1,416,416,3", None)]
-)
+@pytest.mark.parametrize(("shape", "now"), [("8580,200,150,64", 8580), ("3,3,1280,1280", None), ("800000,4096", None)])
 def test_an_array_of_pictures_begins_with_the_batch(shape: str, now: int | None) -> None:
     log = (
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "

@@ -87,7 +87,8 @@ def test_the_cells_of_a_row_mean_something(framework: str) -> None:
         assert not row.set or typed(row.set, row.type) is not None, row
         assert {*(row.spends or ())} <= POOLS.keys(), row
         for need in row.needs:
-            assert "=" in need or rows(need) or need in KNOWN_FRAMEWORKS or QUOTED.fullmatch(need), row
+            name = need.removeprefix("!")
+            assert "=" in need or rows(name) or name in KNOWN_FRAMEWORKS or QUOTED.fullmatch(need), row
         assert all(re.compile(word) for word in (*row.words, *row.never)), row
         assert all("=" in one for one in row.excludes), row
 

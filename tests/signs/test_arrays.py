@@ -58,6 +58,39 @@ def test_an_array_has_a_shape_or_none() -> None:
     assert arrays.array_of_a_program(asked(1 << 32)) is None
 
 
+BUFFER = (
+    "XlaRuntimeError: RESOURCE_EXHAUSTED: {}Attempting to allocate 5.25G. That was not possible. There are 2.00G free."
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "behind", "is_computed"),
+    [
+        ("Error allocating device buffer: ", "", False),
+        ("Error allocating device buffer: ", ": while running replica 3 and partition 0 of a computation", True),
+        ("Error loading program: ", "", True),
+        ("", "", True),
+    ],
+)
+def test_a_buffer_of_a_device_may_hold_anything(what: str, behind: str, *, is_computed: bool) -> None:
+    refused = crash(BUFFER.format(what) + behind)
+    assert (arrays.array_without_a_shape(refused) is not None) is is_computed
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "is_whole"),
+    [("1.25GiB", "bf16[5,4096,32768]", True), ("9.00GiB", "bf16[5,4096,32768]", False), ("1.25GiB", "pred", False)],
+)
+def test_a_program_asks_for_all_of_its_arrays_at_once(size: str, shape: str, *, is_whole: bool) -> None:
+    asked_for = "jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6442450944 bytes."
+    seen = arrays.array_without_a_shape(
+        crash(asked_for, "Peak buffers:", "\tBuffer 1:", f"\t\tSize: {size}", f"\t\tShape: {shape}", "\t\t========")
+    )
+    assert seen is not None
+    assert ("in one piece for all that it works with" in seen.words) is is_whole
+    assert (f"takes 1.25 GiB ({shape})" in seen.words) is is_whole
+
+
 def compiled(outputs: str, needed: str) -> Crash:
     return crash(
         "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5153960755 bytes.",

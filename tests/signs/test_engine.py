@@ -56,3 +56,18 @@ def test_weights_that_no_share_holds() -> None:
     start = not_enough_free(20.2, 80, 0.9)
     assert engine.no_share_helps(crash_of(loaded.format("19.10") + start)) is None
     assert engine.no_share_helps(crash_of(loaded.format("20.10") + start)) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "doubt"),
+    [
+        ("(MegatronPolicyWorker pid=907) ", "what MegatronPolicyWorker asked for, nor how much the engine held"),
+        ("(DTensorPolicyWorker pid=907) ", "what DTensorPolicyWorker asked for, nor how much the engine held"),
+        ("", "whether the weights, the cache or a request asked for it"),
+    ],
+)
+def test_what_is_not_shown_is_of_the_process_that_asked(line: str, doubt: str) -> None:
+    there = "(APIServer pid=801) vLLM API server version 0.11.0\n"
+    seen = engine.refused_in_an_engine(crash_of(f"{there}{line}torch.AcceleratorError: CUDA error: out of memory\n"))
+    assert seen is not None
+    assert seen.against == (f"the log does not show {doubt}",)

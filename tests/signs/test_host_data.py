@@ -43,3 +43,20 @@ def test_images_that_are_cached_on_disk_are_not_in_memory() -> None:
     cached = "train: Caching images (41.2GB {}):  64%|██████▍   | 19204/30006 [04:40<02:37, 68.52it/s]"
     assert host_data.data_is_cached_in_memory(crash(cached.format("disk"), *kill())) is None
     assert host_data.data_is_cached_in_memory(crash(cached.format("ram"), *kill())) is not None
+
+
+@pytest.mark.parametrize(
+    ("bar", "held", "whole"),
+    [
+        ("(3.9GB ram):  30%|###  | 1200/4000 [00:12<00:28, 98.1it/s]", "3.9 GB", "13 GB"),
+        ("(3.9GiB RAM): 100%|####| 4000/4000 [00:40<00:00, 98.1it/s]", "3.9 GiB", None),
+        ("(0.0GB ram):   0%|     | 0/4000 [00:00<?, ?it/s]", "0.0 GB", None),
+        ("(3.9GB ram)", "3.9 GB", None),
+        ("(3.9GB ram) of shard 2/16", "3.9 GB", None),
+    ],
+)
+def test_what_a_whole_cache_takes_is_told_while_it_fills(bar: str, held: str, whole: str | None) -> None:
+    cached = host_data.cached_data(crash(f"val: Caching images {bar}", *kill()))
+    assert cached is not None
+    assert cached.held == held
+    assert (cached.whole if cached.is_filling else None) == whole

@@ -39,3 +39,27 @@ def test_a_refusal_with_the_cards_figures_is_not_bare() -> None:
 
 def test_a_card_whose_figures_nobody_prints_was_not_full_by_them() -> None:
     assert pinned.the_card_was_full_by_its_figures(crash("pinned host buffers on", BARE)) is None
+
+
+BLOCKS = "INFO 07-02 10:20:31 llm_engine.py:131] # GPU blocks: 5210, # CPU blocks: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "seen"),
+    [
+        (BLOCKS.format(910) + BARE, True),
+        (BLOCKS.format(0) + BARE, False),
+        (f"{BARE}\n" + BLOCKS.format(910), False),
+        (BARE, False),
+        (BLOCKS.format(910) + "Capturing the model for CUDA graphs.\n" + BARE, False),
+        (
+            BLOCKS.format(910) + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; "
+            "23.65 GiB total capacity; 21.00 GiB already allocated; 1.10 GiB free; 21.50 GiB reserved in total)\n",
+            False,
+        ),
+    ],
+)
+def test_what_vllm_pins_behind_its_count_of_blocks(log: str, *, seen: bool) -> None:
+    found = pinned.refused_behind_its_swap_blocks(crash(*log.splitlines()))
+    assert (found is not None) is seen
+    assert found is None or "910 blocks" in found.words
