@@ -33,6 +33,7 @@ from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.training import WITHOUT_TRAINING
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.machine import is_on_windows
@@ -323,8 +324,10 @@ def _larger_budget(case: Case) -> Answer:
 
 
 def more_gpus(case: Case) -> Answer:
-    """As many as the model's states need."""
+    """As many as the model's states need, in a job that may train it."""
     crash = case.crash
+    if crash.job.task in WITHOUT_TRAINING:
+        return None
     size, total = size_of_model(crash), engine.card_total(crash)
     cards = engine.cards_of_trainer(crash)
     if size is None or total is None:

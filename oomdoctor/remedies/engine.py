@@ -847,43 +847,6 @@ def _fixed(case: Case) -> Answer:
     return Proposal(suggested=case.row.value if case.row and not isinstance(case.row.value, int | float) else None)
 
 
-def split(case: Case) -> Answer:
-    """Over twice as many cards, or as many as the weights need."""
-    crash = case.crash
-    if case.row is None and case.now is None:
-        return None
-    if case.now is None and crash.job.spread and not crash.job.trains:
-        raised = say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
-        return Proposal(action=raised)
-    now = tensor_parallel(crash)
-    count = crash.context.hardware.get("gpu_count")
-    if isinstance(count, int) and now >= count:
-        return Refusal(say("already split over {now} of {count} GPUs", now=now, count=count))
-    then, derivation = 2 * now, f"2 x {now} = {2 * now}"
-    total = card_total(crash)
-    weights = weights_bytes(crash)
-    if weights is not None:
-        derivation = say(
-            "{formula}; weights per GPU {now} -> {then}",
-            formula=derivation, now=show(weights[0]), then=show(weights[0] * now / then),
-        )  # fmt: skip
-        if total is not None and total > 0 and weights[0] * now > shares.LARGEST * total * then:
-            needed = weights[0] * now / (shares.LARGEST * total)
-            then = 1 << math.ceil(math.log2(needed))
-            derivation = say(
-                "{weights} of weights / {total} per GPU -> {then} (a power of two)",
-                weights=show(weights[0] * now), total=show(total), then=then,
-            )  # fmt: skip
-    stated = () if case.now is not None else (say("one GPU now (no tensor parallel size in the log)"),)
-    by_name = () if weights is None or weights[1] == PRINTED else (weights[1],)
-    return Proposal(
-        action=say("Split the model over {then} GPUs instead of {now}", then=then, now=now),
-        suggested=then,
-        derivation=derivation,
-        assumes=(*stated, *by_name),
-    )
-
-
 def keep_cache(case: Case) -> Answer:
     """Only the first generation of verl, with vLLM 0.6.3, builds its caches again at every rollout."""
     version = engine_version(case.crash) or version_of(pin_of(vllm.NAME, case.crash.context))
@@ -940,7 +903,15 @@ def _weights_in_words(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
         return semicolons((taken, less)), (say("16-bit KV cache now"),)
     if size is None:
         return None, ()
-    taken = say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(arithmetic.weights(size.parameters)))
+    ranks, whole = tensor_parallel(crash), arithmetic.weights(size.parameters)
+    taken = (
+        say(
+            "{size} x 2 bytes / {ranks} = {weights}",
+            size=size.billions, ranks=ranks, weights=show(arithmetic.weights(size.parameters, ranks)),
+        )
+        if ranks > 1
+        else say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(whole))
+    )  # fmt: skip
     if total:
         taken = say("{formula} of the GPU's {total}", formula=taken, total=show(total))
     return semicolons((taken, less)), (size.source,)
@@ -975,7 +946,6 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-prefill": smaller_prefill,
     "eager-mode": fewer_graphs,
     "quantize-kv-cache": quantize_cache,
-    "tensor-parallel": split,
     "keep-engine-cache": keep_cache,
     "engine-sleep": sleep,
     "limit-multimodal": limit_multimodal,
