@@ -36,7 +36,7 @@ from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.initial import as_default, begin, default_of
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.text import sanitize
@@ -58,6 +58,9 @@ _CAPTURED: Final = (
     "max_capture_size",
     "cuda_graph_sizes",
 )
+_RACE: Final = "profiling-race"
+_OF_V0: Final = "not properly cleaned up"  # vllm/worker/worker.py, whose engine measures always
+_STATES_ITS_CACHE: Final = (0, 10, 2)
 FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
 _BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
 # Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
@@ -170,6 +173,8 @@ def not_its_share(crash: Crash) -> str | None:
 
 def lower(case: Case) -> Answer:
     crash = case.crash
+    if case.cause == _RACE:
+        return _without_profiling(case)
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused, refused.free_bytes, refused.total_bytes)
@@ -193,6 +198,23 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _step_down(known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _without_profiling(case: Case) -> Answer:
+    """vllm/v1/worker/gpu_worker.py since 0.10.2: a cache of a stated size is not measured for."""
+    version = engine_version(case.crash)
+    if (
+        _fixed_cache(case.crash) is not None
+        or _OF_V0 in case.crash.root.at.text
+        or (version is not None and version < _STATES_ITS_CACHE)
+    ):
+        return Skip()
+    return Proposal(
+        action=say("State the KV cache's size: the engine then skips the measurement that failed"),
+        setting=FIXED_CACHE if in_python(case.crash) else f"--{FIXED_CACHE.replace('_', '-')}",
+        assumes=() if version is not None else (say("vLLM >= 0.10.2 (not printed)"),),
+        cost=say("a size that is too large fails later"),
+    )
 
 
 def in_python(crash: Crash) -> bool:

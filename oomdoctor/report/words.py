@@ -18,6 +18,7 @@ from oomdoctor.units import MIB, show
 if TYPE_CHECKING:
     from oomdoctor.causes import Cause
 
+_NOTHING_SHORT: Final = "profiling-race"  # a cause
 OTHERS: Final = 2  # causes that a line names beside the likeliest
 _OF_A_WATCHDOG: Final = late(r"ProcessGroupNCCL|\bNCCL (?:operations|work)\b|[Ww]atchdog|\bPG (?:ID|GUID)\b")
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
@@ -58,6 +59,8 @@ def _verdict(incident: Incident) -> str:
     if incident.verdict == "inconclusive":
         return say("CANNOT TELL")
     best = incident.diagnoses[0] if incident.diagnoses else None
+    if best is not None and best.cause == _NOTHING_SHORT:
+        return say("MEMORY CHECK FAILED")
     return say("NOT SCHEDULED") if best is not None and best.pool == "scheduling" else say("OUT OF MEMORY")
 
 
