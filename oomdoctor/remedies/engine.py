@@ -35,6 +35,7 @@ from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
+from oomdoctor.remedies.cache_left import spare
 from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
@@ -191,12 +192,12 @@ def lower(case: Case) -> Answer:
     if oom is not None and known is not None and _contradicts(oom, *known):
         known = None
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
-        return _step_down(known)
+        return _step_down(crash, known)
     if known is None:
         return _by_so_much(oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0)
     now, assumed = known
     if oom.tried_bytes <= (oom.free_bytes or 0):
-        return _step_down(known)  # there was room enough, though not in one piece
+        return _step_down(crash, known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
 
 
@@ -429,20 +430,24 @@ def sleep(case: Case) -> Answer:
     return None
 
 
-def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
+def _step_down(crash: Crash, known: tuple[float, tuple[str, ...]] | None) -> Answer:
+    """In small steps where a large one may leave the cache too small for the longest request."""
     if known is None:
         return None
     now, assumed = known
-    first = round(now - shares.STEP, 3)
+    left = spare(crash)
+    small = left is not None and left.bytes < shares.STEP * (card_total(crash) or math.inf)
+    step = shares.SMALL_STEP if small else shares.STEP
+    first = round(now - step, 3)
     return Proposal(
         action=say(
             "Lower the engine's GPU memory share from {now} in steps of {step} until the rest fits",
-            now=_as_known(now, assumed), step=shares.STEP,
+            now=_as_known(now, assumed), step=step,
         ),
         current=None if assumed else now,
         suggested=first if first >= shares.LEAST else None,
-        derivation=fractions.first_step(f"{now:g} - {shares.STEP} = {first:g}"),
-        assumes=assumed,
+        derivation=fractions.first_step(f"{now:g} - {step} = {first:g}"),
+        assumes=(*assumed, *((left.told,) if left is not None and small else ())),
     )  # fmt: skip
 
 
