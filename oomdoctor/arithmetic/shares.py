@@ -9,6 +9,7 @@ LARGEST: Final = 0.98  # above it the driver, graphs and the sampler have nothin
 AT_THE_LIMIT: Final = 0.95  # from here on a larger one starves what the engine needs beside its share
 LEAST: Final = 0.1  # below it no engine starts
 STEP: Final = 0.05  # up or down, where nothing prints how much is missing
+SMALL_STEP: Final = 0.01
 
 
 def floor(share: float, digits: int = 2) -> float:

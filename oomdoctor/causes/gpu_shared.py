@@ -15,6 +15,9 @@ BESIDE_AN_ENGINE = (
 )  # fmt: skip
 
 OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-engine-reservation")
+# SGLang compares what is free before it takes anything: its share is no matter
+BEFORE_THE_SHARE = ("free-the-gpu", "fix-placement")
+AT_WAKE_UP = ("free-the-gpu", "start-in-sequence", "lower-engine-reservation", "fix-placement")
 WHEN_RANKS_MEET = ("free-the-gpu", "fix-placement", "start-in-sequence")
 
 CAUSE = Cause(
@@ -43,7 +46,7 @@ CAUSE = Cause(
         Row(neighbours.a_table_lists_another, Grade.PROVES),
         Row(neighbours.others_hold_as_much, Grade.PROVES),
         Row(neighbours.others_hold_very_much, Grade.PROVES),
-        Row(neighbours.cards_are_unequal, Grade.PROVES),
+        Row(neighbours.cards_are_unequal, Grade.PROVES, BEFORE_THE_SHARE),
         Row(neighbours.a_table_lists_another_that_holds_much, Grade.PROVES),
         Row(neighbours.others_hold_much, Grade.NAMES),
         Row(neighbours.much_was_taken_at_the_start, Grade.NAMES, AT_THE_START),
@@ -57,6 +60,7 @@ CAUSE = Cause(
         Row(neighbours.refused_when_the_ranks_met, Grade.POINTS, WHEN_RANKS_MEET),
         Row(neighbours.a_small_program_was_refused, Grade.HINTS),
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),
+        Row(neighbours.a_server_woke_to_less, Grade.NAMES, AT_WAKE_UP),
         Row(neighbours.an_engine_woke_to_less, Grade.HINTS),
         Row(neighbours.others_hold_some, Grade.HINTS),
         Row(neighbours.others_hold_hardly_any, Grade.LEFT),

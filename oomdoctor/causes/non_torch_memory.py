@@ -17,6 +17,11 @@ from oomdoctor.signs.library import (
     very_much_outside_pytorch,
 )
 
+# A library that says that it was refused is short of memory; one that only fails may be of a wrong version
+REFUSED_KNOBS = ("lower-engine-reservation", "fewer-environments", "smaller-microbatch", "free-the-gpu",
+                 "smaller-input", "resize-sim-buffers", "shard-states")  # fmt: skip
+FAILED_KNOBS = (*REFUSED_KNOBS[:4], "fix-environment", *REFUSED_KNOBS[4:])
+
 CAUSE = Cause(
     id="non-torch-memory",
     title=mark("A library outside PyTorch's allocator ran out of GPU memory"),
@@ -35,20 +40,11 @@ CAUSE = Cause(
         Row(a_buffer_of_all_ranks_was_refused, Grade.NAMES),
         Row(buffers_between_cards_were_refused, Grade.NAMES),
         Row(very_much_outside_pytorch, Grade.NAMES),
-        Row(a_library_failed, Grade.POINTS),
+        Row(a_library_failed, Grade.POINTS, FAILED_KNOBS),
         Row(much_outside_pytorch, Grade.POINTS),
         Row(much_outside_pytorch_in_an_engine, Grade.HINTS),
-        Row(other_words.library_was_refused_in_other_words, Grade.HINTS),
+        Row(other_words.library_was_refused_in_other_words, Grade.HINTS, FAILED_KNOBS),
     ),
     against=(Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),),
-    knobs=(
-        "lower-engine-reservation",
-        "fewer-environments",
-        "smaller-microbatch",
-        "free-the-gpu",
-        "fix-environment",
-        "smaller-input",
-        "resize-sim-buffers",
-        "shard-states",
-    ),
+    knobs=REFUSED_KNOBS,
 )

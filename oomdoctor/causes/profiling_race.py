@@ -21,5 +21,5 @@ CAUSE = Cause(
         Row(a_measurement_was_disturbed, Grade.NAMES),
     ),
     against=(Row(weights_on_another_card, Grade.POINTS),),
-    knobs=("start-in-sequence", "free-the-gpu", "pin-version"),
+    knobs=("start-in-sequence", "free-the-gpu", "lower-engine-reservation", "pin-version"),
 )

@@ -215,6 +215,7 @@ _FIGURES = tuple(
     for name, label in (("free_bytes", "Free"), ("tried_bytes", "Requested"))
 )
 _FIGURE_LINES = 3
+_PAIR: Final = 2  # lines: an empty one may stand between
 # "host:pid:thread [card] "
 _NCCL_WRITER = late(r"\s{0,4}[\w.<>-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
 # Every error of the runtime ends with advice on "device-side assertions".
@@ -229,6 +230,11 @@ _UNSUPPORTED = late(
     r"|no kernel image is available for execution on the device"
 )
 _OF_A_SIZE_OF_THEIR_OWN: Final = ("FlashInfer", "NVSHMEM")
+# src/include/alloc.h of NCCL, CUDACHECKGOTO and the line behind it: the error of the call, then the call's size
+_OF_THE_CALL: Final = late(r"NCCL WARN (?:Cuda|HIP) failure(?: \d{1,4})? 'out of memory'")
+_OF_THE_SIZE: Final = late(
+    rf"NCCL WARN Failed to (?:CUDA|HIP) (?:calloc async|calloc|malloc) (?P<tried>{_NUMBER}) bytes"
+)
 _FOR_THE_HOST: Final = late(r"Failed to (?:CUDA|HIP) host alloc \d")
 
 
@@ -243,8 +249,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    if library == "NCCL" and any(_FOR_THE_HOST.search(below.text[:1200]) for below in page.after(index, 2)[1:]):
-        return  # the next line says it again, and of what
+    if library == "NCCL" and _said_by_another_line(page, index):
+        return
     why = _explained(page, index, match[0]) or (None if _HINT.match(text) else echo(text[: match.end()], text))
     if why:
         yield Lookalike(place, why)
@@ -255,6 +261,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     process = _process(page, index, match)
     if failure:
         stated = _stated(match)
+        if (sized := _sized(page, index)) is not None:
+            place, stated["tried_bytes"] = place_of(page, line, sized[0]), sized[1]
         if library in _OF_A_SIZE_OF_THEIR_OWN or (library == "RMM" and _CAPPED.search(text)):
             stated["capped"] = True
         if worker := match.groupdict().get("worker"):
@@ -264,6 +272,28 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
+
+
+def _said_by_another_line(page: Page, index: int) -> bool:
+    """Of what is refused on the host the next line tells; a size is the event's above."""
+    if any(_FOR_THE_HOST.search(below.text[:1200]) for below in page.after(index, 2)[1:]):
+        return True
+    if _OF_THE_SIZE.search(page.lines[index].text[:1200]) is None:
+        return False
+    return any(_sized(page, above) for above in range(max(0, index - _PAIR), index))
+
+
+def _sized(page: Page, index: int) -> tuple[Line, int | None] | None:
+    """The line below that says of what size the call was: of the same thread of the same process."""
+    text = page.lines[index].text[:1200]
+    writer = _NCCL_WRITER.match(text)
+    if writer is None or _OF_THE_CALL.search(text) is None:
+        return None
+    for below in page.after(index, 1 + _PAIR)[1:]:
+        size_line = _OF_THE_SIZE.search(below.text[:1200])
+        if size_line and below.text.lstrip().startswith(writer[0].strip()):
+            return below, size(size_line["tried"])
+    return None
 
 
 def _process(page: Page, index: int, match: re.Match[str]) -> Process:

@@ -11,8 +11,9 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import SIDES
 from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident import devices
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import driven, framework, some, trainers
+from oomdoctor.job.frameworks import driven, framework, of_devices, some, trainers
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import filled, mark, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -35,6 +36,7 @@ from oomdoctor.remedies import (
     placement,
     ray_workers,
     reach,
+    split,
     together,
     training,
 )
@@ -65,6 +67,7 @@ _COMPUTE: Final[Mapping[str, Compute]] = {
     **host.FUNCTIONS,
     **device.FUNCTIONS,
     **placement.FUNCTIONS,
+    **split.FUNCTIONS,
 }
 
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
@@ -194,6 +197,8 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         row = evaluation.row_of(row, crash.context)
     if row is not None and row.framework == vllm.NAME and engine.in_python(crash):
         row = row.as_argument
+    if row is not None and (port := of_devices(devices.device_name((crash,)), row.framework)) is not None:
+        row = spelling(knob.id, crash.context, port.name) or row
     in_code = row is not None and (row.is_call or row.is_argument)
     if in_code and _told_by_an_application(crash):
         return None

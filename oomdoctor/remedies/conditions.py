@@ -17,7 +17,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_store import StoreTooLarge
-from oomdoctor.families.sglang import HostCacheTooLarge
+from oomdoctor.families.sglang import HostCacheTooLarge, UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
@@ -83,7 +83,8 @@ _OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
-# vLLM looks at its share before it loads anything: what matters only later is no remedy then
+# vLLM looks at its share, and SGLang at the GPUs of a group, before anything is loaded: no remedy then is what matters
+# only later
 AT_ANY_TIME: Final = "at any time"
 HALF_FULL: Final = 0.5  # of the machine
 MUCH: Final = 0.25  # of the card with somebody else
@@ -100,7 +101,7 @@ def holds(knob: Knob, case: Case) -> bool:
         return False
     if _of_training(knob) and job.task in _ANY_TASK and own_line.task_of(case.crash) == "inference":
         return False
-    if isinstance(case.crash.root, NotEnoughFree) and AT_ANY_TIME not in knob.conditions:
+    if isinstance(case.crash.root, NotEnoughFree | UnbalancedCards) and AT_ANY_TIME not in knob.conditions:
         return False
     return all(CONDITIONS[name](case) for name in knob.conditions)
 

@@ -30,10 +30,13 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
+from oomdoctor.remedies.training import WITHOUT_TRAINING
 from oomdoctor.signs import commands, releases
+from oomdoctor.signs.allocator import card_partly_hidden
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
@@ -52,6 +55,9 @@ from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
+_REFUSED_WHAT_IS_FREE: Final = "spurious-device-oom"
+# What PyTorch calls the devices: ROCm's go by CUDA's name
+_TYPES: Final[Mapping[str, str]] = {NVIDIA: "cuda", "AMD": "cuda", "Intel": "xpu", "NPU": "npu", "HPU": "hpu"}
 _SPLITS: Final = f"max_split_size_mb:{_SPLIT_MB}"
 _ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
@@ -235,12 +241,28 @@ def raise_cap(case: Case) -> Answer:
     if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
         return _twice(case, int(size[1]), size[2])
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
+    if card_partly_hidden(case.crash) is not None:
+        return _mapped_memory()
     if allowed:
         return Proposal(
             action=say("Raise the process's memory fraction (now {allowed})", allowed=show(allowed)),
             setting="torch.cuda.set_per_process_memory_fraction",
         )
     return None
+
+
+def _mapped_memory() -> Proposal:
+    """An APU's GPU takes system memory, of which the driver maps a part: docs of ROCm, system-optimization/rdna3-5; the
+    kernel calls amdgpu.gttsize deprecated in favour of this (ROCm/legacy-rocm-build#5595)."""
+    return Proposal(
+        action=say(
+            "On an APU: give the GPU less memory in the BIOS, and let it map more of the system's (ttm.pages_limit)"
+        ),
+        setting="ttm.pages_limit",
+        snippet="amd-ttm --set N   # GiB; of the package amd-debug-tools",
+        assumes=(say("the GPU is an APU's, and its runtime counts mapped memory only"),),
+        cost=say("less RAM for the rest of the machine"),
+    )
 
 
 def _larger_workspace(tried: int) -> Proposal:
@@ -323,8 +345,10 @@ def _larger_budget(case: Case) -> Answer:
 
 
 def more_gpus(case: Case) -> Answer:
-    """As many as the model's states need."""
+    """As many as the model's states need, in a job that may train it."""
     crash = case.crash
+    if crash.job.task in WITHOUT_TRAINING:
+        return None
     size, total = size_of_model(crash), engine.card_total(crash)
     cards = engine.cards_of_trainer(crash)
     if size is None or total is None:
@@ -351,7 +375,7 @@ def pin_version(case: Case) -> Answer:
     if match is None and case.cause == PROCESS_HOG:
         return _of_the_cluster(case.crash)
     if match is None:
-        return _no_known_regression(case.crash)
+        return _no_known_regression(case.crash) or _another_build(case)
     known = match.known
     package = known.affected.package
     return Proposal(
@@ -398,6 +422,14 @@ def _no_known_regression(crash: Crash) -> Answer:
             releases=listed(used[:4] or [package or ""]),
         ),
         snippet=f"pip install --upgrade {package}" if package is not None else None,
+    )
+
+
+def _another_build(case: Case) -> Answer:
+    if case.cause != _REFUSED_WHAT_IS_FREE or maker(case.crash) not in VISIBLE:
+        return None
+    return Proposal(
+        action=say("Try another build of the framework for this driver, such as the GPU maker's container image")
     )
 
 
@@ -706,6 +738,8 @@ def add_nodes(case: Case) -> Answer:
 
 def collect(case: Case) -> Answer:
     crash = case.crash
+    if case.cause == _REFUSED_WHAT_IS_FREE and (alone := _the_same_alone(crash)) is not None:
+        return alone
     if crash.pool in ("gpu", "kv_cache"):
         return Proposal(
             action=say("Record what holds GPU memory just before the failure"),
@@ -720,6 +754,23 @@ def collect(case: Case) -> Answer:
         )
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)
+
+
+def _the_same_alone(crash: Crash) -> Proposal | None:
+    """Who holds a GPU says nothing where most of it is free; whether others get as much does."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or crash.job.world != "torch" or root.tried_bytes is None:
+        return None
+    kind = _TYPES.get(maker(crash))
+    if kind is None:
+        return None
+    device = kind if root.process.gpu is None else f"{kind}:{root.process.gpu}"
+    return Proposal(
+        action=say("Allocate the same size alone, in the same environment: if that fails, the job is not the reason"),
+        snippet=f"python -c \"import torch; torch.empty({root.tried_bytes}, dtype=torch.uint8, device='{device}')\"",
+        derivation=say("{tried} = {bytes} bytes", tried=show(root.tried_bytes), bytes=root.tried_bytes),
+        cost="",
+    )
 
 
 def _of_the_next_run(crash: Crash) -> Answer:
@@ -762,10 +813,25 @@ def fix_environment(case: Case) -> Answer:
         return _visible_gpus(case.crash)
     if (early := early_kill(case.crash)) is not None and case.crash.pool in RAM:
         return _guard_that_waits(early)
+    if case.cause == _REFUSED_WHAT_IS_FREE and case.row is not None:
+        return _driver_and_mask(case.crash, case.row)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
         is_nvidias = maker(case.crash) == NVIDIA
         return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY") if is_nvidias else None
     return None
+
+
+def _driver_and_mask(crash: Crash, row: Spelling) -> Answer:
+    variable = VISIBLE.get(maker(crash))
+    if variable is None or row.write is None:
+        return None
+    return Proposal(
+        action=say(
+            "Check that the driver fits the runtime that the framework was built for, and which GPUs {variable} shows",
+            variable=variable,
+        ),
+        snippet=f'{row.write}; echo "${variable}"',
+    )
 
 
 def _guard_that_waits(early: UserspaceKill) -> Proposal:

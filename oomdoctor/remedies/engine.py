@@ -35,8 +35,9 @@ from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
+from oomdoctor.remedies.cache_left import spare
 from oomdoctor.remedies.initial import as_default, begin, default_of
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, already
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.text import sanitize
@@ -58,6 +59,9 @@ _CAPTURED: Final = (
     "max_capture_size",
     "cuda_graph_sizes",
 )
+_RACE: Final = "profiling-race"
+_OF_V0: Final = "not properly cleaned up"  # vllm/worker/worker.py, whose engine measures always
+_STATES_ITS_CACHE: Final = (0, 10, 2)
 FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
 _BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
 # Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
@@ -170,6 +174,8 @@ def not_its_share(crash: Crash) -> str | None:
 
 def lower(case: Case) -> Answer:
     crash = case.crash
+    if case.cause == _RACE:
+        return _without_profiling(case)
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused, refused.free_bytes, refused.total_bytes)
@@ -186,13 +192,30 @@ def lower(case: Case) -> Answer:
     if oom is not None and known is not None and _contradicts(oom, *known):
         known = None
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
-        return _step_down(known)
+        return _step_down(crash, known)
     if known is None:
         return _by_so_much(oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0)
     now, assumed = known
     if oom.tried_bytes <= (oom.free_bytes or 0):
-        return _step_down(known)  # there was room enough, though not in one piece
+        return _step_down(crash, known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _without_profiling(case: Case) -> Answer:
+    """vllm/v1/worker/gpu_worker.py since 0.10.2: a cache of a stated size is not measured for."""
+    version = engine_version(case.crash)
+    if (
+        _fixed_cache(case.crash) is not None
+        or _OF_V0 in case.crash.root.at.text
+        or (version is not None and version < _STATES_ITS_CACHE)
+    ):
+        return Skip()
+    return Proposal(
+        action=say("State the KV cache's size: the engine then skips the measurement that failed"),
+        setting=FIXED_CACHE if in_python(case.crash) else f"--{FIXED_CACHE.replace('_', '-')}",
+        assumes=() if version is not None else (say("vLLM >= 0.10.2 (not printed)"),),
+        cost=say("a size that is too large fails later"),
+    )
 
 
 def in_python(crash: Crash) -> bool:
@@ -407,20 +430,24 @@ def sleep(case: Case) -> Answer:
     return None
 
 
-def _step_down(known: tuple[float, tuple[str, ...]] | None) -> Answer:
+def _step_down(crash: Crash, known: tuple[float, tuple[str, ...]] | None) -> Answer:
+    """In small steps where a large one may leave the cache too small for the longest request."""
     if known is None:
         return None
     now, assumed = known
-    first = round(now - shares.STEP, 3)
+    left = spare(crash)
+    small = left is not None and left.bytes < shares.STEP * (card_total(crash) or math.inf)
+    step = shares.SMALL_STEP if small else shares.STEP
+    first = round(now - step, 3)
     return Proposal(
         action=say(
             "Lower the engine's GPU memory share from {now} in steps of {step} until the rest fits",
-            now=_as_known(now, assumed), step=shares.STEP,
+            now=_as_known(now, assumed), step=step,
         ),
         current=None if assumed else now,
         suggested=first if first >= shares.LEAST else None,
-        derivation=fractions.first_step(f"{now:g} - {shares.STEP} = {first:g}"),
-        assumes=assumed,
+        derivation=fractions.first_step(f"{now:g} - {step} = {first:g}"),
+        assumes=(*assumed, *((left.told,) if left is not None and small else ())),
     )  # fmt: skip
 
 
@@ -847,43 +874,6 @@ def _fixed(case: Case) -> Answer:
     return Proposal(suggested=case.row.value if case.row and not isinstance(case.row.value, int | float) else None)
 
 
-def split(case: Case) -> Answer:
-    """Over twice as many cards, or as many as the weights need."""
-    crash = case.crash
-    if case.row is None and case.now is None:
-        return None
-    if case.now is None and crash.job.spread and not crash.job.trains:
-        raised = say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
-        return Proposal(action=raised)
-    now = tensor_parallel(crash)
-    count = crash.context.hardware.get("gpu_count")
-    if isinstance(count, int) and now >= count:
-        return Refusal(say("already split over {now} of {count} GPUs", now=now, count=count))
-    then, derivation = 2 * now, f"2 x {now} = {2 * now}"
-    total = card_total(crash)
-    weights = weights_bytes(crash)
-    if weights is not None:
-        derivation = say(
-            "{formula}; weights per GPU {now} -> {then}",
-            formula=derivation, now=show(weights[0]), then=show(weights[0] * now / then),
-        )  # fmt: skip
-        if total is not None and total > 0 and weights[0] * now > shares.LARGEST * total * then:
-            needed = weights[0] * now / (shares.LARGEST * total)
-            then = 1 << math.ceil(math.log2(needed))
-            derivation = say(
-                "{weights} of weights / {total} per GPU -> {then} (a power of two)",
-                weights=show(weights[0] * now), total=show(total), then=then,
-            )  # fmt: skip
-    stated = () if case.now is not None else (say("one GPU now (no tensor parallel size in the log)"),)
-    by_name = () if weights is None or weights[1] == PRINTED else (weights[1],)
-    return Proposal(
-        action=say("Split the model over {then} GPUs instead of {now}", then=then, now=now),
-        suggested=then,
-        derivation=derivation,
-        assumes=(*stated, *by_name),
-    )
-
-
 def keep_cache(case: Case) -> Answer:
     """Only the first generation of verl, with vLLM 0.6.3, builds its caches again at every rollout."""
     version = engine_version(case.crash) or version_of(pin_of(vllm.NAME, case.crash.context))
@@ -940,7 +930,15 @@ def _weights_in_words(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
         return semicolons((taken, less)), (say("16-bit KV cache now"),)
     if size is None:
         return None, ()
-    taken = say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(arithmetic.weights(size.parameters)))
+    ranks, whole = tensor_parallel(crash), arithmetic.weights(size.parameters)
+    taken = (
+        say(
+            "{size} x 2 bytes / {ranks} = {weights}",
+            size=size.billions, ranks=ranks, weights=show(arithmetic.weights(size.parameters, ranks)),
+        )
+        if ranks > 1
+        else say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(whole))
+    )  # fmt: skip
     if total:
         taken = say("{formula} of the GPU's {total}", formula=taken, total=show(total))
     return semicolons((taken, less)), (size.source,)
@@ -975,7 +973,6 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-prefill": smaller_prefill,
     "eager-mode": fewer_graphs,
     "quantize-kv-cache": quantize_cache,
-    "tensor-parallel": split,
     "keep-engine-cache": keep_cache,
     "engine-sleep": sleep,
     "limit-multimodal": limit_multimodal,

@@ -17,6 +17,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.split import whole_on_one
 from oomdoctor.remedies.training import is_mixed
 from oomdoctor.units import show
 
@@ -32,6 +33,7 @@ _BITSANDBYTES: Final = "CUDA"  # the devices whose 8-bit weights are not experim
 _HALF: Final = 2
 _CALL: Final = "from_pretrained(..., {argument})"
 _TRAINING: Final = ("training", "rl")  # tasks
+_SPLIT: Final = "tensor-parallel"
 _TOO_LARGE: Final = "model-does-not-fit"
 # What is called with the model once it is there
 _AFTERWARDS: Final = ("shard-states", "lora")
@@ -88,7 +90,9 @@ def whole(crash: Crash) -> Whole | None:
 
 
 def in_its_order(knobs: Sequence[str], cause: str, crash: Crash) -> Sequence[str]:
-    """What the loader's call takes goes first."""
+    """What the loader's call takes goes first; before it that the model is split, where it should be and is not."""
+    if _SPLIT in knobs and whole_on_one(crash) is not None:
+        return (_SPLIT, *(knob for knob in knobs if knob != _SPLIT))
     if cause != _TOO_LARGE or crash.job.task in _TRAINING or not (from_a_checkpoint(crash) or moved_whole(crash)):
         return knobs
     order = ("mixed-precision", "quantize-weights", "tensor-parallel", "offload-parameters")

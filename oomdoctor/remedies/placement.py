@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.gpu_table import GpuTable
+from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.devices import maker
@@ -21,6 +22,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import assumptions, spelling
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.engine_steps import weights_on_another_card
+from oomdoctor.signs.neighbours import a_server_woke_to_less
 from oomdoctor.signs.placement import own_processes, ranks
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
@@ -85,6 +87,11 @@ def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
     if case.cause == "device-misplacement" and own(case.crash):
         return Skip()
+    if not pids and woken_by_a_request(case.crash):
+        return Proposal(
+            action=say("Find out which process holds the GPU that the engine wakes up on"),
+            snippet=on_the_devices(case.crash),
+        )
     if not pids:
         return _none_but_own(case)
     return Proposal(
@@ -160,6 +167,24 @@ def _named(pids: Mapping[int, int | None]) -> str:
     return say("{names} ({amount})", names=told, amount=show(held)) if len(pids) == 1 and held else told
 
 
+def start_in_sequence(case: Case) -> Answer:
+    """Engines that share a GPU by sleeping take turns: vLLM's sleep_mode.md, "Serving"."""
+    if not woken_by_a_request(case.crash):
+        return None
+    row = spelling("engine-sleep", case.crash.context, "vllm")
+    needs = (say("it was started with {option}", option=row.setting),) if row is not None else ()
+    return Proposal(
+        action=say("Put the other engine on this GPU to sleep before this one wakes up"),
+        snippet="curl -X POST 'http://OTHER_ENGINE/sleep?level=1'",
+        assumes=needs,
+        cost=say("only one of them serves at a time"),
+    )
+
+
+def woken_by_a_request(crash: Crash) -> bool:
+    return a_server_woke_to_less(crash) is not None
+
+
 def fix_placement(case: Case) -> Answer:
     crash = case.crash
     masks = crash.setting("CUDA_VISIBLE_DEVICES")
@@ -169,6 +194,8 @@ def fix_placement(case: Case) -> Answer:
             action=say("Start the engine on another GPU that is free (CUDA_VISIBLE_DEVICES)"),
             snippet="nvidia-smi --query-gpu=index,memory.free,memory.total --format=csv",
         )
+    if isinstance(crash.root, UnbalancedCards):
+        return _other_gpus(crash)
     if weights_on_another_card(crash) is not None and not row:
         return _a_card_for_the_engine(case)
     if case.cause == _SHARED and not row and masks is None and not _has_ranks(crash):
@@ -222,6 +249,18 @@ def _another_gpu(crash: Crash) -> Answer:
     )
 
 
+def _other_gpus(crash: Crash) -> Answer:
+    """Of a group that splits a model: as many as it has ranks."""
+    variable = VISIBLE.get(maker(crash))
+    if variable is None:
+        return Skip()
+    return Proposal(
+        action=say("Start the group on GPUs that are all free, one number for each rank"),
+        snippet=f"export {variable}=N,N   # their numbers",
+        setting="",
+    )
+
+
 def _line(case: Case) -> str | None:
     """As the arrays' library spells it, of PyTorch's as the launcher has it. Who starts the ranks in a way that the log
     does not show has no LOCAL_RANK in his shell."""
@@ -233,4 +272,8 @@ def _line(case: Case) -> str | None:
     return row.write if row is not None else None
 
 
-FUNCTIONS: Final[Mapping[str, Compute]] = {"free-the-gpu": free_the_gpu, "fix-placement": fix_placement}
+FUNCTIONS: Final[Mapping[str, Compute]] = {
+    "free-the-gpu": free_the_gpu,
+    "fix-placement": fix_placement,
+    "start-in-sequence": start_in_sequence,
+}

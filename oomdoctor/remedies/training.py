@@ -14,6 +14,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM, SIDES
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
@@ -81,6 +82,7 @@ _TRAINING: Final = ("training", "rl")  # tasks
 WITHOUT_TRAINING: Final = ("serving", "inference", "data")
 _CALLED_TRAINING: Final = r"(?i)\b(?:train(?:ing|er|_|\b)|fine_?tun)|\bepochs?\b"
 _BY_BATCHES: Final = ("activations", "eval-accumulation", "logits-spike")  # causes
+_OUTSIDE: Final = "non-torch-memory"
 _BARE: Final = ("gpu-memory-exhausted", "non-torch-memory")
 _WITHOUT_GRADIENTS: Final = ("rollout", "logprob", "reward")
 _FORWARD_BATCHES: Final = (
@@ -153,8 +155,24 @@ def _half_a_batch(case: Case) -> Proposal:
     first = counts and not some(case.crash.job.frameworks, "simulates worlds")
     if first and (shown := _of_the_array(case.crash) or _of_a_huge_array(case.crash)) is not None:
         return shown
+    if case.cause == _OUTSIDE and (library := _refused_library(case.crash)) is not None:
+        return library
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
+    )
+
+
+def _refused_library(crash: Crash) -> Proposal | None:
+    """A library beside the framework needs room that the framework has to leave."""
+    root = crash.root
+    if not isinstance(root, LibraryOutOfMemory):
+        return None
+    return Proposal(
+        action=say("Leave {library} room on the GPU: halve the batch size", library=root.library),
+        subject=root.library,
+        derivation=say("{library} requested {tried}", library=root.library, tried=show(root.tried_bytes))
+        if root.tried_bytes
+        else None,
     )
 
 

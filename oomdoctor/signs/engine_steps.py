@@ -14,6 +14,7 @@ from oomdoctor.incident.engine_facts import cache_that_fits, facts, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.trace import innermost
 from oomdoctor.units import show
 
@@ -146,14 +147,14 @@ def warming_the_sampler(crash: Crash) -> Seen | None:
 def a_neighbour_freed_memory(crash: Crash) -> Seen | None:
     """vLLM profiled its memory use, and its figures show more free memory afterwards."""
     disturbed = crash.first(ProfilingDisturbed)
-    return _disturbance(disturbed) if disturbed is not None and freed_bytes(disturbed) else None
+    return _disturbance(crash, disturbed) if disturbed is not None and freed_bytes(disturbed) else None
 
 
 @sign
 def a_measurement_was_disturbed(crash: Crash) -> Seen | None:
     """vLLM's memory profiling does not add up; its figures are equal or missing."""
     disturbed = crash.first(ProfilingDisturbed)
-    return _disturbance(disturbed) if disturbed is not None else None
+    return _disturbance(crash, disturbed) if disturbed is not None else None
 
 
 @sign
@@ -271,15 +272,26 @@ def _warm_up(warmup: WarmupOutOfMemory | None) -> str:
     )
 
 
-def _disturbance(disturbed: ProfilingDisturbed) -> Seen:
+def _disturbance(crash: Crash, disturbed: ProfilingDisturbed) -> Seen:
     freed = freed_bytes(disturbed)
+    if freed == 0:
+        return _unchanged(crash, disturbed)
     gift = say(
         "Another process on the GPU released memory in the meantime, so the measurement is useless. No memory"
         " was missing."
     )
-    doubt = say("free memory did not change at all: some versions also stop when the figures are equal")
-    words = joined((_grew(disturbed, freed), gift))
-    return Seen(words=words, evidence=(disturbed,), against=(doubt,) if freed == 0 else ())
+    return Seen(words=joined((_grew(disturbed, freed), gift)), evidence=(disturbed,))
+
+
+def _unchanged(crash: Crash, disturbed: ProfilingDisturbed) -> Seen:
+    """vllm/v1/worker/gpu_worker.py asserts that less is free than before: equal figures fail, too."""
+    words = say(
+        "The engine stops unless less GPU memory is free after its profiling than before. It found no change. No "
+        "memory was missing."
+    )
+    doubt = say("equal figures do not show another process: the device may also report its free memory late")
+    look = (on_the_devices(crash),)
+    return Seen(words=words, evidence=(disturbed,), against=(doubt,), unsure=True, next_evidence=look)
 
 
 def freed_bytes(disturbed: ProfilingDisturbed) -> int | None:

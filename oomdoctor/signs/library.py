@@ -48,6 +48,9 @@ _BROKEN: Final = r"illegal memory access|device-side assert|unspecified launch f
 # src/include/alloc.h of NCCL prints this of whatever error the call returns.
 _THE_CALL_ALONE: Final = late(r"Failed to (?:CUDA|HIP) (?:host alloc|calloc async|calloc|malloc) ")
 _OUT_OF_MEMORY: Final = r"(?i)\bout of memory\b"
+# aten/src/ATen/cuda/Exceptions.h of PyTorch prints the status and the call. After a failed assertion of a kernel, whose
+# own lines go to stderr alone, making a library's handle is often the first call that waits: yuanweining/FusionDTA#3
+_MAKES_A_HANDLE: Final = late(r"when calling `(?:cublas(?:Lt)?|cudnn|cusolverDn|cusparse)Create\b")
 _EMBEDDED: Final = r"NvMap|Jetson|Orin\b|\bGB10\b|tegra"
 _OF_THE_START: Final = late(r"\b(?:cuInit|hipInit|cuDeviceGetCount|nvmlInit(?:_v2)?)\b")
 # "runtime/ipcUtils.cpp:48", "customAllReduceKernels.cu:12"
@@ -175,6 +178,9 @@ def _another_failure(crash: Crash, root: LibraryOutOfMemory) -> tuple[tuple[str,
     if _THE_CALL_ALONE.search(root.at.text) and crash.mentions(_OUT_OF_MEMORY) is None:
         doubt = say("the message names the call that failed and no reason; an earlier error gives the same message")
         return (doubt,), (commands.NCCL_IN_FULL,)
+    if _MAKES_A_HANDLE.search(root.at.text) and crash.mentions(_OUT_OF_MEMORY) is None:
+        doubt = say("an earlier failure of the GPU's code, such as an index out of range, gives the same message")
+        return (doubt,), (commands.ONE_CALL_AT_A_TIME,)
     return (), ()
 
 

@@ -36,6 +36,8 @@ TWO_DIGITS: Final = 10
 LARGE_CARD: Final = 80 * GIB  # a quarter of it is much of any card
 NO_CARD: Final = GIB  # no card that trains has less
 
+# vllm/entrypoints/serve/sleep/api_router.py, and what the engine's client answers where the call failed
+_ROUTE: Final = late(r"(?:https?://\S{1,200}|\b(?:POST|GET) )/wake_up\b|Call to wake_up method failed")
 _FIRST_TOUCH: Final = (
     rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
 )
@@ -328,6 +330,19 @@ def full_card(crash: Crash) -> tuple[GpuTable, gpu_table.Card] | None:
 
 def _is_full(it: gpu_table.Card) -> bool:
     return bool(it.used_bytes and it.total_bytes and it.used_bytes >= FULL * it.total_bytes)
+
+
+@sign
+def a_server_woke_to_less(crash: Crash) -> Seen | None:
+    """A server's route woke an engine, whose memory was taken by then, and no trainer is in sight: nobody else of the
+    job was to leave the GPU first. What the share is, the engine had before it slept."""
+    refused = _without_figures(crash)
+    if refused is None or crash.job.trains or not _ROUTE.search(refused.at.text):
+        return None
+    words = say("The engine had this memory before it slept. Another process held it when a request woke the engine.")
+    doubt = say("the log does not show who holds the GPU")
+    look = (on_the_devices(crash),)
+    return Seen(words=words, evidence=(refused,), against=(doubt,), unsure=True, stage="serving", next_evidence=look)
 
 
 @sign

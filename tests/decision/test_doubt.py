@@ -10,6 +10,8 @@ from gpu_logs import refused
 from reports import body
 
 CUBLAS = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+SOLVER = "RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`"
+PRODUCT = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasSgemm(handle, opa, opb, m, n, k)`"
 ILLEGAL = "what():  CUDA error: an illegal memory access was encountered"
 NCCL = "Failed to CUDA calloc async 608 bytes"
 SEGMENT = "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-Hw1 (size 7340384)"
@@ -55,7 +57,9 @@ def first(folder: Path, log: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("cause", "doubtful", "plain"),
     [
-        ("non-torch-memory", f"{CUBLAS}\nterminate called\n  {ILLEGAL}", CUBLAS),
+        ("non-torch-memory", f"{PRODUCT}\nterminate called\n  {ILLEGAL}", PRODUCT),
+        ("non-torch-memory", CUBLAS, f"trainer: GPU 2 is out of memory\n{CUBLAS}"),
+        ("non-torch-memory", SOLVER, SOLVER.replace("cusolverDnCreate(handle)", "cusolverDnSgeqrf(handle, m, n)")),
         ("non-torch-memory", NCCL, f"NCCL WARN Cuda failure 'out of memory'\n{NCCL}"),
         ("shm-too-small", "Error while creating shared memory segment", SEGMENT),
         ("gpu-visibility", NO_GPU, f"CUDA_VISIBLE_DEVICES=''\n{NO_GPU}"),
@@ -90,7 +94,8 @@ def test_a_bare_death_is_explained_by_circumstances_and_no_more(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("log", "command"),
     [
-        (f"{CUBLAS}\n{ILLEGAL}", "CUDA_LAUNCH_BLOCKING=1"),
+        (f"{PRODUCT}\n{ILLEGAL}", "CUDA_LAUNCH_BLOCKING=1"),
+        (CUBLAS, "CUDA_LAUNCH_BLOCKING=1"),
         (NCCL, "NCCL_DEBUG=INFO"),
         (NO_GPU, "nvidia-smi -L"),
         (remainder("1.21 GiB", "5.20 GiB"), "nvidia-smi --query-compute-apps"),

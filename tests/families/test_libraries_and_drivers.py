@@ -83,3 +83,35 @@ def test_graphs_are_beside_the_framework(tmp_path: Path) -> None:
     said = "RESOURCE_EXHAUSTED: Underlying backend ran out of memory trying to instantiate command buffer with 7"
     log.write_text(f"jaxlib.xla_extension.XlaRuntimeError: {said}\n", encoding="utf-8")
     assert oomdoctor.diagnose(log).as_json()["diagnoses"][0]["cause"] == "non-torch-memory"
+
+
+CALL = "n3:771:{thread} [6] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'"
+SIZE = "n3:771:{thread} [6] include/alloc.h:185 NCCL WARN Failed to CUDA {call} 6291456 bytes"
+
+
+def sizes(folder: Path, *lines: str) -> list[int | None]:
+    """What the library's failures say that was requested."""
+    log = folder / "nccl.log"
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    events = oomdoctor.diagnose(log).as_json()["events"]
+    return [one["usage"].get("tried_bytes") for one in events if one["kind"] == "library-out-of-memory"]
+
+
+@pytest.mark.parametrize("between", [(), ("",)])
+@pytest.mark.parametrize("call", ["calloc", "malloc", "calloc async"])
+def test_the_size_below_is_that_of_the_failed_call(tmp_path: Path, between: tuple[str, ...], call: str) -> None:
+    assert sizes(tmp_path, CALL.format(thread=9), *between, SIZE.format(thread=9, call=call)) == [6291456]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([CALL.format(thread=9), SIZE.format(thread=4, call="calloc")], [None, 6291456]),  # another thread's
+        ([CALL.format(thread=9), "loss 0.3", "loss 0.2", SIZE.format(thread=9, call="calloc")], [None, 6291456]),
+        ([CALL.format(thread=9), "n3:771:9 [6] enqueue.cc:54 NCCL WARN Cuda failure 'invalid argument'"], [None]),
+        ([SIZE.format(thread=9, call="calloc"), CALL.format(thread=9)], [6291456, None]),  # the call's comes first
+        ([SIZE.format(thread=9, call="calloc")], [6291456]),
+    ],
+)
+def test_a_size_that_is_not_of_the_failed_call(tmp_path: Path, lines: list[str], found: list[int | None]) -> None:
+    assert sizes(tmp_path, *lines) == found

@@ -10,6 +10,7 @@ value that begins or ends with a blank stands in quotation marks.
     layer       program (one job has one, and what it is built on), states (holds a trainer's), engine (serves from a
                 share of the card), local (serves or draws with what fits), base (others stand on it), host (around all)
     builds_on   what is there wherever it is: forks print the same names as what they come from
+    devices     whose devices it ports those to that it builds on, by the names that errors give them
     before      stands before these where both are there: advice is spelled for the first that has the knob
     borrows     whose class names it uses, which are then no sign of their first owner
     replaces    whose spellings it has left behind: a fork with keys of its own
@@ -102,6 +103,7 @@ class Framework:
     task: Task
     layer: Layer
     builds_on: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     borrows: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
@@ -176,6 +178,11 @@ def among(names: Iterable[str]) -> list[Framework]:
     """The frameworks with these names, outermost first."""
     known = _by_name()
     return [one for _, one in sorted((known[name] for name in names if name in known), key=_place)]
+
+
+def of_devices(device: str, name: str) -> Framework | None:
+    """What ports the framework of this name to such devices: without it none of them runs."""
+    return next((each for each in frameworks() if device in each.devices and name in each.builds_on), None)
 
 
 def some(names: Iterable[str], trait: Trait) -> bool:

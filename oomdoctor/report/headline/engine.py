@@ -32,6 +32,7 @@ from oomdoctor.signs import engine_steps, kv_cache, kv_pool
 from oomdoctor.signs import loading as weights_on_their_way
 from oomdoctor.signs.generation import cache_of_a_generation_was_refused
 from oomdoctor.signs.ggml import computed_after
+from oomdoctor.signs.neighbours import a_server_woke_to_less
 from oomdoctor.units import show
 
 LONG: Final = 40  # characters: a name that is longer is none for a headline
@@ -120,7 +121,8 @@ def graph_pools(event: DeviceOutOfMemory) -> str | None:
 
 def waking(crash: Crash) -> str | None:
     """The engine, where it took its memory back."""
-    return engine_first(crash) if phase(crash) == "waking" else None
+    woken = phase(crash) == "waking" or a_server_woke_to_less(crash) is not None
+    return engine_first(crash) if woken else None
 
 
 def cache_fraction(crash: Crash) -> str | None:

@@ -1,0 +1,147 @@
+"""Over how many devices a model is split: over more of them, as far as the job sees them, or over those that it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from oomdoctor.arithmetic import shares
+from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.engine_facts import SHARE_SETTINGS
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
+from oomdoctor.language import all_of, say
+from oomdoctor.remedies import engine
+from oomdoctor.remedies.placement import VISIBLE
+from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
+from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
+from oomdoctor.units import show
+
+_NEARLY_ALL: Final = 0.9  # of the weights: a rank of two that are split holds half of them, and its buffers
+_LOADING: Final = "model_load"
+_MAY_BE_LOADING: Final = ("unknown", "engine_init")
+_FULL_PRECISION: Final = ("float32", "float", "fp32")
+# vllm/config/parallel.py, ParallelConfig.__post_init__: they stand for --data-parallel-size where that is 1
+_COPIES: Final = ("VLLM_DP_SIZE", "VLLM_DP_RANK")
+
+
+def split(case: Case) -> Answer:
+    """Over twice as many cards, or as many as the weights need."""
+    crash = case.crash
+    if case.row is None and case.now is None:
+        return None
+    if (whole := _not_in_effect(crash)) is not None:
+        return whole
+    if case.now is None and crash.job.spread and not crash.job.trains:
+        raised = say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
+        return Proposal(action=raised)
+    now = tensor_parallel(crash)
+    count = crash.context.hardware.get("gpu_count")
+    if isinstance(count, int) and now >= count:
+        return Refusal(say("already split over {now} of {count} GPUs", now=now, count=count))
+    then, derivation = _more(crash, now)
+    weights = engine.weights_bytes(crash)
+    stated = () if case.now is not None else (say("one GPU now (no tensor parallel size in the log)"),)
+    by_name = () if weights is None or weights[1] == engine.PRINTED else (weights[1],)
+    return Proposal(
+        action=_over(crash, now, then),
+        suggested=then,
+        derivation=derivation,
+        assumes=(*stated, *by_name),
+    )
+
+
+def _more(crash: Crash, now: int) -> tuple[int, str]:
+    then, derivation = 2 * now, f"2 x {now} = {2 * now}"
+    total, weights = engine.card_total(crash), engine.weights_bytes(crash)
+    if weights is None:
+        return then, derivation
+    derivation = say(
+        "{formula}; weights per GPU {now} -> {then}",
+        formula=derivation, now=show(weights[0]), then=show(weights[0] * now / then),
+    )  # fmt: skip
+    if total is None or total <= 0 or weights[0] * now <= shares.LARGEST * total * then:
+        return then, derivation
+    then = 1 << math.ceil(math.log2(weights[0] * now / (shares.LARGEST * total)))
+    return then, say(
+        "{weights} of weights / {total} per GPU -> {then} (a power of two)",
+        weights=show(weights[0] * now), total=show(total), then=then,
+    )  # fmt: skip
+
+
+def _over(crash: Crash, now: int, then: int) -> str:
+    mask = crash.setting(*VISIBLE.values())
+    seen = _devices(mask) if mask is not None else 0
+    if mask is None or not now <= seen < then:
+        return say("Split the model over {then} GPUs instead of {now}", then=then, now=now)
+    return say(
+        "Split the model over {then} GPUs instead of {now}, if the machine has them: {mask} shows {seen}",
+        then=then, now=now, mask=mask.name, seen=seen,
+    )  # fmt: skip
+
+
+def _devices(mask: Setting) -> int:
+    """How many a list of numbers shows: of identifiers with commas of their own nobody knows."""
+    listed = [one.strip() for one in str(mask.value).strip("\"'").split(",")]
+    return len(listed) if all(one.isdigit() for one in listed) else 0
+
+
+def whole_on_one(crash: Crash) -> int | None:
+    """What all weights take, where one rank of several holds nearly as much while it loads its own part."""
+    if not isinstance(crash.root, DeviceOutOfMemory) or tensor_parallel(crash) < 2:
+        return None
+    it, dtype = card_of(crash.root), crash.setting("dtype")
+    size, held = size_of_model(crash), it.allocated_bytes if _holds_no_cache(crash, it) else None
+    if size is None or held is None or (dtype is not None and dtype.value in _FULL_PRECISION):
+        return None
+    whole = arithmetic.weights(size.parameters)
+    return whole if held >= _NEARLY_ALL * whole else None
+
+
+def _holds_no_cache(crash: Crash, it: Card) -> bool:
+    """It was loading, or holds more than the share that a cache is cut to."""
+    if crash.stage == _LOADING:
+        return True
+    share = crash.setting(*SHARE_SETTINGS)
+    if crash.stage not in _MAY_BE_LOADING or share is None or share.number is None:
+        return False
+    return (it.allocated_bytes or 0) > share.number * (it.total_bytes or math.inf)
+
+
+def _not_in_effect(crash: Crash) -> Proposal | None:
+    whole, size = whole_on_one(crash), size_of_model(crash)
+    stated = [name for name in _COPIES if crash.setting(name) is not None]
+    if whole is None or size is None or not isinstance(crash.root, DeviceOutOfMemory):
+        return None
+    now, held = tensor_parallel(crash), show(card_of(crash.root).allocated_bytes or 0)
+    action = (
+        say(
+            "Check in the start-up log that the model is split over {now} GPUs: one GPU holds {held}, about the whole "
+            "model. {names} start copies of the model: unset them",
+            now=now, held=held, names=all_of(stated),
+        )
+        if stated
+        else say(
+            "Check in the start-up log that the model is split over {now} GPUs: one GPU holds {held}, about the whole "
+            "model",
+            now=now, held=held,
+        )
+    )  # fmt: skip
+    return Proposal(
+        action=action,
+        current=now,
+        setting="",
+        snippet=f"unset {' '.join(stated)}" if stated else None,
+        derivation=say(
+            "{size} x 2 bytes = {whole}; / {now} = {part} per GPU",
+            size=size.billions, whole=show(whole), now=now, part=show(whole / now),
+        ),
+        assumes=(size.source,),
+        cost="",
+    )  # fmt: skip
+
+
+FUNCTIONS: Final[Mapping[str, Compute]] = {"tensor-parallel": split}
