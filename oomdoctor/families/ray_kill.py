@@ -152,6 +152,9 @@ _ADVICE = late(r"[,;]?\s{0,8}Refer to the documentation\b.*", re.DOTALL)
 _CONSIDERED = late(r"\((?:Task: |Actor\(|Worker with no lease).{0,2000}\bactual memory used=\d[\d.]{0,11}[KMGT]?i?B")
 _SELECTED: Final = "Selected to kill:"
 CONSIDERED_GAP: Final = 3  # lines between two of them that were cut
+# The rows of Ray's table, largest first: TopNMemoryDebugString(10) of src/ray/common/memory_monitor.cc, and
+# get_top_n_memory_usage(n=10) of ray/_private/memory_monitor.py before 2.1
+TOP: Final = 10
 _FOLD = late(r"\\?\n\s*(?:\\(?= ))?")
 
 
@@ -518,8 +521,14 @@ def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
         process=Process(node=first.mark.ip),
         rows=rows,
         call=_call(page, lines, (), rows),
-        cut=None if headed else True,
+        cut=None if headed or _is_whole(rows) else True,
     )
+
+
+def _is_whole(rows: Sequence[Row]) -> bool:
+    """As many rows as Ray prints, the largest first: only the header above them is missing."""
+    sizes = [row.bytes or 0 for row in rows]
+    return len(rows) == TOP and sizes == sorted(sizes, reverse=True)
 
 
 def _considered_alone(page: Page, index: int) -> Iterator[Read]:

@@ -30,7 +30,7 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
-from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
+from oomdoctor.remedies.proposal import PROCESS_HOG, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.signs import commands, releases
@@ -711,7 +711,7 @@ def collect(case: Case) -> Answer:
             action=say("Record what holds GPU memory just before the failure"),
             snippet=_in_its_world(case),
         )
-    if case.cause == PROCESS_HOG:
+    if case.cause in (PROCESS_HOG, REWARD_HOG):
         return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks:
         return Proposal(

@@ -40,7 +40,7 @@ from oomdoctor.language import all_of, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, held, models, ray_workers
 from oomdoctor.remedies.initial import as_default
-from oomdoctor.remedies.proposal import NODE_FULL, Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands
@@ -66,6 +66,8 @@ _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
+# Causes that leave open, or say otherwise, what an object store without a figure has to do with it
+_SAYS_NOTHING_OF_THE_STORE: Final = (NODE_FULL, REWARD_HOG)
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 # In the names of control groups, innermost first
 _GROUPS: Final = (
@@ -531,12 +533,12 @@ def _default_swap(case: Case) -> Answer:
 
 
 def smaller_store(case: Case) -> Answer:
+    held = store_bytes(case.crash, ray_kill(case.crash))
+    if held is None and case.now is None and case.cause in _SAYS_NOTHING_OF_THE_STORE:
+        return Skip()
     total = total_bytes(case.crash)
     if total is None:  # nobody knows of how much
         return None if case.now is not None or case.cause != NODE_FULL else Skip()
-    held = store_bytes(case.crash, ray_kill(case.crash))
-    if held is None and case.now is None and case.cause == NODE_FULL:
-        return Skip()
     if held is not None and held < HARDLY * total:
         return Refusal(
             say(

@@ -325,5 +325,5 @@ def _clause(memory: NodeMemory, reward: Holder) -> str:
 
 def _outside_ray(reward: Holder) -> str:
     if len(reward.sizes) > 1:
-        return say("They run outside Ray, which can neither count nor kill them.")
-    return say("It runs outside Ray, which can neither count nor kill it.")
+        return say("They run outside Ray, which can never kill them.")
+    return say("It runs outside Ray, which can never kill it.")
