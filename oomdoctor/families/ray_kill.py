@@ -31,6 +31,9 @@ LINES_BETWEEN: Final = 3  # a line and the message that it begins, at most
 UNITS: Final = BINARY
 
 
+BEFORE_KILLS: Final = "G0"  # up to 2.0 a task raised the error itself, and nobody was killed
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """One row of the table of the largest memory users. Pages of the object store count for whoever touched them."""
 
@@ -362,7 +365,7 @@ class _Reading:
 
     def generation(self, head: str) -> str | None:
         if "more_than" in self._words:
-            return "G0"
+            return BEFORE_KILLS
         if "trigger" in self._words or "cgroup_bound" in self._words:
             return "G4" if "; OOM kill reason" in head else "G5"
         if "many_killed" in self._words or "based on the killing policy" in head:
@@ -611,7 +614,7 @@ def _without_its_words(page: Page, index: int) -> Iterator[Read]:
         time=line.mark.time,
         process=Process(node=line.mark.ip),
         strength=2,
-        generation="G0",
+        generation=BEFORE_KILLS,
     )
 
 

@@ -19,6 +19,7 @@ from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
@@ -714,12 +715,25 @@ def collect(case: Case) -> Answer:
     if case.cause in (PROCESS_HOG, REWARD_HOG):
         return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks:
-        return Proposal(
-            action=say("Read the node's raylet log and kernel log"),
-            snippet="; ".join((*commands.raylet_log(crash), commands.DMESG)),
-        )
+        return _of_ray(crash)
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)
+
+
+def _of_ray(crash: Crash) -> Answer:
+    """A kill of Ray's leaves no line in the kernel's log."""
+    asked = commands.raylet_log(crash)
+    if crash.first(NodeOutOfMemory) is None:
+        return Proposal(
+            action=say("Read the node's raylet log and kernel log"), snippet="; ".join((*asked, commands.DMESG))
+        )
+    if not asked:
+        return Skip()
+    if commands.raised_by_rays_old_monitor(crash) or commands.rays_table_is_cut_off(crash):
+        action = say("Read Ray's table of memory users in the whole log: it names who held the memory")
+    else:
+        action = say("Read the node's raylet log: Ray's table there names who held the memory")
+    return Proposal(action=action, snippet="; ".join(asked))
 
 
 def _of_the_next_run(crash: Crash) -> Answer:
