@@ -11,6 +11,7 @@ from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.machine_memory import MachineMemory
+from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     HELD_ELSEWHERE,
@@ -136,6 +137,22 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
         ),
         next_evidence=settling(crash),
     )
+
+
+@sign
+def store_exceeds_the_limit(crash: Crash) -> Seen | None:
+    """Ray was to have an object store that is larger than the limit of its container or job."""
+    stores = (store for store in crash.every(StoreTooLarge) if store.strength and store.requested_bytes)
+    store, limit, stated = next(stores, None), limit_of(crash), stated_limit(crash)
+    if store is None or limit is None or (store.requested_bytes or 0) <= limit:
+        return None
+    words = say(
+        "Ray's object store of {store} is larger than the whole memory limit of {limit}.",
+        store=show(store.requested_bytes or 0),
+        limit=show(limit),
+    )
+    evidence = (store,) if stated is None else (store, stated)
+    return Seen(words=words, evidence=evidence, pool="cgroup")
 
 
 def dockers_last_print(crash: Crash) -> MachineMemory | None:
