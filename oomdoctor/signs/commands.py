@@ -38,6 +38,7 @@ DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 ROWS_BELOW: Final = "grep -n -A 10 'MEM(GB)' <the whole log>"
 # Before 2.1 the exception itself has them, and no `ray logs` is there: python/ray/_private/memory_monitor.py of 1.13
 IN_THE_EXCEPTION: Final = "grep -n -A 12 'memory consumers are' <the whole log>"
+FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 # Runs of the job that say what the log leaves open
 NCCL_IN_FULL: Final = "NCCL_DEBUG=INFO <the command that starts the job>"
