@@ -9,7 +9,7 @@ from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.event import Event
 from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import Kill
+from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
@@ -251,10 +251,27 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     )
     many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
     return Seen(
-        words=joined((say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many)),
+        words=joined(
+            (say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many, _bus_error_elsewhere(crash))
+        ),
         evidence=(kill, *_records_beside(crash, kill)),
         against=(*_may_be_harmless(crash, kill), *doubts(crash, kill)),
         pool="cgroup",
+    )
+
+
+def _bus_error_elsewhere(crash: Crash) -> str:
+    """A sentence on a bus error of a host that no line on the limit names: touching pages beyond a limit kills."""
+    hosts = {kill.host for kill in crash.every(LimitKill) if kill.host}
+    kills = (kill for kill in crash.every(Kill) if kill.signal == SIGBUS and kill.host)
+    other = next((kill for kill in kills if hosts and kill.host not in hosts), None)
+    if other is None or any("[" in host for host in hosts):
+        return ""
+    return say(
+        "Line {line} tells of a bus error on {host}, which this limit does not explain: a full /dev/shm there or a "
+        "truncated mapped file gives one.",
+        line=other.at.line,
+        host=other.host,
     )
 
 

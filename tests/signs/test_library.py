@@ -80,7 +80,7 @@ IN_A_STEP = (
     "(VllmWorker rank=2 pid=61)     torch.distributed.all_reduce(x, group=group)\n"
 )
 OF_NCCL = (
-    "(VllmWorker rank=2 pid=61) torch.distributed.DistBackendError: NCCL error in: /p/c10d/NCCLUtils.cpp:77, unhandled cuda "
+    "(VllmWorker rank=2 pid=61) torch.distributed.DistBackendError: NCCL error in: /p/NCCLUtils.cpp:7, unhandled cuda "
     "error, NCCL version 2.21.5\n(VllmWorker rank=2 pid=61) Last error:\n"
     "(VllmWorker rank=2 pid=61) Cuda failure 'out of memory'\n"
 )
