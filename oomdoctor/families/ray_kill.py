@@ -551,7 +551,8 @@ def _considered_alone(page: Page, index: int) -> Iterator[Read]:
         yield kill
     else:  # the killed ones stood in what is lost
         node = Process(node=lines[0].mark.ip)
-        yield replace(kill, victims=(), considered=len(kill.rows) or None, generation=None, process=node)
+        cut = True if kill.rows else None
+        yield replace(kill, victims=(), considered=len(kill.rows) or None, generation=None, process=node, cut=cut)
 
 
 # --- the lines of one sentence

@@ -55,6 +55,7 @@ def test_a_list_of_workers_without_its_message_is_a_kill() -> None:
         (11, round(20.5 * 1024**3), "Critic:Critic.__init__"),
         (12, round(30.25 * 1024**3), "Actor:Actor.__init__"),
     ]
+    assert found.cut
 
 
 def test_two_lists_apart_are_two_kills_and_a_word_is_none() -> None:
