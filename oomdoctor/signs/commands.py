@@ -35,9 +35,9 @@ JOURNAL: Final = (
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
 # Ray's table of memory users, where the log at hand ends before its rows
-ROWS_BELOW: Final = "grep -n -A 10 'MEM(GB)' <the whole log>"
+ROWS_BELOW: Final = "grep -A 10 'MEM(GB)' <the whole log>"
 # Before 2.1 the exception itself has them, and no `ray logs` is there: python/ray/_private/memory_monitor.py of 1.13
-IN_THE_EXCEPTION: Final = "grep -n -A 12 'memory consumers are' <the whole log>"
+IN_THE_EXCEPTION: Final = "grep -A 12 'memory consumers are' <the whole log>"
 FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 # Runs of the job that say what the log leaves open
@@ -208,8 +208,8 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
         return ()
     node = address_of(crash) or _address_in_rays_advice(crash)
     address = f" -ip {node}" if node else ""
-    log = f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -"
-    return (ROWS_BELOW, log) if rays_table_is_cut_off(crash) else (log,)
+    rows = (ROWS_BELOW,) if rays_table_is_cut_off(crash) else ()
+    return (*rows, f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -")
 
 
 def raised_by_rays_old_monitor(crash: Crash) -> bool:
