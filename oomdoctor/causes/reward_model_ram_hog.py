@@ -14,6 +14,9 @@ from oomdoctor.signs.node import (
     first_rows_are_missing,
 )
 
+OF_A_SERVER = ("move-process", "restart-periodically", "more-host-memory", "less-offload", "smaller-object-store",
+               "collect-evidence")  # fmt: skip
+
 CAUSE = Cause(
     id="reward-model-ram-hog",
     title=mark("The reward model takes too much of the node's memory"),
@@ -30,7 +33,7 @@ CAUSE = Cause(
     ),
     against=(Row(first_rows_are_missing, Grade.NAMES),),
     missing=(a_reward_model_is_in_no_table,),
-    knobs=("move-process", "restart-periodically", "more-host-memory", "less-offload", "smaller-object-store"),
+    knobs=OF_A_SERVER,
     knobs_where=((a_group_was_full, ("move-process", "restart-periodically", "raise-container-limit")),),
     before=("host-memory-leak",),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, other_words, shm
+from oomdoctor.signs import Grade, limits, other_words, shm
 
 OF_JOBLIB = ("spill-to-disk", "bigger-shm", "narrow-dtypes", "clear-references")
 OF_THE_STORE = ("bigger-shm", "smaller-object-store")
@@ -34,6 +34,7 @@ CAUSE = Cause(
         Row(shm.bus_error, Grade.HINTS),
         Row(other_words.shared_memory_short_in_other_words, Grade.NAMES),
     ),
+    against=(Row(limits.store_exceeds_the_limit, Grade.POINTS),),
     knobs=("bigger-shm", "fewer-workers", "spill-to-disk", "smaller-microbatch", "clear-references"),
     knobs_where=((shm.joblib_found_no_room, OF_JOBLIB),),
 )

@@ -16,9 +16,15 @@ ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's block
 FAULT = mark("a fault of the program or the GPU (a bad address, a failed check), not a lack of memory")
 NEAR: Final = 60  # lines
 HIDDEN = mark(
-    "NCCL hides which error it was: of CUDA or the system, of memory or of something else; a run with NCCL_DEBUG=INFO "
-    "prints it"
+    "NCCL says that a CUDA call failed, but not which one nor why: memory or something else; a run with "
+    "NCCL_DEBUG=INFO prints it"
 )
+# NCCL's user guide, troubleshooting: "refer to the NCCL warning message", and on shared memory of containers
+OF_THE_SYSTEM = mark(
+    "NCCL says that a system call failed, but not which one; often it is shared memory (/dev/shm, a container's "
+    "--shm-size) or the network; a run with NCCL_DEBUG=INFO prints it"
+)
+UNTOLD: Final = (HIDDEN, OF_THE_SYSTEM)
 HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
@@ -53,10 +59,8 @@ _LOOKALIKES = tuple(
                 r"|\bcu(?:da)?Mem?[Aa]lloc\w{0,12} (?:results in|returned|failed with)[^\n]{0,20}\b7(?:00|1[0-9])\b"
             ),
         ),
-        (
-            HIDDEN,
-            r"(?i:nccl)[^\n]{0,160}: unhandled (?:cuda|system) error|ncclUnhandledCudaError|ncclSystemError",
-        ),
+        (HIDDEN, r"(?i:nccl)[^\n]{0,160}[:,] unhandled cuda error|ncclUnhandledCudaError"),
+        (OF_THE_SYSTEM, r"(?i:nccl)[^\n]{0,160}[:,] unhandled system error|ncclSystemError"),
         (
             mark("the GPU was reset after a fault and lost its memory's content; the GPU was not full"),
             r"VRAM (?:is )?lost\b",
@@ -68,7 +72,7 @@ _LOOKALIKES = tuple(
         (mark("the kernel asks the graphics driver for pages; no process was killed"), r"Purging GPU memory"),
         (mark("XLA warns that a program may not fit; no allocation has failed yet"), r"Can't reduce memory use below"),
         (
-            mark("autotuning: the caller of the allocator has another way"),
+            mark("the message itself says that this is no failure: the step runs without this memory, perhaps slower"),
             r"caller indicates that this is not a failure",
         ),
         (
@@ -85,7 +89,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:1200]
     why = next((why for pattern, why in _LOOKALIKES if pattern.search(text)), None)
-    if why is not None and not (why == HIDDEN and _is_told(page, index)):
+    if why is not None and not (why in UNTOLD and _is_told(page, index)):
         yield Lookalike(place_of(page, line), why)
 
 

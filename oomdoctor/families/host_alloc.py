@@ -67,6 +67,9 @@ BEYOND_COUNTING: Final = (
 _OF_CLASSES = late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")
 
 
+LOCKING: Final = ("rdma", "mlock")  # who locks pages by the system's own call, which RLIMIT_MEMLOCK bounds
+
+
 class PinnedAllocation(Event, frozen=True, kw_only=True):
     """Page-locked host memory was refused: by the driver, or by the limit on locked memory.
 

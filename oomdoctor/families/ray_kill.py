@@ -31,6 +31,9 @@ LINES_BETWEEN: Final = 3  # a line and the message that it begins, at most
 UNITS: Final = BINARY
 
 
+BEFORE_KILLS: Final = "G0"  # up to 2.0 a task raised the error itself, and nobody was killed
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """One row of the table of the largest memory users. Pages of the object store count for whoever touched them."""
 
@@ -152,6 +155,9 @@ _ADVICE = late(r"[,;]?\s{0,8}Refer to the documentation\b.*", re.DOTALL)
 _CONSIDERED = late(r"\((?:Task: |Actor\(|Worker with no lease).{0,2000}\bactual memory used=\d[\d.]{0,11}[KMGT]?i?B")
 _SELECTED: Final = "Selected to kill:"
 CONSIDERED_GAP: Final = 3  # lines between two of them that were cut
+# The rows of Ray's table, largest first: TopNMemoryDebugString(10) of src/ray/common/memory_monitor.cc, and
+# get_top_n_memory_usage(n=10) of ray/_private/memory_monitor.py before 2.1
+TOP: Final = 10
 _FOLD = late(r"\\?\n\s*(?:\\(?= ))?")
 
 
@@ -359,7 +365,7 @@ class _Reading:
 
     def generation(self, head: str) -> str | None:
         if "more_than" in self._words:
-            return "G0"
+            return BEFORE_KILLS
         if "trigger" in self._words or "cgroup_bound" in self._words:
             return "G4" if "; OOM kill reason" in head else "G5"
         if "many_killed" in self._words or "based on the killing policy" in head:
@@ -518,8 +524,14 @@ def _table(page: Page, lines: Sequence[Line]) -> NodeOutOfMemory:
         process=Process(node=first.mark.ip),
         rows=rows,
         call=_call(page, lines, (), rows),
-        cut=None if headed else True,
+        cut=None if headed or _is_whole(rows) else True,
     )
+
+
+def _is_whole(rows: Sequence[Row]) -> bool:
+    """As many rows as Ray prints, the largest first: only the header above them is missing."""
+    sizes = [row.bytes or 0 for row in rows]
+    return len(rows) == TOP and sizes == sorted(sizes, reverse=True)
 
 
 def _considered_alone(page: Page, index: int) -> Iterator[Read]:
@@ -539,7 +551,8 @@ def _considered_alone(page: Page, index: int) -> Iterator[Read]:
         yield kill
     else:  # the killed ones stood in what is lost
         node = Process(node=lines[0].mark.ip)
-        yield replace(kill, victims=(), considered=len(kill.rows) or None, generation=None, process=node)
+        cut = True if kill.rows else None
+        yield replace(kill, victims=(), considered=len(kill.rows) or None, generation=None, process=node, cut=cut)
 
 
 # --- the lines of one sentence
@@ -602,7 +615,7 @@ def _without_its_words(page: Page, index: int) -> Iterator[Read]:
         time=line.mark.time,
         process=Process(node=line.mark.ip),
         strength=2,
-        generation="G0",
+        generation=BEFORE_KILLS,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +14,8 @@ from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
 from oomdoctor.families.sentences import Sentence, count_of, reader, values
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
+
+WORKER_DIED: Final = "worker-died"  # what another process says of it
 
 
 class FailedProcess(Struct, frozen=True, kw_only=True):
@@ -67,8 +70,8 @@ _SENTENCES = tuple(
         ("WorkerProc hit an exception", "worker-exception"),
         ("WorkerProc failed.", "worker-exception"),
         ("Exception in worker VllmWorkerProcess", "worker-exception"),
-        ("Worker proc VllmWorker", "worker-died"),
-        ("Worker VllmWorkerProcess pid", "worker-died"),
+        ("Worker proc VllmWorker", WORKER_DIED),
+        ("Worker VllmWorkerProcess pid", WORKER_DIED),
         ("Background loop has errored already", "engine-dead"),
         ("Background loop is not running", "engine-dead"),
         ("Engine loop is not running", "engine-dead"),

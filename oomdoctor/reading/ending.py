@@ -28,6 +28,12 @@ _ANNOUNCES: Final = late(
     r"|.{0,200}\bwatchdog thread terminated with exception\b|.{0,120}\bdevice-side assert triggered\b"
     r"|.{0,200}\bCU[A-Z]{2,8}_STATUS_[A-Z_]{4,40}\b"
 )
+# The class that a remote call of Ray raised (as_instanceof_cause of ray/exceptions.py); what it said stands at the end
+# of a traceback that may be cut. Of a memory failure come those that are left out, too.
+_OF_A_CALL: Final = late(
+    r"(?:\w{1,60}\.){0,8}RayTaskError\((?!\w{0,60}(?:Memory|OOM)|(?:Runtime|Accelerator|DistBackend|EngineDead|Ray\w{1,20})Error\b"
+    r"|Exception\b)\w{1,60}\): "
+)
 _PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
 _OF_A_TRACEBACK: Final = late(r"\s|$|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
 
@@ -37,12 +43,17 @@ def ending(page: Page) -> Place | None:
     last = page.lines[-LAST_LINES:]
     errors = [line for line in last if _ERROR.match(line.text.strip()) is not None]
     own = [line for line in errors if not _is_passed_on(line.text.strip())]
-    line = own[-1] if own else errors[0] if errors else _logged(last)
+    line = own[-1] if own else _of_a_call(last) or (errors[0] if errors else _logged(last))
     return Place(page.file, line.number, line.end, line.text) if line is not None else None
 
 
 def _is_passed_on(text: str) -> bool:
     return _ANNOUNCES.match(text) is not None or passes_on(text)
+
+
+def _of_a_call(lines: Sequence[Line]) -> Line | None:
+    """The innermost of Ray's calls that failed: each caller's line stands above that of the call."""
+    return next((line for line in reversed(lines) if _OF_A_CALL.match(line.text.strip())), None)
 
 
 def _logged(lines: Sequence[Line]) -> Line | None:

@@ -19,6 +19,7 @@ from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
@@ -31,7 +32,7 @@ from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.placement import VISIBLE
-from oomdoctor.remedies.proposal import PROCESS_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
+from oomdoctor.remedies.proposal import PROCESS_HOG, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.remedies.training import WITHOUT_TRAINING
@@ -745,13 +746,10 @@ def collect(case: Case) -> Answer:
             action=say("Record what holds GPU memory just before the failure"),
             snippet=_in_its_world(case),
         )
-    if case.cause == PROCESS_HOG:
+    if case.cause in (PROCESS_HOG, REWARD_HOG):
         return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks:
-        return Proposal(
-            action=say("Read the node's raylet log and kernel log"),
-            snippet="; ".join((*commands.raylet_log(crash), commands.DMESG)),
-        )
+        return _of_ray(crash)
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)
 
@@ -771,6 +769,22 @@ def _the_same_alone(crash: Crash) -> Proposal | None:
         derivation=say("{tried} = {bytes} bytes", tried=show(root.tried_bytes), bytes=root.tried_bytes),
         cost="",
     )
+
+
+def _of_ray(crash: Crash) -> Answer:
+    """A kill of Ray's leaves no line in the kernel's log."""
+    asked = commands.raylet_log(crash)
+    if crash.first(NodeOutOfMemory) is None:
+        return Proposal(
+            action=say("Read the node's raylet log and kernel log"), snippet="; ".join((*asked, commands.DMESG))
+        )
+    if not asked:
+        return Skip()
+    if commands.raised_by_rays_old_monitor(crash) or commands.rays_table_is_cut_off(crash):
+        action = say("Read Ray's table of memory users in the whole log: it names who held the memory")
+    else:
+        action = say("Read the node's raylet log: Ray's table there names who held the memory")
+    return Proposal(action=action, snippet="; ".join(asked))
 
 
 def _of_the_next_run(crash: Crash) -> Answer:

@@ -41,10 +41,10 @@ from oomdoctor.language import all_of, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, held, models, ray_workers
 from oomdoctor.remedies.initial import as_default
-from oomdoctor.remedies.proposal import NODE_FULL, Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
-from oomdoctor.signs import commands
+from oomdoctor.signs import commands, limits
 from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
@@ -68,6 +68,9 @@ _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
+# Causes that leave open, or say otherwise, what an object store without a figure has to do with it
+_SAYS_NOTHING_OF_THE_STORE: Final = (NODE_FULL, REWARD_HOG)
+STORES_SHARE: Final = 0.3  # DEFAULT_OBJECT_STORE_MEMORY_PROPORTION of ray/_private/ray_constants.py
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 # In the names of control groups, innermost first
 _GROUPS: Final = (
@@ -534,12 +537,15 @@ def _default_swap(case: Case) -> Answer:
 
 
 def smaller_store(case: Case) -> Answer:
+    limit = limits.limit_of(case.crash)
+    if limit is not None and limits.store_exceeds_the_limit(case.crash) is not None:
+        return _store_within(case, limit)
+    held = store_bytes(case.crash, ray_kill(case.crash))
+    if held is None and case.now is None and case.cause in _SAYS_NOTHING_OF_THE_STORE:
+        return Skip()
     total = total_bytes(case.crash)
     if total is None:  # nobody knows of how much
         return None if case.now is not None or case.cause != NODE_FULL else Skip()
-    held = store_bytes(case.crash, ray_kill(case.crash))
-    if held is None and case.now is None and case.cause == NODE_FULL:
-        return Skip()
     if held is not None and held < HARDLY * total:
         return Refusal(
             say(
@@ -564,6 +570,24 @@ def smaller_store(case: Case) -> Answer:
             say("10 % is a guess; `ray memory` shows the usage"),
             *(() if now is not None else (by_default,)),
         ),
+    )
+
+
+def _store_within(case: Case, limit: int) -> Proposal:
+    """Ray's usual share of what the container may have, with a /dev/shm that holds it."""
+    then = int(STORES_SHARE * limit)
+    line = case.snippet(then)
+    return Proposal(
+        action=say("Set Ray's object store to {amount}, and make /dev/shm as large", amount=show(then)),
+        suggested=then,
+        snippet="\n".join(filter(None, (line, _for_shm(case.crash, f"{_gib_up(then)}g")))),
+        derivation=say(
+            "{share} of the limit of {limit} = {amount} bytes",
+            share=f"{STORES_SHARE:.0%}",
+            limit=show(limit),
+            amount=then,
+        ),
+        assumes=(say("30 % is the share that Ray takes by itself"),),
     )
 
 
@@ -616,6 +640,8 @@ def _used_of_store(full: StoreFull, capacity: int) -> int:
 
 def bigger_shm(case: Case) -> Answer:
     crash = case.crash
+    if (beyond := limits.store_exceeds_the_limit(crash)) is not None:
+        return Refusal(beyond.words.rstrip("."))
     wanted = crash.first(StoreTooLarge)
     if wanted is not None and wanted.requested_bytes:
         asked_for = say("{amount} requested", amount=show(wanted.requested_bytes))

@@ -17,6 +17,7 @@ from oomdoctor.remedies.settings import Spelling
 
 # Causes that say who held the memory and not what for, and of nobody what it holds
 PROCESS_HOG: Final = "process-ram-hog"
+REWARD_HOG: Final = "reward-model-ram-hog"
 NODE_FULL: Final = "host-memory-exhausted"
 
 _NAME: Final = late(r"[\w.\-]{1,120}")

@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.host_alloc import LOCKING, HostAllocation, PinnedAllocation
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import cells
@@ -20,7 +21,10 @@ from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs.machine import is_on_windows
 
 _STROKE: Final = r"\|"
-_PINNED: Final = "pinned"  # a pool, and what is asked of it
+# What the host is asked for: pages that stay in place, by the system's own call or through a GPU's driver, or any
+_PINNED: Final = "pinned"  # a pool, too
+_LOCKED: Final = "locked"
+_BY_A_DRIVER: Final = "driver"
 
 
 class Row(Struct, frozen=True):
@@ -82,11 +86,13 @@ def _is_beyond(crash: Crash, times: float) -> bool:
 
 
 def _asked(crash: Crash) -> str:
-    """What the host was asked for: pinned memory, or any; empty where it was not the host."""
+    """What the host was asked for; empty where it was not the host, or where nobody says."""
     root = crash.root
-    if not isinstance(root, HostAllocation):
+    if isinstance(root, HostAllocation):
+        return _PINNED if crash.pool == _PINNED or root.pool == _PINNED else "pageable"
+    if crash.pool != _PINNED or isinstance(root, Shortage):
         return ""
-    return _PINNED if crash.pool == _PINNED or root.pool == _PINNED else "pageable"
+    return _LOCKED if isinstance(root, PinnedAllocation) and root.allocator in LOCKING else _BY_A_DRIVER
 
 
 __all__ = ["Row", "acts", "table"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from oomdoctor.families.gpu_lookalike import HIDDEN
+from oomdoctor.families.gpu_lookalike import UNTOLD
 from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Gap, Remedy
-from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Report
+from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Quote, Report
 from oomdoctor.units import MIB, show
 
 if TYPE_CHECKING:
@@ -122,15 +122,20 @@ def nothing_found(report: Report) -> Told:
 
 def not_memory(report: Report) -> str:
     """What stands before the lines that sound like memory; where they leave it open, no more than that."""
-    hidden = any(look.why == translated(HIDDEN) for look in report.lookalikes)
-    if not report.incidents and (hidden or waits_for_another(report)):
+    if not report.incidents and (any(map(_is_untold, report.lookalikes)) or waits_for_another(report)):
         return say("This log cannot tell")
     return say("Not a memory failure")
 
 
 def waits_for_another(report: Report) -> bool:
     """Whether the log only tells that another process of the job no longer answers: why, that one's log says."""
-    return not report.incidents and any(_OF_A_WATCHDOG.search(look.text) for look in report.lookalikes)
+    told = [look for look in report.lookalikes if not _is_untold(look)]
+    return not report.incidents and any(_OF_A_WATCHDOG.search(look.text) for look in told)
+
+
+def _is_untold(look: Quote) -> bool:
+    """Whether NCCL tells of a failed call, and not of which."""
+    return look.why in map(translated, UNTOLD)
 
 
 def nothing_in_a_line(report: Report) -> str:

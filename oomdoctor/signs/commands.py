@@ -15,6 +15,7 @@ from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.process_limits import ProcessLimits
+from oomdoctor.families.ray_kill import BEFORE_KILLS, NodeOutOfMemory
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
 from oomdoctor.families.sysctl import KernelSettings
@@ -33,6 +34,11 @@ JOURNAL: Final = (
 )
 # With the lines above the kill: the kernel's table of processes and what they do not hold
 DUMP: Final = "dmesg -T | grep -B 400 -i 'killed process'"
+# Ray's table of memory users, where the log at hand ends before its rows
+ROWS_BELOW: Final = "grep -A 10 'MEM(GB)' <the whole log>"
+# Before 2.1 the exception itself has them, and no `ray logs` is there: python/ray/_private/memory_monitor.py of 1.13
+IN_THE_EXCEPTION: Final = "grep -A 12 'memory consumers are' <the whole log>"
+FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 # Runs of the job that say what the log leaves open
 NCCL_IN_FULL: Final = "NCCL_DEBUG=INFO <the command that starts the job>"
@@ -128,6 +134,8 @@ _PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
     "cnmon": (GpuTable,),
     "sudo lsof": (GpuTable,),
 }
+_ADVICE: Final = late(r"\bray logs raylet\.out -ip (\d{1,3}(?:\.\d{1,3}){3})(?![\w.]*\d)")
+_HEAD_OF_THE_TABLE: Final = r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b|\bTop \d{1,3} memory users"
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
@@ -193,12 +201,33 @@ def of_its_killer(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
 
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:
-    """The command that shows the table of a kill of Ray's, with the node's address where it is one."""
+    """The commands that show the table of a kill of Ray's, with the node's address where it is one."""
+    if raised_by_rays_old_monitor(crash):
+        return (IN_THE_EXCEPTION,)
     if any(map(is_raylets, crash.context.files)):  # its own log is among those that were read
         return ()
-    node = address_of(crash)
+    node = address_of(crash) or _address_in_rays_advice(crash)
     address = f" -ip {node}" if node else ""
-    return (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+    rows = (ROWS_BELOW,) if rays_table_is_cut_off(crash) else ()
+    return (*rows, f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -")
+
+
+def raised_by_rays_old_monitor(crash: Crash) -> bool:
+    """Whether a task of Ray before 2.1 raised it when it began: nobody was killed."""
+    return any(kill.generation == BEFORE_KILLS for kill in crash.every(NodeOutOfMemory))
+
+
+def rays_table_is_cut_off(crash: Crash) -> bool:
+    """Whether the head of Ray's table of memory users stands in the log, and none of its rows."""
+    kills = crash.every(NodeOutOfMemory)
+    return bool(kills) and not any(kill.rows for kill in kills) and crash.mentions(_HEAD_OF_THE_TABLE) is not None
+
+
+def _address_in_rays_advice(crash: Crash) -> str | None:
+    """The node's address as Ray's own hint to its logs has it."""
+    line = crash.mentions(_ADVICE.pattern)
+    match = _ADVICE.search(line) if line else None
+    return match[1] if match else None
 
 
 def unanswered(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.families.vllm_cascade import WORKER_DIED, EngineFailed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
@@ -47,6 +48,7 @@ _HANDLES: Final = ("cuBLAS", "cuDNN", "cuSOLVER")
 _BROKEN: Final = r"illegal memory access|device-side assert|unspecified launch failure|misaligned address"
 # src/include/alloc.h of NCCL prints this of whatever error the call returns.
 _THE_CALL_ALONE: Final = late(r"Failed to (?:CUDA|HIP) (?:host alloc|calloc async|calloc|malloc) ")
+_TEARDOWN: Final = "shutdown"  # a stage
 _OUT_OF_MEMORY: Final = r"(?i)\bout of memory\b"
 # aten/src/ATen/cuda/Exceptions.h of PyTorch prints the status and the call. After a failed assertion of a kernel, whose
 # own lines go to stderr alone, making a library's handle is often the first call that waits: yuanweining/FusionDTA#3
@@ -178,10 +180,29 @@ def _another_failure(crash: Crash, root: LibraryOutOfMemory) -> tuple[tuple[str,
     if _THE_CALL_ALONE.search(root.at.text) and crash.mentions(_OUT_OF_MEMORY) is None:
         doubt = say("the message names the call that failed and no reason; an earlier error gives the same message")
         return (doubt,), (commands.NCCL_IN_FULL,)
+    if crash.stage == _TEARDOWN:
+        return (_torn_down(crash, root),), (commands.FIRST_ERRORS,)
     if _MAKES_A_HANDLE.search(root.at.text) and crash.mentions(_OUT_OF_MEMORY) is None:
         doubt = say("an earlier failure of the GPU's code, such as an index out of range, gives the same message")
         return (doubt,), (commands.ONE_CALL_AT_A_TIME,)
     return (), ()
+
+
+def _torn_down(crash: Crash, root: LibraryOutOfMemory) -> str:
+    """A job that is taken down has ended or failed before; a worker that died meanwhile may have been the first."""
+    died = (one.worker for one in crash.every(EngineFailed) if one.said == WORKER_DIED and one.worker)
+    other = next((name for name in died if not _is_rank(name, root.process.rank)), None)
+    if other is None:
+        return say("it failed while the processes were shut down: what ended the job failed before and is not shown")
+    return say(
+        "it failed while the processes were shut down: {worker} died unexpectedly, so read its lines first",
+        worker=other,
+    )
+
+
+def _is_rank(worker: str, rank: int | None) -> bool:
+    """Whether "VllmWorker-3" is the worker of this rank."""
+    return rank is not None and worker.rpartition("-")[2] == str(rank)
 
 
 @sign

@@ -9,8 +9,9 @@ from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.event import Event
 from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import Kill
+from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.machine_memory import MachineMemory
+from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     HELD_ELSEWHERE,
@@ -138,6 +139,22 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
     )
 
 
+@sign
+def store_exceeds_the_limit(crash: Crash) -> Seen | None:
+    """Ray was to have an object store that is larger than the limit of its container or job."""
+    stores = (store for store in crash.every(StoreTooLarge) if store.strength and store.requested_bytes)
+    store, limit, stated = next(stores, None), limit_of(crash), stated_limit(crash)
+    if store is None or limit is None or (store.requested_bytes or 0) <= limit:
+        return None
+    words = say(
+        "Ray's object store of {store} is larger than the whole memory limit of {limit}.",
+        store=show(store.requested_bytes or 0),
+        limit=show(limit),
+    )
+    evidence = (store,) if stated is None else (store, stated)
+    return Seen(words=words, evidence=evidence, pool="cgroup")
+
+
 def dockers_last_print(crash: Crash) -> MachineMemory | None:
     """What docker printed of the container just before the failure."""
     return next((event for event in reversed(machine_before(crash)) if event.tool == "docker"), None)
@@ -234,10 +251,27 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     )
     many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
     return Seen(
-        words=joined((say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many)),
+        words=joined(
+            (say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many, _bus_error_elsewhere(crash))
+        ),
         evidence=(kill, *_records_beside(crash, kill)),
         against=(*_may_be_harmless(crash, kill), *doubts(crash, kill)),
         pool="cgroup",
+    )
+
+
+def _bus_error_elsewhere(crash: Crash) -> str:
+    """A sentence on a bus error of a host that no line on the limit names: touching pages beyond a limit kills."""
+    hosts = {kill.host for kill in crash.every(LimitKill) if kill.host}
+    kills = (kill for kill in crash.every(Kill) if kill.signal == SIGBUS and kill.host)
+    other = next((kill for kill in kills if hosts and kill.host not in hosts), None)
+    if other is None or any("[" in host for host in hosts):
+        return ""
+    return say(
+        "Line {line} tells of a bus error on {host}, which this limit does not explain: a full /dev/shm there or a "
+        "truncated mapped file gives one.",
+        line=other.at.line,
+        host=other.host,
     )
 
 

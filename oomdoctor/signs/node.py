@@ -103,7 +103,11 @@ def _is_spread(memory: NodeMemory) -> bool:
 def first_rows_are_missing(crash: Crash) -> Seen | None:
     """The table is cut at its head, where the largest processes are."""
     memory = table(crash)
-    return Seen(words=say("the first rows of the table are missing")) if memory is not None and memory.cut else None
+    return (
+        Seen(words=say("rows of the table are missing, and the largest may be among them"))
+        if memory is not None and memory.cut
+        else None
+    )
 
 
 @sign
@@ -325,5 +329,5 @@ def _clause(memory: NodeMemory, reward: Holder) -> str:
 
 def _outside_ray(reward: Holder) -> str:
     if len(reward.sizes) > 1:
-        return say("They run outside Ray, which can neither count nor kill them.")
-    return say("It runs outside Ray, which can neither count nor kill it.")
+        return say("They run outside Ray, which can never kill them.")
+    return say("It runs outside Ray, which can never kill it.")

@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.forge import MovePlan
-from oomdoctor.families.host_alloc import PinnedAllocation
+from oomdoctor.families.host_alloc import LOCKING, PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.vllm_figures import KvCacheSize
@@ -15,14 +15,16 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import LOCKED_LIMIT, WHOLE_LOG
+from oomdoctor.signs.commands import FREE, LOCKED_LIMIT, ONE_CALL_AT_A_TIME, WHOLE_LOG
 from oomdoctor.units import show
 
-_LOCKING: Final = ("rdma", "mlock")
 # What pins host memory. The driver's refusal then says "CUDA error: out of memory", as for the card.
 _PINS: Final = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost|page-?lock"
 # What a quoted call was asked for: "cudaMalloc(p, size) == cudaSuccess"
 _OF_A_CARD: Final = late(r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMemAlloc(?:_v2|Async)?\(")
+# cudaErrorInvalidValue. What the driver answers, where it is not "out of memory"
+_ANSWER: Final = r"(?:CUDA|HIP) error: (?:out of memory|invalid argument)"
+_INVALID: Final = "invalid argument"
 _PINNED_STATES: Final = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
 _BEFORE_GRAPHS: Final = ("engine_init", "kv_cache_init", "unknown")  # stages
 _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
@@ -32,7 +34,7 @@ _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard
 def locking_was_refused(crash: Crash) -> Seen | None:
     """RDMA or mlock failed with errno 12: the limit on locked memory."""
     refusal = _refusal(crash)
-    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in _LOCKING:
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in LOCKING:
         return None
     words = say(
         "Registering memory for RDMA or locking memory failed with errno 12: the limit on locked memory "
@@ -80,7 +82,7 @@ def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
         shows_memory=True,
         unsure=True,
         pool="pinned",
-        next_evidence=(WHOLE_LOG, LOCKED_LIMIT),
+        next_evidence=(WHOLE_LOG, FREE),
     )
 
 
@@ -92,6 +94,27 @@ def page_locked_bytes_were_refused(crash: Crash) -> Seen | None:
     if refusal is None or not size:
         return None
     return _page_locked(crash, refusal, say("Allocating {size} of pinned host memory failed.", size=show(size)))
+
+
+@sign
+def pinning_was_an_invalid_argument(crash: Crash) -> Seen | None:
+    """A pinned host allocation failed with an error that a wrong size, or the failure of an earlier call, gives too."""
+    refusal = _refusal(crash)
+    if refusal is None or _INVALID not in (crash.mentions(_ANSWER) or ""):
+        return None
+    what = say(
+        'Allocating pinned host memory failed with "invalid argument", which the driver also says when it cannot pin '
+        "that much."
+    )
+    otherwise = say("a wrong size, or the failure of an earlier call on the GPU, gives the same message")
+    return Seen(
+        words=joined((what, _platform(crash))),
+        evidence=(refusal,),
+        against=(otherwise,),
+        unsure=True,
+        pool="pinned",
+        next_evidence=(FREE, ONE_CALL_AT_A_TIME),
+    )
 
 
 @sign

@@ -10,7 +10,7 @@ from oomdoctor.incident.node import HELD_ELSEWHERE, HOG, is_a_bystander, of_low_
 from oomdoctor.language import counted, joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import raylet_log
+from oomdoctor.signs.commands import raised_by_rays_old_monitor, raylet_log
 from oomdoctor.signs.node import table
 from oomdoctor.units import percent, show
 
@@ -152,6 +152,8 @@ def found_full(crash: Crash) -> str:
     """What the killer says of the node's memory."""
     kill = ray_kill(crash)
     if kill is not None and kill.used_bytes and kill.total_bytes:
+        if raised_by_rays_old_monitor(crash):
+            return _found_in_use(kill)
         return say(
             "Ray killed a process when {used} of {total} was in use.",
             used=show(kill.used_bytes),
@@ -166,9 +168,18 @@ def found_full(crash: Crash) -> str:
         )
     reading = crash.first(UsageAboveThreshold)
     if reading is not None and reading.used_bytes and reading.total_bytes:
+        return _found_in_use(reading)
+    if raised_by_rays_old_monitor(crash):
         return say(
-            "Ray's monitor found {used} of {total} in use.",
-            used=show(reading.used_bytes),
-            total=show(reading.total_bytes),
+            "Ray's memory monitor stopped a task because the node was nearly out of memory; the log does not say who "
+            "held the memory."
         )
     return say("A process was killed because the node ran out of memory; the log does not say who held the memory.")
+
+
+def _found_in_use(found: NodeOutOfMemory | UsageAboveThreshold) -> str:
+    return say(
+        "Ray's monitor found {used} of {total} in use.",
+        used=show(found.used_bytes or 0),
+        total=show(found.total_bytes or 0),
+    )

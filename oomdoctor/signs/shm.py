@@ -87,7 +87,10 @@ def store_refused_for_shm(crash: Crash) -> Seen | None:
 def store_larger_than_shm(crash: Crash) -> Seen | None:
     """Ray puts its object store on disk instead of /dev/shm, where it may not start."""
     store = _store(crash)
-    return _store_too_large(store) if store is not None else None
+    if store is None:
+        return None
+    elsewhere = say("Ray puts it on disk instead, which is slower and alone ends nothing")
+    return replace(_store_too_large(store), against=(elsewhere,))
 
 
 @sign

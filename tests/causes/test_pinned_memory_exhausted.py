@@ -102,7 +102,14 @@ def test_an_invalid_argument_where_memory_is_pinned() -> None:
         CAUSE, crash_of(IN_PIN_MEMORY.replace("CUDA error: out of memory", "CUDA error: invalid argument"))
     )
     assert isinstance(found, Finding)
-    assert found.pool == "pinned"
+    assert (found.pool, found.grade, bool(found.against)) == ("pinned", Grade.POINTS, True)
+
+
+def test_a_size_that_is_printed_is_no_wrong_one() -> None:
+    log = "CUDA error: invalid argument\ng2:7:9 [0] cudawrap.cc:9 NCCL WARN Failed to CUDA host alloc 4096 bytes\n"
+    found = judgement_of(CAUSE, crash_of(log))
+    assert isinstance(found, Finding)
+    assert found.grade is Grade.PROVES
 
 
 PROBED = """\

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
 from system_logs import crash_of, quiet
 
+from oomdoctor.causes.container_limit import CAUSE as CONTAINER_LIMIT
 from oomdoctor.causes.shm_too_small import CAUSE
 from oomdoctor.decision.judgement import Finding, RuledOut, judgement_of
 from oomdoctor.signs import Grade
@@ -101,3 +103,28 @@ def test_a_size_that_is_printed_without_how_full_it_was() -> None:
         found = judgement_of(CAUSE, crash_of(f"tmpfs    {size}     0   {size}   0% /dev/shm\n{worker}"))
         assert isinstance(found, Finding)
         assert found.why.endswith(told)
+
+
+STORE = (
+    "{launch}WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 bytes "
+    "available.\nStarting the Plasma object store with {size} GB memory using /tmp.\n"
+    "/b/plasma/io.cc:99: Connection to IPC socket failed for pathname /tmp/ray/s/plasma_store, retrying 9 more times\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("launch", "size", "beyond"),
+    [
+        ("docker run --memory=40G trainer /run.sh\n", "42.95", True),
+        ("docker run --memory=40G trainer /run.sh\n", "42.94", False),
+        ("docker run --shm-size=40G trainer /run.sh\n", "61.0", False),
+        ("", "61.0", False),
+    ],
+)
+def test_a_store_beyond_the_limit_of_its_container_is_no_matter_of_shm(launch: str, size: str, beyond: bool) -> None:
+    crash = crash_of(STORE.format(launch=launch, size=size))
+    of_shm, of_limit = judgement_of(CAUSE, crash), judgement_of(CONTAINER_LIMIT, crash)
+    assert isinstance(of_shm, Finding)
+    assert of_shm.grade is (Grade.POINTS if beyond else Grade.NAMES)
+    assert any("on disk instead" in why for why in of_shm.against)
+    assert isinstance(of_limit, Finding) == beyond

@@ -41,6 +41,9 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "df -h /dev/shm": ("asked/df-shm.txt", {"df"}),
     "ray memory --stats-only": ("asked/ray-memory.txt", {"ray_store"}),
     "ray status -v": ("asked/ray-status.txt", {"ray_schedule"}),
+    "grep -A 10 'MEM(GB)'": ("asked/rays-rows-by-grep.txt", {"ray_kill"}),
+    "grep -A 12 'memory consumers are'": ("asked/rays-consumers-by-grep.txt", {"ray_kill"}),
+    "grep -n -m 5 -E 'Error": ("asked/first-errors-by-grep.txt", {"cuda"}),
     "ray logs raylet.out": ("ray_kill/g2-2.40-raylet.log", {"ray_kill"}),
     "nvidia-smi -L": ("asked/nvidia-smi-l.txt", {"nvidia_smi"}),
     "nvidia-smi --query-compute-apps": ("asked/compute-apps.txt", {"nvidia_smi"}),
@@ -68,7 +71,7 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "pip show": ("asked/pip-show.txt", {"pip_show"}),
 }
 # Public strings of the module that are no commands
-_PATTERNS = {"IN_A_POD", "CONTAINERS", "KUBELET"}
+_PATTERNS = {"IN_A_POD", "CONTAINERS", "KUBELET", "BEFORE_KILLS"}
 _PACKAGE_ASKED = "deepspeed"
 
 

@@ -7,6 +7,7 @@ import pytest
 from oomdoctor import families
 from oomdoctor.families import Event, Lookalike
 from oomdoctor.families.ended import STEPS
+from oomdoctor.families.gpu_lookalike import HIDDEN, OF_THE_SYSTEM
 from oomdoctor.families.spoken import SPOKEN
 from oomdoctor.streams import page
 
@@ -179,3 +180,27 @@ def test_what_is_survived_or_no_memory_of_the_machine(line: str) -> None:
 )
 def test_near_them_it_was_a_failure(line: str) -> None:
     assert len(read(line)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            "RuntimeError: NCCL error in: /b/c10d/NCCLUtils.hpp:9, unhandled system error, NCCL version 2.14.3",
+            OF_THE_SYSTEM,
+        ),
+        ("horovod.common.exceptions.HorovodInternalError: ncclBroadcast failed: unhandled system error", OF_THE_SYSTEM),
+        ("ncclSystemError: System call failed or device error.", OF_THE_SYSTEM),
+        ("RuntimeError: NCCL error in: /b/c10d/NCCLUtils.hpp:9, unhandled cuda error, NCCL version 2.14.3", HIDDEN),
+        ("ncclUnhandledCudaError: Call to CUDA function failed.", HIDDEN),
+    ],
+)
+def test_nccl_says_whose_call_failed_and_not_which(line: str, why: str) -> None:
+    assert read(line) == ([], [why])
+
+
+def test_a_call_that_nccl_names_is_no_hidden_one() -> None:
+    failures, reasons = read(
+        "ncclUnhandledCudaError: Call to CUDA function failed.", "Last error:", "Cuda failure 700 'x'"
+    )
+    assert (failures, HIDDEN in reasons) == ([], False)

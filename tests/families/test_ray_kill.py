@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from oomdoctor import families, streams
@@ -53,6 +55,7 @@ def test_a_list_of_workers_without_its_message_is_a_kill() -> None:
         (11, round(20.5 * 1024**3), "Critic:Critic.__init__"),
         (12, round(30.25 * 1024**3), "Actor:Actor.__init__"),
     ]
+    assert found.cut
 
 
 def test_two_lists_apart_are_two_kills_and_a_word_is_none() -> None:
@@ -76,3 +79,31 @@ def test_a_table_says_more_than_the_list() -> None:
 def test_a_lease_is_a_task() -> None:
     (found,) = kills_of(KILL.replace("the task (task ID: 5b", "the lease (lease ID: 5b").strip())
     assert [(victim.pid, victim.name) for victim in found.victims] == [(7712, "rollout")]
+
+
+def rows_of(*gib: float) -> list[str]:
+    return [f"{pid}\t{size:.2f}\tpython part_{pid}.py" for pid, size in enumerate(gib, 71)]
+
+
+REST = "Refer to the documentation on how to address the out of memory issue"
+TEN = (41.5, 9.9, 8.0, 7.0, 6.5, 6.5, 3.0, 2.0, 1.5, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("above", "sizes", "cut"),
+    [
+        ((), TEN, None),
+        (("PID\tMEM(GB)\tCOMMAND",), TEN[:4], None),
+        ((), TEN[1:], True),
+        ((), (*TEN[1:], 0.1), None),
+        ((), TEN[5:], True),
+        ((), (*TEN[3:], *TEN[:3]), True),
+        ((), (*TEN, 0.1), True),
+    ],
+)
+def test_ten_rows_in_their_order_lack_only_the_header(
+    above: Sequence[str], sizes: Sequence[float], cut: object
+) -> None:
+    found = kills_of(*above, *rows_of(*sizes), REST)[0]
+    assert len(found.rows) == len(sizes)
+    assert found.cut is cut

@@ -74,6 +74,28 @@ def test_what_is_only_announced_is_quoted_where_nothing_else_is(tmp_path: Path) 
     assert ended(tmp_path, f"step 1\n{line}\n") == line
 
 
+OUTER = "ray.exceptions.RayTaskError(KeyError): ray::Driver.run() (pid=31, ip=10.1.0.2)"
+INNER = "ray.exceptions.RayTaskError(KeyError): ray::Worker.setup() (pid=47, ip=10.1.0.3)"
+FRAME = '  File "jobs.py", line 8, in run\n    worker.setup()\n'
+
+
+def test_the_innermost_of_rays_calls_tells_the_class_of_an_error_that_is_cut_off(tmp_path: Path) -> None:
+    assert ended(tmp_path, f"{OUTER}\n{FRAME}{INNER}\n{FRAME}") == INNER
+    assert ended(tmp_path, f"Error executing job with overrides: [a=1]\n{OUTER}\n{FRAME}") == OUTER
+
+
+def test_what_the_call_itself_printed_tells_more(tmp_path: Path) -> None:
+    assert ended(tmp_path, f"{OUTER}\n{FRAME}{INNER}\n{FRAME}KeyError: 'reward'\n") == "KeyError: 'reward'"
+    assert ended(tmp_path, f"KeyError: 'reward'\n{OUTER}\n{FRAME}") == "KeyError: 'reward'"
+
+
+@pytest.mark.parametrize(
+    "raised", ["RuntimeError", "AcceleratorError", "DistBackendError", "RayActorError", "EngineDeadError", "Exception"]
+)
+def test_a_class_that_memory_raises_too_is_not_called_another_error(tmp_path: Path, raised: str) -> None:
+    assert ended(tmp_path, f"step 1\n{OUTER.replace('KeyError', raised)}\n{FRAME}") is None
+
+
 def test_a_line_of_an_errors_level_that_nothing_follows_is_quoted(tmp_path: Path) -> None:
     line = "ERROR 07-21 14:49:08 [factory.py:62] bfloat16 is not supported on this GPU"
     assert "bfloat16 is not supported" in str(ended(tmp_path, f"{line}\n{TRACE}"))

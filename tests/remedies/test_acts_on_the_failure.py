@@ -78,6 +78,27 @@ def test_windows_has_no_limit_on_locked_memory(path: str, given: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("log", "given"),
+    [
+        ("n3:5:8 [0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n", True),
+        ("runtime: mmap: too much locked memory (check 'ulimit -l').\n", True),
+        (PINS + "RuntimeError: CUDA error: out of memory\n", False),
+        (PINS + "RuntimeError: HIP error: out of memory\n", False),
+        (PINS + "RuntimeError: CUDA error: invalid argument\n", False),
+        (
+            "what():  Error while calling cudaHostAlloc(&p, size) in file /s/d.cpp:9. code: 2, reason: out of memory\n",
+            False,
+        ),
+    ],
+)
+def test_a_gpus_driver_pins_without_asking_for_the_limit(log: str, given: bool) -> None:
+    crash = crashes_of(log)[0]
+    assert crash.pool == "pinned"
+    assert reach.acts("raise-memlock", crash) == given
+    assert reach.acts("unpin-memory", crash)
+
+
+@pytest.mark.parametrize(
     ("path", "line"),
     [
         ("/x/fit.py", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),

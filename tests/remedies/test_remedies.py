@@ -784,3 +784,26 @@ def test_the_reward_server_keeps_its_own_port(settings: str, url: str) -> None:
     remedy = advise(log, "move-process", cause="reward-model-ram-hog")[0]["move-process"]
     assert remedy.snippet is not None
     assert remedy.snippet.split()[-1] == url
+
+
+BESIDE_A_LIMIT = (
+    "docker run --memory=40G trainer /run.sh\n"
+    "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 bytes available.\n"
+    "Starting the Plasma object store with {size} GB memory using /tmp.\n"
+    "/b/plasma/io.cc:99: Connection to IPC socket failed for pathname /tmp/ray/s/plasma_store, retrying 9 more times\n"
+)
+
+
+def test_a_store_beyond_its_containers_limit_shrinks_with_a_shm_that_holds_it() -> None:
+    log = BESIDE_A_LIMIT.format(size=61)
+    chosen, rejected = advise(log, "bigger-shm", "smaller-object-store", cause="container-limit")
+    assert "larger than the whole memory limit of 40.00 GiB" in rejected["bigger-shm"].why
+    store = chosen["smaller-object-store"]
+    assert store.suggested == 12 * 1024**3
+    assert "--shm-size=12g" in (store.snippet or "")
+
+
+def test_a_store_within_its_containers_limit_has_its_shm() -> None:
+    chosen, _ = advise(BESIDE_A_LIMIT.format(size=20), "bigger-shm", "smaller-object-store", cause="shm-too-small")
+    assert chosen["bigger-shm"].snippet == "docker run --shm-size=19g"
+    assert "--shm-size" not in (chosen["smaller-object-store"].snippet or "")

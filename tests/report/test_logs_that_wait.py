@@ -42,6 +42,15 @@ def test_a_hidden_error_may_be_of_memory(tmp_path: Path) -> None:
     assert "NCCL_DEBUG=INFO" in whys[0]
 
 
+@pytest.mark.parametrize("who", ["system", "cuda"])
+def test_a_call_of_nccls_that_failed_is_no_wait(tmp_path: Path, who: str) -> None:
+    line = f"RuntimeError: NCCL error in: /b/ProcessGroupNCCL.cpp:44, unhandled {who} error, NCCL version 2.19.3"
+    found, label, (why,) = told(tmp_path, line)
+    assert "waits" not in found
+    assert label == "This log cannot tell"
+    assert ("/dev/shm" in why) == (who == "system")
+
+
 def test_what_is_told_is_not_hidden(tmp_path: Path) -> None:
     (tmp_path / "rank5.log").write_text(f"{TOLD}\n{HIDDEN}\n", encoding="utf-8")
     report = diagnose(tmp_path / "rank5.log")

@@ -4,6 +4,7 @@ import pytest
 from gpu_logs import crash, refused
 
 from oomdoctor.signs import Sign, library
+from oomdoctor.signs.commands import FIRST_ERRORS
 
 HANDLE = "E xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR"
 LEFT = "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {} bytes free, {} bytes total."
@@ -68,3 +69,40 @@ def test_a_buffer_of_all_ranks_is_none_of_the_allocators() -> None:
     assert library.a_buffer_of_all_ranks_was_refused(crash(shared)) is not None
     another = "Traceback (most recent call last):\n" + where.format("app/memory.py") + BARE
     assert library.a_buffer_of_all_ranks_was_refused(crash(another)) is None
+
+
+TORN_DOWN = (
+    '(VllmWorker rank=2 pid=61)   File "/x/vllm/distributed/parallel_state.py", line 8, in destroy_model_parallel\n'
+    "(VllmWorker rank=2 pid=61)     torch.distributed.destroy_process_group(group)\n"
+)
+IN_A_STEP = (
+    '(VllmWorker rank=2 pid=61)   File "/x/vllm/distributed/parallel_state.py", line 9, in all_reduce\n'
+    "(VllmWorker rank=2 pid=61)     torch.distributed.all_reduce(x, group=group)\n"
+)
+OF_NCCL = (
+    "(VllmWorker rank=2 pid=61) torch.distributed.DistBackendError: NCCL error in: /p/NCCLUtils.cpp:7, unhandled cuda "
+    "error, NCCL version 2.21.5\n(VllmWorker rank=2 pid=61) Last error:\n"
+    "(VllmWorker rank=2 pid=61) Cuda failure 'out of memory'\n"
+)
+DIED = "ERROR 03-02 11:09:41 [multiproc_executor.py:123] Worker proc VllmWorker-{} died unexpectedly, shutting down.\n"
+
+
+@pytest.mark.parametrize(
+    ("trace", "behind", "said"),
+    [
+        (TORN_DOWN, DIED.format(5), "VllmWorker-5 died unexpectedly"),
+        (TORN_DOWN, "", "is not shown"),
+        (TORN_DOWN, DIED.format(2), "is not shown"),
+        (IN_A_STEP, DIED.format(5), None),
+        (IN_A_STEP, "", None),
+        ("", DIED.format(5), None),
+    ],
+)
+def test_a_library_that_fails_while_the_job_is_taken_down_is_not_the_first(
+    trace: str, behind: str, said: str | None
+) -> None:
+    seen = library.a_library_was_refused(crash(*(trace + OF_NCCL + behind).splitlines()))
+    assert seen is not None
+    assert seen.unsure == bool(seen.against) == (said is not None)
+    assert said is None or said in seen.against[0]
+    assert (FIRST_ERRORS in seen.next_evidence) == (said is not None)

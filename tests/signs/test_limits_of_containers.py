@@ -26,3 +26,24 @@ def test_dockers_last_print_before_a_kill(lines: tuple[str, ...], full: bool) ->
     seen = limits.container_was_nearly_full(crash(*lines))
     assert (seen is not None) == full
     assert seen is None or seen.pool == "cgroup"
+
+
+SLURM = (
+    "slurmstepd: error: Detected 2 oom-kill event(s) in step 771.0 cgroup. Some of your processes may have been killed."
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (("srun: error: c04: task 9: Out Of Memory", "srun: error: c11: task 40: Bus error"), True),
+        (("srun: error: c04: task 9: Out Of Memory", "srun: error: c04: task 10: Bus error"), False),
+        (("srun: error: c04: task 9: Out Of Memory", "srun: error: c11: task 40: Killed"), False),
+        (("srun: error: c[04-12]: tasks 9-14: Out Of Memory", "srun: error: c11: task 40: Bus error"), False),
+        (("srun: error: c11: task 40: Bus error",), False),
+    ],
+)
+def test_a_bus_error_of_another_host_is_no_matter_of_the_limit(lines: tuple[str, ...], told: bool) -> None:
+    seen = limits.manager_reports_its_limit(crash(SLURM, *lines))
+    assert seen is not None
+    assert ("a bus error on" in seen.words) == told

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import crash
 from host_logs import TRAINERS, kill
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import ray_kills
+from oomdoctor.signs.commands import IN_THE_EXCEPTION, ROWS_BELOW, raylet_log
+from oomdoctor.signs.ray_kills import found_full
 
 
 def of(own: float, name: str = "collect") -> Crash:
@@ -73,3 +76,51 @@ def test_every_kill_counts_and_not_the_headline_alone() -> None:
     assert seen is not None
     assert "large" in seen.words
     assert "100.00 GiB of 110.00 GiB" in ray_kills.found_full(several)
+
+
+KILLED = (
+    "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+    "Memory on the node (IP: 10.8.0.{ip}, ID: c4) where the task (task ID: 9d, name=fit, pid=771, memory used=0.40GB) "
+    "was running was 61.20GB / 64.00GB (0.95625), which exceeds the memory usage threshold of 0.95.{advice}\n"
+)
+ADVICE = " To see more, use `ray logs raylet.out -ip 10.8.0.44`."
+HEAD = "PID\tMEM(GB)\tCOMMAND\n"
+OLD = "ray.exceptions.RayTaskError(RayOutOfMemoryError): ray::Sampler.step() (pid=52, ip=10.8.0.9)\n"
+
+
+def commands_of(log: str) -> tuple[str, ...]:
+    return raylet_log(crash(log))
+
+
+@pytest.mark.parametrize(
+    ("log", "address"),
+    [
+        (KILLED.format(ip="x", advice=ADVICE), " -ip 10.8.0.44"),
+        (KILLED.format(ip="7", advice=ADVICE), " -ip 10.8.0.7"),
+        (KILLED.format(ip="x", advice=""), ""),
+        (KILLED.format(ip="x", advice=ADVICE.replace("10.8.0.44", "10.8.0.x;rm")), ""),
+        (KILLED.format(ip="x", advice=ADVICE.replace("10.8.0.44", "10.8.0.4.5")), ""),
+    ],
+)
+def test_the_address_that_rays_own_hint_has(log: str, address: str) -> None:
+    assert commands_of(log) == (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+
+
+def test_a_table_without_its_rows_goes_on_in_the_whole_log() -> None:
+    assert commands_of(KILLED.format(ip="7", advice="") + HEAD)[0] == ROWS_BELOW
+    rows = "".join(f"{pid}\t30.10\tpython part.py\n" for pid in (81, 82))
+    assert ROWS_BELOW not in commands_of(KILLED.format(ip="7", advice="") + HEAD + rows)
+    assert ROWS_BELOW not in commands_of(KILLED.format(ip="7", advice=""))
+
+
+def test_the_monitor_before_kills_raised_the_error_itself() -> None:
+    found = crash(OLD)
+    assert raylet_log(found) == (IN_THE_EXCEPTION,)
+    assert found_full(found).startswith("Ray's memory monitor stopped a task")
+    more = OLD + "More than 95% of the memory on node n2 is used (15.1 / 15.6 GB).\n"
+    assert found_full(crash(more)) == "Ray's monitor found 15.10 GiB of 15.60 GiB in use."
+
+
+def test_later_ones_kill() -> None:
+    assert found_full(crash(KILLED.format(ip="7", advice=""))).startswith("Ray killed a process when 61.20 GiB")
+    assert found_full(crash("Killed\n")).startswith("A process was killed")

@@ -14,10 +14,19 @@ from oomdoctor.incident.node import HOG
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly
+from oomdoctor.report.headline.ray import store_requested
 from oomdoctor.report.headline.slot import about, first
 from oomdoctor.report.headline.victims import heaviest, held_by, in_container, name_of
 from oomdoctor.signs.kills import as_reported, program_of
-from oomdoctor.signs.limits import MANAGERS, dockers_last_print, job_and_step, kill_at_a_limit, limit_of, much_shared
+from oomdoctor.signs.limits import (
+    MANAGERS,
+    dockers_last_print,
+    job_and_step,
+    kill_at_a_limit,
+    limit_of,
+    much_shared,
+    store_exceeds_the_limit,
+)
 
 _LONG_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{20,}")
 _SPAN: Final = late(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -89,6 +98,11 @@ def limited_job(kill: LimitKill) -> str | None:
     if kill.manager in _SCHEDULERS:
         return say("The {manager} job", manager=manager)
     return None if kill.manager == "kernel" else say("The {manager} container", manager=manager)
+
+
+def store_beyond(crash: Crash) -> str | None:
+    """Ray's object store, where it alone is larger than that limit."""
+    return store_requested(crash) if store_exceeds_the_limit(crash) is not None else None
 
 
 @about(limit_of)
