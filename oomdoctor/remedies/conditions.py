@@ -350,7 +350,7 @@ def option_for_it(case: Case) -> bool:
 def model_of_a_library(case: Case) -> bool:
     """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it."""
     crash = case.crash
-    if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None:
+    if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None or crash.shows(_OF_WEIGHTS):
         return True
     known = (framework(name) for name in crash.context.frameworks)
     return any(one is not None and one.layer != "base" for one in known)

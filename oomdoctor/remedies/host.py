@@ -1035,11 +1035,12 @@ def _more_of_the_scheduler(kill: LimitKill, crash: Crash) -> Answer:
     if row is None:
         return Proposal(action=say("Request more virtual memory of the scheduler for this job"), setting="")
     used = max(kill.used_bytes or 0, kill.limit_bytes or 0)
+    action = say("Request more virtual memory of the scheduler for this job")
     if not used:
-        return Proposal(action=say("Request more virtual memory of the scheduler for this job"), setting=row.setting)
+        return Proposal(action=action, setting=row.setting)
     amount = _in_units_of(kill.manager, f"{_gib_up(MORE * used)}G")
     return Proposal(
-        action=say("Request {amount} of virtual memory of the scheduler", amount=amount),
+        action=action,
         current=kill.limit_bytes,
         suggested=amount,
         setting=row.setting,
