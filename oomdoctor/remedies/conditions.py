@@ -58,7 +58,10 @@ _OF_DATA: Final = (
     r"|tokenize|load_shard|_read\b|\bread_|\bray\.data\b|\bdask\b|\bpandas\b|data_?frame"
 )
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
-_OF_PICTURES: Final = r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+_OF_PICTURES: Final = (
+    r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+    r"|\brender(?:er|ing)?\b|\bsplat|rasteri[sz]|point_?cloud|\bvoxel|\bnerf"
+)
 _DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
 # A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
 _SAMPLERS: Final = (
@@ -231,9 +234,11 @@ def gradients(case: Case) -> bool:
 
 
 def attention(case: Case) -> bool:
-    """Arrays of JAX and TensorFlow are of anything: there, a frame, a line or a model's name tells of attention."""
+    """Arrays of JAX and TensorFlow are of anything, and where pictures are computed there may be none: there, a frame, a
+    line or a model's name tells of attention."""
     crash = case.crash
-    if crash.job.world not in _ARRAYS_OF_ANYTHING or case.now is not None or own_line.shows(case.knob, crash):
+    of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or _computes_pictures(crash)
+    if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
     return of_a_framework or bool(crash.context.models) or crash.shows(_OF_ATTENTION)

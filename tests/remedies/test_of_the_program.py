@@ -442,3 +442,25 @@ def test_a_loaders_weights_are_quantized_by_the_loader() -> None:
     before = "/v/site-packages/transformers/modeling_utils.py:99: UserWarning: x\n"
     chosen, _ = advise(before + MOVED, "quantize-weights")
     assert chosen["quantize-weights"].setting
+
+
+DRAWN = (
+    'Traceback (most recent call last):\n  File "/srv/{file}", line 18, in get_outputs\n    return self.net(view)\n'
+    '  File "/v/site-packages/torch/nn/modules/module.py", line 1501, in _call_impl\n    return forward_call(*args)\n'
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.00 GiB (GPU 0; 24.00 GiB total capacity; "
+    "18.00 GiB already allocated; 5.00 GiB free; 18.50 GiB reserved in total by PyTorch)"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "has_attention"),
+    [
+        ("viewer/renderer.py", False),
+        ("scene/voxel_grid.py", False),
+        ("viewer/renderer_attention.py", True),
+        ("trainer.py", True),  # may be of anything
+    ],
+)
+def test_who_only_renders_has_no_attention(file: str, has_attention: bool) -> None:
+    chosen, _ = advise(DRAWN.format(file=file), "memory-efficient-attention", "smaller-input", cause="activations")
+    assert ("memory-efficient-attention" in chosen) is has_attention
