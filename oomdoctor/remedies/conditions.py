@@ -234,8 +234,8 @@ def gradients(case: Case) -> bool:
 
 
 def attention(case: Case) -> bool:
-    """Arrays of JAX and TensorFlow are of anything, and who computes pictures may have none: there, a frame, a line or a
-    model's name tells of attention."""
+    """Arrays of JAX and TensorFlow are of anything, and who computes pictures may have none: there, a frame, a line or
+    a model's name tells of attention."""
     crash = case.crash
     of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or _computes_pictures(crash)
     if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
