@@ -54,10 +54,6 @@ _OWN: Final = (
     "narrow-dtypes",
     "stream-data",
 )
-# transformers/modeling_utils.py, "attn_implementation": who states nothing gets a kernel of PyTorch's
-_ATTENTION: Final = "attn_implementation"
-_PLAIN: Final = "eager"
-_FUSED: Final = "memory-efficient-attention"
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
 
@@ -108,15 +104,8 @@ def stated_knobs(crash: Crash) -> tuple[str, ...]:
     if crash.pool not in RAM:
         return ()
     amounts = (knob for knob in _HOW_MUCH if _is_several(crash, knob))
-    plain = (_FUSED,) if asks_for_plain_attention(crash) else ()
     own = (knob for knob in _OWN if own_options.own_option(knob, crash) is not None)
-    return tuple(dict.fromkeys((*plain, *amounts, *own)))
-
-
-def asks_for_plain_attention(crash: Crash) -> bool:
-    """Whether the job asks for the attention that keeps the scores of all pairs of tokens."""
-    stated = crash.setting(_ATTENTION)
-    return stated is not None and stated.value == _PLAIN
+    return tuple(dict.fromkeys((*amounts, *own)))
 
 
 def _is_several(crash: Crash, knob: str) -> bool:

@@ -60,7 +60,7 @@ def test_a_limit_beside_a_refusal_in_any_words(text: str, cause: str, tmp_path: 
 
 
 def test_at_a_limit_what_the_job_states_comes_first(tmp_path: Path) -> None:
-    started = "+ ulimit -v 1400000\n+ python fold.py --batch-size 64 --attn-implementation eager\n"
+    started = "+ ulimit -v 1400000\n+ python fold.py --batch-size 64\n"
     report = body(tmp_path, started + "Traceback (most recent call last):\nMemoryError")
     knobs = [one["knob"] for one in report["diagnoses"][0]["remedies"]]
     assert knobs[0] != "more-address-space"
