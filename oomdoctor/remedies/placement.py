@@ -239,26 +239,19 @@ def _has_ranks(crash: Crash) -> bool:
 
 def _another_gpu(crash: Crash) -> Answer:
     """Of who is not alone on this one, and is a single process."""
-    variable = VISIBLE.get(maker(crash))
-    if variable is None:
-        return Skip()
-    return Proposal(
-        action=say("Start this process on a free GPU, if the machine has one"),
-        snippet=f"export {variable}=N   # its number",
-        setting="",
-    )
+    return _with_a_mask(crash, say("Start this process on a free GPU, if the machine has one"), "N   # its number")
 
 
 def _other_gpus(crash: Crash) -> Answer:
     """Of a group that splits a model: as many as it has ranks."""
-    variable = VISIBLE.get(maker(crash))
-    if variable is None:
-        return Skip()
-    return Proposal(
-        action=say("Start the group on GPUs that are all free, one number for each rank"),
-        snippet=f"export {variable}=N,N   # their numbers",
-        setting="",
+    return _with_a_mask(
+        crash, say("Start the group on GPUs that are all free, one number for each rank"), "N,N   # their numbers"
     )
+
+
+def _with_a_mask(crash: Crash, action: str, numbers: str) -> Answer:
+    variable = VISIBLE.get(maker(crash))
+    return Proposal(action=action, snippet=f"export {variable}={numbers}", setting="") if variable else Skip()
 
 
 def _line(case: Case) -> str | None:
