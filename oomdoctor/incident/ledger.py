@@ -14,7 +14,7 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import MemoryProfile
 from oomdoctor.incident import ledger_cards, ledger_engines, ledger_machine
 from oomdoctor.incident.card import Card, card_of
-from oomdoctor.incident.model import Ledger, LedgerRow
+from oomdoctor.incident.model import LIVE, UNALLOCATED, Ledger, LedgerRow
 from oomdoctor.incident.node import is_more_than_all
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.roles import short_name
@@ -26,10 +26,8 @@ LEAST_SHOWN: Final = 64 * MIB
 # As many processes of a node get a row of their own; the rest of the table shares one.
 PROCESSES_SHOWN: Final = 5
 SUMMANDS_SHOWN: Final = 4  # in the formula of a sum
-# Names of rows: ids, which are translated where they are shown
+# A name of a row: an id, which is translated where it is shown
 FREE: Final = "free"
-LIVE: Final = "live tensors"
-UNALLOCATED: Final = "reserved but unallocated"
 RAYS_ROWS: Final = 10  # of its table of memory users; where there are fewer, the log may be cut
 OUTSIDE_AND_OTHERS: Final = "outside PyTorch, and other processes"
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families.event import Event
 from oomdoctor.families.memory_snapshot import MemoryAccount
-from oomdoctor.incident.ledger import LIVE, UNALLOCATED
-from oomdoctor.incident.model import Ledger, LedgerRow
+from oomdoctor.incident.model import LIVE, UNALLOCATED, Ledger, LedgerRow
 from oomdoctor.language import counted, mark, say
 from oomdoctor.snapshots.model import Account, Holding
 from oomdoctor.snapshots.names import OTHER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct, field
 
@@ -16,6 +16,11 @@ from oomdoctor.job.model import Context, Setting, Trajectory
 
 Basis = Literal["printed", "derived", "assumed", "unknown"]
 E = TypeVar("E", bound=Event)
+
+
+# Names of rows: ids, which are translated where they are shown
+LIVE: Final = "live tensors"
+UNALLOCATED: Final = "reserved but unallocated"
 
 
 class LedgerRow(Struct, frozen=True):
