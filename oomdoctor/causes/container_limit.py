@@ -26,6 +26,9 @@ OF_AN_ENGINE = (
     "lower-engine-reservation", "smaller-prefill", "raise-container-limit", "more-host-memory",
 )  # fmt: skip
 
+# Files in memory are nobody's
+OF_FILES = ("spill-to-disk", "raise-container-limit", "collect-evidence")
+
 CAUSE = Cause(
     id="container-limit",
     title=mark("The memory limit of the container or job was hit"),
@@ -71,6 +74,6 @@ CAUSE = Cause(
     ),
     missing=(limits.killed_beside_a_limit,),
     knobs=("raise-container-limit", "fewer-workers", "smaller-buffers", "stream-data", "less-offload"),
-    knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE),),
+    knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE), (limits.most_is_in_no_process, OF_FILES)),
     before=("reward-model-ram-hog",),
 )  # fmt: skip

@@ -9,6 +9,8 @@ from oomdoctor.signs import Grade, logits
 ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill", "tensor-parallel", "chunked-logits")
 # Sampling needs one row of logits per request
 REQUEST_KNOBS = ("fewer-sequences", "lower-engine-reservation", "tensor-parallel", "eager-mode")
+# One row for each token that the context may hold
+CONTEXT_KNOBS = ("shorter-context", "shorter-sequences", "smaller-model")
 
 CAUSE = Cause(
     id="logits-spike",
@@ -28,6 +30,7 @@ CAUSE = Cause(
         Row(logits.large_piece_while_scoring, Grade.NAMES),
         Row(logits.working_on_logits, Grade.NAMES),
         Row(logits.array_over_a_vocabulary, Grade.NAMES),
+        Row(logits.scores_of_a_context_were_refused, Grade.NAMES, CONTEXT_KNOBS),
         Row(logits.engine_scoring_tokens, Grade.NAMES, ENGINE_KNOBS),
         Row(logits.engine_working_on_logits, Grade.POINTS, REQUEST_KNOBS),
         Row(logits.sampler_working_on_logits, Grade.HINTS, REQUEST_KNOBS),

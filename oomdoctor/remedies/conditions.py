@@ -29,7 +29,7 @@ from oomdoctor.remedies import engine, host, own_line, own_options, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
-from oomdoctor.signs import commands, placement
+from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
@@ -352,6 +352,11 @@ def option_for_it(case: Case) -> bool:
     return case.row is not None or shown
 
 
+def way_to_disk(case: Case) -> bool:
+    """An option for it, or files in memory that may lie on a disk."""
+    return option_for_it(case) or limits.most_is_in_no_process(case.crash) is not None
+
+
 def model_of_a_library(case: Case) -> bool:
     """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it."""
     crash = case.crash
@@ -504,6 +509,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
+    "a way to disk": way_to_disk,
     "a library's model": model_of_a_library,
     "data in parts": data_in_parts,
     "what is kept is known": kept_is_known,

@@ -1051,6 +1051,17 @@ def _more_of_the_scheduler(kill: LimitKill, crash: Crash) -> Answer:
     )
 
 
+def files_to_disk(case: Case) -> Answer:
+    """Files in memory are no option's: the command shows them."""
+    if case.row is not None or limits.most_is_in_no_process(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Keep the files in /dev/shm and other tmpfs on a disk, or delete them: they count for the limit"),
+        snippet="df -h -t tmpfs; du -ah /dev/shm | sort -h | tail",
+        cost=say("slower; needs disk space"),
+    )
+
+
 def free_disk(case: Case) -> Answer:
     full = case.crash.first(DiskFull)
     if full is None:
@@ -1088,4 +1099,5 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "restart-periodically": restart,
     "tune-ray-monitor": tune_monitor,
     "free-disk": free_disk,
+    "spill-to-disk": files_to_disk,
 }

@@ -30,6 +30,7 @@ from oomdoctor.signs.flight_record import grown_in_words
 from oomdoctor.signs.records import doubts, is_untied
 from oomdoctor.units import show
 
+HALF: Final = 0.5  # of what the control group used, in no process
 MUCH_SHARED: Final = 0.25  # of what the control group used
 _ENDED: Final = (
     r"\bCANCELLED\b|: Out Of Memory|Terminating StepId|forcing job termination|^Killed$|: Exited with exit code"
@@ -62,8 +63,33 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
     kill = next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
     if kill is None:
         return None
-    words = joined((_limit_hit(kill), _victim(kill)))
+    words = joined((_limit_hit(kill), _victim(kill), _of_nobody(kill)))
     return Seen(words=words, evidence=(kill, *_records_beside(crash, kill)), pool="cgroup")
+
+
+def _of_nobody(kill: KernelKill) -> str:
+    rest = _in_no_process(kill)
+    if rest is None or much_shared(kill) is not None:
+        return ""
+    return say(
+        "{rest} of it belongs to none of the processes: files in /dev/shm and other tmpfs count for the limit.",
+        rest=show(rest),
+    )
+
+
+@sign
+def most_is_in_no_process(crash: Crash) -> Seen | None:
+    """The kernel's table of a cgroup's tasks explains less than half of what was in use at its limit."""
+    kill = next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
+    return Seen(words="", evidence=(kill,)) if kill is not None and _in_no_process(kill) else None
+
+
+def _in_no_process(kill: KernelKill) -> int | None:
+    """What is in use and in none of the processes that the kernel lists, its victim among them."""
+    if kill.used_bytes is None or all(task.pid != kill.process.pid for task in kill.tasks):
+        return None
+    rest = kill.used_bytes - sum(task.rss_bytes + task.swap_bytes for task in kill.tasks)
+    return rest if rest >= HALF * kill.used_bytes else None
 
 
 @sign

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -26,6 +27,8 @@ _JOINED = (
 )
 # vLLM's functions for the tokens of prompts, V0 (layers/sampler.py) and V1 (gpu_model_runner.py)
 _OF_MANY_TOKENS = r"prompt_logprobs|\bget_logprobs\b"
+_ROWS_OF_WORDS = late(r"\((\d{2,9}), ?(\d{4,7})\)")
+_SCORES: Final = r"(?i)\b(?:self\.)?(?:scores|logits)\b"
 _AXES = late(r"\[(?:\d{1,9},){1,3}(\d{4,7})\]")
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
 _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size",
@@ -138,6 +141,24 @@ def array_over_a_vocabulary(crash: Crash) -> Seen | None:
         words=int(axes[1]),
     )
     return Seen(words=words, evidence=(array,), stage="forward")
+
+
+@sign
+def scores_of_a_context_were_refused(crash: Crash) -> Seen | None:
+    """NumPy could not make an array of one row per token of the context and one value per word of a vocabulary, at a
+    line about scores or logits: llama-cpp-python with logits_all."""
+    refused = crash.root
+    if not isinstance(refused, HostAllocation) or not innermost(crash, _SCORES, 2):
+        return None
+    axes = _ROWS_OF_WORDS.fullmatch(refused.shape or "")
+    if axes is None or not FEWEST_WORDS <= int(axes[2]) <= MOST_WORDS:
+        return None
+    words = say(
+        "The array that could not be allocated has the shape {shape}: one row of {words:,} values, the size of a "
+        "vocabulary, for each of {tokens:,} tokens.",
+        shape=refused.shape, words=int(axes[2]), tokens=int(axes[1]),
+    )  # fmt: skip
+    return Seen(words=words, evidence=(refused,))
 
 
 @sign

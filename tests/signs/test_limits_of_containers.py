@@ -47,3 +47,28 @@ def test_a_bus_error_of_another_host_is_no_matter_of_the_limit(lines: tuple[str,
     seen = limits.manager_reports_its_limit(crash(SLURM, *lines))
     assert seen is not None
     assert ("a bus error on" in seen.words) == told
+
+
+TASKS = (
+    "[ 6878.61] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+    "[ 6878.61] memory: usage 409600kB, limit 409600kB, failcnt 0",
+    "[ 6878.61] Tasks state (memory values in pages):",
+    "[ 6878.61] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
+    "[ 6878.61] [    801]     0   801     9000     {}   155648        0             0 python",
+    "[ 6878.61] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/j,task_memcg=/j,"
+    "task=python,pid=801,uid=0",
+    "[ 6878.61] Memory cgroup out of memory: Killed process 801 (python) total-vm:36000kB, anon-rss:{}kB, file-rss:0kB, "
+    "shmem-rss:0kB, UID:0 pgtables:152kB oom_score_adj:0",
+)
+
+
+@pytest.mark.parametrize(("pages", "is_elsewhere"), [(5_000, True), (51_000, True), (60_000, False), (102_000, False)])
+def test_what_no_process_holds_lies_in_files(pages: int, is_elsewhere: bool) -> None:
+    killed = crash(*(line.format(pages if "python" in line and "]     0" in line else pages * 4) for line in TASKS))
+    assert (limits.most_is_in_no_process(killed) is not None) is is_elsewhere
+
+
+def test_a_victim_without_a_table_says_nothing_of_others() -> None:
+    assert (
+        limits.most_is_in_no_process(crash(*(line.format(5_000) for line in (TASKS[0], TASKS[1], *TASKS[5:])))) is None
+    )

@@ -80,3 +80,24 @@ def test_what_a_network_returns_is_not_yet_there() -> None:
     upcast = ("app/step.py", "step", "logits = logits.float()")
     assert logits.working_on_logits(at("4.00 GiB", called)) is None
     assert logits.working_on_logits(at("4.00 GiB", upcast)) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "shape", "are_scores"),
+    [
+        ("self.scores = np.ndarray((n, v), dtype=np.single)", "(16384, 32000)", True),
+        ("logits = np.zeros((n, v))", "(2048, 151936)", True),
+        ("self.scores = np.ndarray((n, v), dtype=np.single)", "(16384, 4096)", False),  # no vocabulary
+        ("self.table = np.ndarray((n, v), dtype=np.single)", "(16384, 32000)", False),
+        ("self.scores = np.ndarray((n, v), dtype=np.single)", "(8, 16384, 32000)", False),
+    ],
+)
+def test_scores_of_each_token_of_a_context(line: str, shape: str, are_scores: bool) -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/srv/llm.py", line 9, in __init__',
+        f"    {line}",
+        f"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1.95 GiB for an array with shape {shape} and data "
+        "type float32",
+    )
+    assert (logits.scores_of_a_context_were_refused(crash(*lines)) is not None) is are_scores
