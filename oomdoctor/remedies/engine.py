@@ -32,10 +32,12 @@ from oomdoctor.families.vllm_figures import (
 from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, cache_that_fits, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, some
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.cache_left import spare
+from oomdoctor.remedies.floors import Floor, floor
 from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
@@ -731,6 +733,9 @@ def half(case: Case) -> Answer:
     if now <= 1:
         return already(case.now, f"{now:g}")
     then = int(now) // 2
+    least = floor(case)
+    if least is not None and then < least.value + (not least.equal):
+        return _down_to(case.now, least)
     own = case.own_name()
     return Proposal(
         action=say("Halve {name}: {now} -> {then}", name=case.now.name, now=f"{now:g}", then=then),
@@ -740,6 +745,26 @@ def half(case: Case) -> Answer:
         setting=own,
         snippet=case.own_spelling(then) if own is not None else None,
     )
+
+
+def _down_to(now: Setting, least: Floor) -> Answer:
+    """The least that the program starts with, in the place of a half that it refuses."""
+    if not least.equal or (now.whole or 0) <= least.value:
+        return Refusal(
+            say(
+                "half of {name} is too little: {least} is {value}, and the program does not start with less",
+                name=now.name, least=least.name, value=least.value,
+            )
+        )  # fmt: skip
+    return Proposal(
+        action=say(
+            "Lower {name} to {least}, with less the program does not start: {now} -> {then}",
+            name=now.name, least=least.name, now=now.whole, then=least.value,
+        ),
+        current=now.value,
+        suggested=least.value,
+        derivation=f"{least.name} = {least.value}",
+    )  # fmt: skip
 
 
 def fewer_sequences(case: Case) -> Answer:
@@ -760,20 +785,27 @@ def fewer_sequences(case: Case) -> Answer:
             suggested=then,
             derivation=say("{count} dummy requests of the warm-up / 2", count=warmup.requests),
         )
+    short = case.crash.root
+    if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
+        return _half_of_the_warm_up(case.row, short.total_tokens)
     return half(case)
+
+
+def _half_of_the_warm_up(row: Spelling, now: int) -> Proposal:
+    """Of a batch whose size TGI prints and no option states."""
+    return Proposal(
+        action=say("Halve {name}: {now} -> {then}", name=row.setting, now=now, then=now // 2),
+        current=now,
+        suggested=now // 2,
+        derivation=f"{now} / 2 = {now // 2}",
+    )
 
 
 def smaller_prefill(case: Case) -> Answer:
     """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
     answer, root = half(case), case.crash.root
-    if isinstance(root, WarmupShort) and root.prefill_tokens and case.now is None and case.row is not None:
-        now = root.prefill_tokens
-        return Proposal(
-            action=say("Halve {name}: {now} -> {then}", name=case.row.setting, now=now, then=now // 2),
-            current=now,
-            suggested=now // 2,
-            derivation=f"{now} / 2 = {now // 2}",
-        )
+    if isinstance(root, WarmupShort) and root.of_prefill and case.now is None and case.row is not None:
+        return _half_of_the_warm_up(case.row, root.of_prefill)
     if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":
         return answer
     if not root.tried_bytes:
