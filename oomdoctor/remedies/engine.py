@@ -13,6 +13,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.sglang import PoolExhausted
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import (
     ContextDoesNotFit,
@@ -69,6 +70,8 @@ _BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
 # Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
 _SERVER: Final = r"api_server|/entrypoints/(?:openai|launcher)|async_llm|(?i:uvicorn|vllm serve)"
 _NOTEBOOK: Final = r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^File <ipython-input"
+_SPECULATION: Final = "speculative_algorithm"
+_POOL_OF_SGLANG: Final = "max_total_tokens"
 _FLASH_ATTENTION: Final = r"Flash Attention was auto, set to enabled|\bflash_attn\s{1,4}= (?:1|on|enabled)\b"
 PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
@@ -255,6 +258,22 @@ def _fixed_cache(crash: Crash) -> Refusal | None:
     if stated is None or not stated.value:
         return None
     return Refusal(say("{name} is set ({place}) and overrides the share", name=stated.name, place=stated.place))
+
+
+def _raised_pool(crash: Crash) -> Proposal | None:
+    """SGLang takes the smaller of what it measured and what is stated (model_runner.py, `init_memory_pool`)."""
+    stated = crash.setting(_POOL_OF_SGLANG) if isinstance(crash.root, PoolExhausted) else None
+    if stated is None or stated.whole is None:
+        return None
+    return Proposal(
+        action=say(
+            "Raise {name} (now {now}) or leave it out: the KV pool has no more tokens, whatever the share",
+            name=stated.name, now=stated.whole,
+        ),
+        setting=f"--{_POOL_OF_SGLANG.replace('_', '-')}",
+        current=stated.whole,
+        cost=say("less memory on the device for all else"),
+    )  # fmt: skip
 
 
 def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> Answer:
@@ -468,7 +487,7 @@ def _as_known(now: float, assumed: tuple[str, ...]) -> str:
 
 def raise_share(case: Case) -> Answer:
     crash = case.crash
-    fixed = _fixed_cache(crash)
+    fixed = _fixed_cache(crash) or _raised_pool(crash)
     if fixed is not None:
         return fixed
     if fractions.reckons_otherwise(crash):
@@ -785,10 +804,26 @@ def fewer_sequences(case: Case) -> Answer:
             suggested=then,
             derivation=say("{count} dummy requests of the warm-up / 2", count=warmup.requests),
         )
+    decoded = _decoded_at_once(case.crash)
+    if decoded is not None and case.now is not None and 1 < decoded < (case.now.whole or 0):
+        return Proposal(
+            action=say("Halve the concurrent sequences to {count}", count=decoded // 2),
+            current=case.now.value,
+            suggested=decoded // 2,
+            derivation=say("{count} requests in the batch that failed / 2", count=decoded),
+        )
     short = case.crash.root
     if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, short.total_tokens)
     return half(case)
+
+
+def _decoded_at_once(crash: Crash) -> int | None:
+    """The requests of SGLang's batch that found no room: each decodes one token, without speculation."""
+    root = crash.root
+    if not isinstance(root, PoolExhausted) or root.batch != "decode" or crash.setting(_SPECULATION) is not None:
+        return None
+    return root.tried_tokens
 
 
 def _half_of_the_warm_up(row: Spelling, now: int) -> Proposal:
@@ -804,6 +839,8 @@ def _half_of_the_warm_up(row: Spelling, now: int) -> Proposal:
 def smaller_prefill(case: Case) -> Answer:
     """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
     answer, root = half(case), case.crash.root
+    if isinstance(root, PoolExhausted) and root.batch == "decode":
+        return Skip()
     if isinstance(root, WarmupShort) and root.of_prefill and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, root.of_prefill)
     if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":

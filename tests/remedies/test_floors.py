@@ -107,5 +107,5 @@ def test_an_option_that_is_none_is_not_stated() -> None:
 def test_each_row_is_about_an_option_that_a_remedy_turns() -> None:
     for row in floors.table():
         assert any(row.option == one.key for name in frameworks() for one in rows(name)), row
-    (row,) = of_knob("fewer-sequences", "text-generation-inference")
-    assert row.key == "max_batch_total_tokens"
+    (spelling,) = of_knob("fewer-sequences", "text-generation-inference")
+    assert spelling.key == "max_batch_total_tokens"
