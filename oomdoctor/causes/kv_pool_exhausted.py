@@ -42,6 +42,7 @@ CAUSE = Cause(
         Row(kv_pool.fewer_tokens_than_needed, Grade.PROVES),
         Row(kv_pool.fewer_tokens_of_the_window, Grade.PROVES),
         Row(kv_pool.no_state_beside_the_tokens, Grade.PROVES, FEWER_FIRST),
+        Row(kv_pool.pages_for_all_requests_of_a_decode_batch, Grade.PROVES),
         Row(kv_pool.enough_tokens_by_the_count, Grade.PROVES, ("pin-version", *IN_ANY_VERSION)),
         Row(kv_pool.context_of_all_sequences_is_full, Grade.PROVES, OF_A_CONTEXT),
         Row(kv_pool.no_free_block, Grade.PROVES),

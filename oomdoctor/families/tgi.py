@@ -23,6 +23,12 @@ class WarmupShort(Event, frozen=True, kw_only=True):
     prefill_tokens: Usage[int | None] = None
     total_tokens: Usage[int | None] = None
 
+    @property
+    def of_prefill(self) -> int | None:
+        """The tokens of the batch that was prefilled. Behind a total they are what the batch still held: of one that
+        has been prefilled, a token for each request (flash_causal_lm.py 0.9.0 to 0.9.3, `warmup`)."""
+        return None if self.total_tokens else self.prefill_tokens
+
     def identity(self) -> str:
         return f"{self.family} {self.kind}"  # the router prints the server's error again
 

@@ -35,14 +35,16 @@ KNOWN: Final = (
     "nnodes", "n_gpus_per_node", "nproc_per_node", "infer_tp",
     "adam_offload", "param_offload", "optimizer_offload", "cpu_offload_gb", "kv_cache_dtype", "context_length",
     "chunked_prefill_size", "max_running_requests", "max_total_tokens", "load_in_4bit", "load_in_8bit", "pin_memory",
+    "max_batch_prefill_tokens", "max_batch_total_tokens", "max_input_length", "max_input_tokens", "num_shard",
     "shm_size", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
     "CUDA_VISIBLE_DEVICES", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
     "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "VLLM_USE_V1",
 )  # fmt: skip
 _KNOWN_NAMES: Final = "|".join(name.replace("_", "[_-]") for name in KNOWN)
+# Some(8) is an option of a Rust program that is set
 _KNOWN_STATED: Final = late(
-    rf"(?P<quote>[\"'`]?)(?P<name>(?<![\w.\-])[\w.\-]{{0,60}}?(?:{_KNOWN_NAMES}))(?P=quote)\s{{0,12}}[=:]\s?"
+    rf"(?P<quote>[\"'`]?)(?P<name>(?<![\w.\-])[\w.\-]{{0,60}}?(?:{_KNOWN_NAMES}))(?P=quote)\s{{0,12}}[=:]\s?(?:Some\()?"
     r"(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[+-]?\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?(?!\.?\d|\w)"
     r"|True\b|False\b|None\b|true\b|false\b|null\b|(?<=[A-Z]=)[\w:,.]{1,100})"
 )

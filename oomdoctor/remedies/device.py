@@ -245,9 +245,12 @@ def raise_cap(case: Case) -> Answer:
     if card_partly_hidden(case.crash) is not None:
         return _mapped_memory()
     if allowed:
+        alone = isinstance(root, DeviceOutOfMemory) and (root.tried_bytes or allowed) <= (root.free_bytes or 0)
         return Proposal(
             action=say("Raise the process's memory fraction (now {allowed})", allowed=show(allowed)),
             setting="torch.cuda.set_per_process_memory_fraction",
+            snippet="torch.cuda.set_per_process_memory_fraction(1.0)" if alone else None,
+            cost=say("less GPU memory for other processes"),
         )
     return None
 

@@ -13,6 +13,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.sglang import PoolExhausted
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import (
     ContextDoesNotFit,
@@ -32,10 +33,12 @@ from oomdoctor.families.vllm_figures import (
 from oomdoctor.incident.engine_facts import FRACTION_SETTINGS, SHARE_SETTINGS, cache_that_fits, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, some
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.cache_left import spare
+from oomdoctor.remedies.floors import Floor, floor
 from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
@@ -67,6 +70,8 @@ _BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
 # Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
 _SERVER: Final = r"api_server|/entrypoints/(?:openai|launcher)|async_llm|(?i:uvicorn|vllm serve)"
 _NOTEBOOK: Final = r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^File <ipython-input"
+_SPECULATION: Final = "speculative_algorithm"
+_POOL_OF_SGLANG: Final = "max_total_tokens"
 _FLASH_ATTENTION: Final = r"Flash Attention was auto, set to enabled|\bflash_attn\s{1,4}= (?:1|on|enabled)\b"
 PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
@@ -253,6 +258,22 @@ def _fixed_cache(crash: Crash) -> Refusal | None:
     if stated is None or not stated.value:
         return None
     return Refusal(say("{name} is set ({place}) and overrides the share", name=stated.name, place=stated.place))
+
+
+def _raised_pool(crash: Crash) -> Proposal | None:
+    """SGLang takes the smaller of what it measured and what is stated (model_runner.py, `init_memory_pool`)."""
+    stated = crash.setting(_POOL_OF_SGLANG) if isinstance(crash.root, PoolExhausted) else None
+    if stated is None or stated.whole is None:
+        return None
+    return Proposal(
+        action=say(
+            "Raise {name} (now {now}) or leave it out: the KV pool has no more tokens, whatever the share",
+            name=stated.name, now=stated.whole,
+        ),
+        setting=f"--{_POOL_OF_SGLANG.replace('_', '-')}",
+        current=stated.whole,
+        cost=say("less memory on the device for all else"),
+    )  # fmt: skip
 
 
 def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> Answer:
@@ -466,7 +487,7 @@ def _as_known(now: float, assumed: tuple[str, ...]) -> str:
 
 def raise_share(case: Case) -> Answer:
     crash = case.crash
-    fixed = _fixed_cache(crash)
+    fixed = _fixed_cache(crash) or _raised_pool(crash)
     if fixed is not None:
         return fixed
     if fractions.reckons_otherwise(crash):
@@ -731,6 +752,9 @@ def half(case: Case) -> Answer:
     if now <= 1:
         return already(case.now, f"{now:g}")
     then = int(now) // 2
+    least = floor(case)
+    if least is not None and then < least.value + (not least.equal):
+        return _down_to(case.now, least)
     own = case.own_name()
     return Proposal(
         action=say("Halve {name}: {now} -> {then}", name=case.now.name, now=f"{now:g}", then=then),
@@ -740,6 +764,26 @@ def half(case: Case) -> Answer:
         setting=own,
         snippet=case.own_spelling(then) if own is not None else None,
     )
+
+
+def _down_to(now: Setting, least: Floor) -> Answer:
+    """The least that the program starts with, in the place of a half that it refuses."""
+    if not least.equal or (now.whole or 0) <= least.value:
+        return Refusal(
+            say(
+                "half of {name} is too little: {least} is {value}, and the program does not start with less",
+                name=now.name, least=least.name, value=least.value,
+            )
+        )  # fmt: skip
+    return Proposal(
+        action=say(
+            "Lower {name} to {least}, with less the program does not start: {now} -> {then}",
+            name=now.name, least=least.name, now=now.whole, then=least.value,
+        ),
+        current=now.value,
+        suggested=least.value,
+        derivation=f"{least.name} = {least.value}",
+    )  # fmt: skip
 
 
 def fewer_sequences(case: Case) -> Answer:
@@ -760,20 +804,45 @@ def fewer_sequences(case: Case) -> Answer:
             suggested=then,
             derivation=say("{count} dummy requests of the warm-up / 2", count=warmup.requests),
         )
+    decoded = _decoded_at_once(case.crash)
+    if decoded is not None and case.now is not None and 1 < decoded < (case.now.whole or 0):
+        return Proposal(
+            action=say("Halve the concurrent sequences to {count}", count=decoded // 2),
+            current=case.now.value,
+            suggested=decoded // 2,
+            derivation=say("{count} requests in the batch that failed / 2", count=decoded),
+        )
+    short = case.crash.root
+    if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
+        return _half_of_the_warm_up(case.row, short.total_tokens)
     return half(case)
+
+
+def _decoded_at_once(crash: Crash) -> int | None:
+    """The requests of SGLang's batch that found no room: each decodes one token, without speculation."""
+    root = crash.root
+    if not isinstance(root, PoolExhausted) or root.batch != "decode" or crash.setting(_SPECULATION) is not None:
+        return None
+    return root.tried_tokens
+
+
+def _half_of_the_warm_up(row: Spelling, now: int) -> Proposal:
+    """Of a batch whose size TGI prints and no option states."""
+    return Proposal(
+        action=say("Halve {name}: {now} -> {then}", name=row.setting, now=now, then=now // 2),
+        current=now,
+        suggested=now // 2,
+        derivation=f"{now} / 2 = {now // 2}",
+    )
 
 
 def smaller_prefill(case: Case) -> Answer:
     """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
     answer, root = half(case), case.crash.root
-    if isinstance(root, WarmupShort) and root.prefill_tokens and case.now is None and case.row is not None:
-        now = root.prefill_tokens
-        return Proposal(
-            action=say("Halve {name}: {now} -> {then}", name=case.row.setting, now=now, then=now // 2),
-            current=now,
-            suggested=now // 2,
-            derivation=f"{now} / 2 = {now // 2}",
-        )
+    if isinstance(root, PoolExhausted) and root.batch == "decode":
+        return Skip()
+    if isinstance(root, WarmupShort) and root.of_prefill and case.now is None and case.row is not None:
+        return _half_of_the_warm_up(case.row, root.of_prefill)
     if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":
         return answer
     if not root.tried_bytes:

@@ -380,6 +380,8 @@ def low_memory_optimizer(case: Case) -> Answer:
             assumes=(say("PyTorch >= 2.0 (not printed)"),),
             cost=say("none"),
         )
+    if case.row is None and case.crash.job.world == "tensorflow":
+        return Proposal(action=say("Use an optimizer with smaller states (Adafactor, SGD)"))
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))

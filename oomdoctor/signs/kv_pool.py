@@ -94,6 +94,35 @@ def no_state_beside_the_tokens(crash: Crash) -> Seen | None:
 
 
 @sign
+def pages_for_all_requests_of_a_decode_batch(crash: Crash) -> Seen | None:
+    """SGLang decodes a token for each request and hands out pages: as many tokens as requests may be too few pages
+    (mem_cache/common.py 0.5.4 and later, `alloc_paged_token_slots_decode`: "assume each request needs a new page")."""
+    pool = _pool(crash, "tokens")
+    if pool is None or pool.batch != "decode" or pool.tried_tokens is None or pool.free_tokens is None:
+        return None
+    stated = crash.setting("page_size")
+    page = stated.whole if stated is not None else None
+    if page is not None and page * pool.tried_tokens <= pool.free_tokens:
+        return None
+    figures = _figures(pool)
+    if page is None:
+        words = say(
+            "{batch} needed {tried} tokens of the KV pool, one for each request; {free} were available. The pool is "
+            "handed out in pages (page_size, not in the log), and a request whose page is full needs a whole one.",
+            **figures,
+        )
+    else:
+        words = say(
+            "{batch} needed {tried} tokens of the KV pool, one for each request; {free} were available: "
+            "{free} / {page} = {pages} pages. A request whose page is full needs a whole one.",
+            page=page,
+            pages=pool.free_tokens // page,
+            **figures,
+        )
+    return Seen(words=words, evidence=(pool,))
+
+
+@sign
 def enough_tokens_by_the_count(crash: Crash) -> Seen | None:
     """SGLang counts evictable tokens as available, and failed to evict them."""
     pool = _pool(crash, "tokens")

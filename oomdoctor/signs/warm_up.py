@@ -26,10 +26,10 @@ def warm_up_short(crash: Crash) -> Seen | None:
         say(
             "The engine warms up with the largest batch that its settings allow ({tokens:,} prefill tokens), "
             "before it allocates its KV cache: {asked}.",
-            tokens=warmup.prefill_tokens,
+            tokens=warmup.of_prefill,
             asked=asked(card(crash)),
         )
-        if warmup.prefill_tokens
+        if warmup.of_prefill
         else say(
             "The engine warms up with the largest batch that its settings allow, before it allocates its KV "
             "cache: {asked}.",

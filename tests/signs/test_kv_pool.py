@@ -36,3 +36,43 @@ def states(count: int) -> str:
 def test_which_part_of_the_pool_is_empty(sign: Sign, not_yet: str, from_here: str) -> None:
     assert sign(crash_of(not_yet)) is None
     assert sign(crash_of(from_here)) is not None
+
+
+DECODE = (
+    "RuntimeError: Decode out of memory. Try to lower your batch size.\nTry to allocate 40 tokens.\n"
+    "Available tokens: 1280 (available_size=1280 + evictable_size=0)\n"
+)
+
+
+def paged(size: int) -> str:
+    return f"python -m sglang.launch_server --model-path m --page-size {size}\n{DECODE}"
+
+
+@pytest.mark.parametrize("log", [DECODE, paged(33), paged(64)])
+def test_a_decode_batch_may_need_a_page_for_each_request(log: str) -> None:
+    assert kv_pool.pages_for_all_requests_of_a_decode_batch(crash_of(log)) is not None
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        ENOUGH,
+        PLACES,
+        TOKENS,
+        paged(1),
+        paged(32),
+        DECODE.replace("Decode out", "Prefill out"),
+        DECODE.splitlines()[0] + "\n",
+    ],
+)
+def test_pages_for_all_or_no_requests_to_have_them(log: str) -> None:
+    assert kv_pool.pages_for_all_requests_of_a_decode_batch(crash_of(log)) is None
+
+
+def test_pages_are_counted_where_their_size_is_stated() -> None:
+    seen = kv_pool.pages_for_all_requests_of_a_decode_batch(crash_of(paged(64)))
+    assert seen is not None
+    assert "1,280 / 64 = 20 pages" in seen.words
+    unknown = kv_pool.pages_for_all_requests_of_a_decode_batch(crash_of(DECODE))
+    assert unknown is not None
+    assert "not in the log" in unknown.words

@@ -63,3 +63,23 @@ def test_what_vllm_pins_behind_its_count_of_blocks(log: str, *, seen: bool) -> N
     found = pinned.refused_behind_its_swap_blocks(crash(*log.splitlines()))
     assert (found is not None) is seen
     assert found is None or "910 blocks" in found.words
+
+
+@pytest.mark.parametrize(
+    ("line", "managed"),
+    [
+        ("Error out of memory at line 77 in file /opt/bnb/csrc/pythonInterface.c", True),
+        ("Error out of memory at line 91 in file /opt/bnb/csrc/pythonInterface.cpp", True),
+        ("Error out of memory at line 77 in file /opt/bnb/csrc/ops.cu", False),
+        ("RuntimeError: CUDA error: out of memory in pin_memory", False),
+    ],
+)
+def test_states_of_a_paged_optimizer_are_in_managed_memory(line: str, managed: bool) -> None:
+    assert (pinned.managed_memory_was_refused(crash(line)) is not None) is managed
+
+
+def test_what_torch_pins_is_no_managed_memory() -> None:
+    frame = '  File "/x/torch/utils/data/_utils/pin_memory.py", line 60, in pin_memory\n    return data.pin_memory()'
+    log = crash("Traceback (most recent call last):", frame, BARE)
+    assert pinned.page_locked_memory_was_refused(log) is not None
+    assert pinned.managed_memory_was_refused(log) is None

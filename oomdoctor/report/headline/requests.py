@@ -21,7 +21,7 @@ from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import address_space, set_limits
-from oomdoctor.signs.pinned import the_traceback_ends_in_pinning
+from oomdoctor.signs.pinned import managed_memory_was_refused, the_traceback_ends_in_pinning
 from oomdoctor.units import show
 
 _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shortage)
@@ -190,6 +190,11 @@ def pinned_share(crash: Crash) -> str | None:
 def pinning_library(crash: Crash) -> str | None:
     """The library that page-locked memory was refused to."""
     return next((event.library for event in crash.every(LibraryOutOfMemory) if event.pool == "pinned"), None)
+
+
+def managed_library(crash: Crash) -> str | None:
+    """The library that was refused managed memory."""
+    return pinning_library(crash) if managed_memory_was_refused(crash) is not None else None
 
 
 def memlock(crash: Crash) -> str | None:
