@@ -25,9 +25,7 @@ OF_AN_ENGINE = (
     "shorter-context", "smaller-model", "quantize-kv-cache", "fewer-sequences", "quantize-weights", "smaller-buffers",
     "lower-engine-reservation", "smaller-prefill", "raise-container-limit", "more-host-memory",
 )  # fmt: skip
-
-# Files in memory are nobody's
-OF_FILES = ("spill-to-disk", "raise-container-limit", "collect-evidence")
+OF_FILES = ("spill-to-disk", "raise-container-limit", "collect-evidence")  # nobody's, in memory
 
 CAUSE = Cause(
     id="container-limit",
@@ -37,10 +35,8 @@ CAUSE = Cause(
         mark("{kernel_limit} was hit: {limit_killed} held {limit_killed_most}"),
         mark("{kernel_limit} was hit: the kernel killed {limit_killed}[, which held {limit_killed_size}]"),
         mark("{kernel_limit} was hit[ when {oom_invoker} requested memory]"),
-        mark(
-            "{limited_job} hit its memory limit[ of {job_limit}]: {limit_command} was OOM-killed"
-            "[; last step in the log: {last_step}]"
-        ),
+        mark("{limited_job} hit its memory limit[ of {job_limit}]: {limit_command} was OOM-killed"
+             "[; last step in the log: {last_step}]"),
         mark("{limited_job} hit its memory limit of {job_limit}[ {doing}][: {oom_kills}]"),
         mark("{limited_job} hit its memory limit[ ({limit_exit})][ {doing}][: {oom_kills}]"),
         mark("A memory limit of {job_limit} was hit[ {doing}]: {oom_kills}"),

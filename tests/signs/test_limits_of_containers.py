@@ -55,10 +55,14 @@ TASKS = (
     "[ 6878.61] Tasks state (memory values in pages):",
     "[ 6878.61] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
     "[ 6878.61] [    801]     0   801     9000     {}   155648        0             0 python",
-    "[ 6878.61] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/j,task_memcg=/j,"
-    "task=python,pid=801,uid=0",
-    "[ 6878.61] Memory cgroup out of memory: Killed process 801 (python) total-vm:36000kB, anon-rss:{}kB, file-rss:0kB, "
-    "shmem-rss:0kB, UID:0 pgtables:152kB oom_score_adj:0",
+    (
+        "[ 6878.61] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/j,"
+        "task_memcg=/j,task=python,pid=801,uid=0"
+    ),
+    (
+        "[ 6878.61] Memory cgroup out of memory: Killed process 801 (python) total-vm:36000kB, anon-rss:{}kB, "
+        "file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:152kB oom_score_adj:0"
+    ),
 )
 
 
