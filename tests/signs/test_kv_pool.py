@@ -36,3 +36,20 @@ def states(count: int) -> str:
 def test_which_part_of_the_pool_is_empty(sign: Sign, not_yet: str, from_here: str) -> None:
     assert sign(crash_of(not_yet)) is None
     assert sign(crash_of(from_here)) is not None
+
+
+STAYED = TOKENS + "Available full tokens: {both} (full_available_size={free} + full_evictable_size_={more})\n"
+
+
+@pytest.mark.parametrize(
+    ("free", "more", "stayed"),
+    [(7167, 1, True), (0, 90_000, True), (7167, 0, False), (7168, 5, False), (9, 7158, False), (90_000, 90_000, False)],
+)
+def test_what_counts_as_evictable_and_was_not_evicted(free: int, more: int, stayed: bool) -> None:
+    crash = crash_of(STAYED.format(both=free + more, free=free, more=more))
+    assert (kv_pool.evictable_tokens_stayed(crash) is not None) is stayed
+
+
+def test_nothing_stayed_where_nobody_says_what_is_evictable() -> None:
+    assert kv_pool.evictable_tokens_stayed(crash_of(TOKENS)) is None
+    assert kv_pool.evictable_tokens_stayed(crash_of(PLACES)) is None
