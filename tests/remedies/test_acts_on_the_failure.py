@@ -256,3 +256,11 @@ def test_a_decode_batch_has_a_token_per_request(head: str, is_there: bool, has_a
     remedy = advise(log, "smaller-prefill", cause="kv-pool-exhausted")[0].get("smaller-prefill")
     assert (remedy is not None) is is_there
     assert (remedy is not None and remedy.suggested is not None) is has_a_value
+
+
+def test_layers_on_the_host_do_not_count_for_metals_own_limit() -> None:
+    log = (
+        "ggml_metal_init: allocating\nggml_backend_metal_buffer_type_alloc_buffer: error: failed to allocate buffer, "
+        "size = 9216.00 MiB\nllama_model_load: error loading model: unable to allocate Metal buffer\n"
+    )
+    assert "-ngl" in advise(log, "offload-parameters", cause="model-does-not-fit")[0]["offload-parameters"].action
