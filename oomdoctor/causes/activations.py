@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
+from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
                    "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
 INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
+MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 # In an engine the batch is what its own settings let in.
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
@@ -51,8 +52,7 @@ CAUSE = Cause(
         Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),
         Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, MEASURED_KNOBS),
         Row(passes.measuring_its_need, Grade.POINTS), Row(passes.in_an_engines_pass, Grade.POINTS),
-        Row(arrays.array_without_a_shape, Grade.POINTS),
-        Row(arrays.array_of_a_step_on_the_host, Grade.POINTS),
+        Row(arrays.array_without_a_shape, Grade.POINTS), Row(arrays.array_of_a_step_on_the_host, Grade.POINTS),
         Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.while_parameters_are_gathered, Grade.HINTS), Row(passes.in_its_own_computation, Grade.HINTS),
@@ -72,5 +72,5 @@ CAUSE = Cause(
            "offload-activations", "packing"),
     knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS),
                  (passes.drawing, DRAWING_KNOBS), (passes.generating, INFERENCE_KNOBS),
-                 (passes.in_attention, ATTENTION_KNOBS)),
+                 (passes.in_attention, ATTENTION_KNOBS), (allocator.beyond_the_watermark, MAC_KNOBS)),
 )  # fmt: skip

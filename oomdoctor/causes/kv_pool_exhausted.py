@@ -8,6 +8,8 @@ from oomdoctor.signs import Grade, kv_pool, other_words
 
 # Places and states go by the number of requests; a shorter prompt or a smaller cache entry frees none.
 FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel", "pin-version")
+# What a larger pool would hold more of is what cannot be evicted.
+UNEVICTED = ("smaller-prefill", "pin-version", "fewer-sequences")
 OF_A_CONTEXT = ("fewer-sequences", "quantize-kv-cache", "shorter-context")
 OF_A_HOST_BUFFER = ("raise-allocator-cap", "less-offload", "more-host-memory")
 IN_ANY_VERSION = (
@@ -26,6 +28,7 @@ CAUSE = Cause(
         mark("{batch} needed {batch_tokens} of KV cache; {window_free} were free for the sliding-window layers"),
         mark("{no_states} has no free Mamba state for another request"),
         mark("{batch} needed {batch_tokens} of KV cache, {tokens_free} were free"),
+        mark("{batch} failed to get {batch_tokens} of KV cache: {tokens_unused} were free, {tokens_stayed} evictable"),
         mark("{batch} failed to get {batch_tokens} of KV cache although {tokens_plenty} were free"),
         mark("{engine_first} took in {tried_requests} with room for {free_requests}"),
         mark("{engine_first}'s KV cache is full: {needed} needed, {available} there"),
@@ -43,6 +46,7 @@ CAUSE = Cause(
         Row(kv_pool.fewer_tokens_of_the_window, Grade.PROVES),
         Row(kv_pool.no_state_beside_the_tokens, Grade.PROVES, FEWER_FIRST),
         Row(kv_pool.pages_for_all_requests_of_a_decode_batch, Grade.PROVES),
+        Row(kv_pool.evictable_tokens_stayed, Grade.PROVES, UNEVICTED),
         Row(kv_pool.enough_tokens_by_the_count, Grade.PROVES, ("pin-version", *IN_ANY_VERSION)),
         Row(kv_pool.context_of_all_sequences_is_full, Grade.PROVES, OF_A_CONTEXT),
         Row(kv_pool.no_free_block, Grade.PROVES),

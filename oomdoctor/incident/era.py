@@ -1,4 +1,5 @@
-"""When a crash was: the day that its lines are stamped with, and the releases that have a message in these words."""
+"""When a crash was: the day that its lines are stamped with, and the releases that have a message in these words, or
+the files of its traceback."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 from oomdoctor.families.event import Event
-from oomdoctor.job.frameworks import frameworks
+from oomdoctor.job.frameworks import Row, frameworks
 from oomdoctor.patterns import late
 
 # At the head of a line, with a time behind it: "2024-06-21 10:00:01", "[2024/06/21T10:00", "| 2024-06-21 10:00:01.2 |"
@@ -25,10 +26,16 @@ def day_of(root: Event, told: Sequence[Event]) -> str:
 
 
 def releases_of(told: Sequence[Event]) -> Mapping[str, str]:
-    """Of frameworks whose message has changed, the releases that print it like this: {"torch": "<2.1"}."""
-    texts = [event.at.text for event in told if event.role == "root"]
-    wordings = ((each.name, *wording) for each in frameworks() for wording in each.wordings)
-    return {name: releases for name, words, releases in wordings if any(re.search(words, text) for text in texts)}
+    """Of frameworks whose message or files have changed, the releases that print or have these: {"torch": "<2.1"}."""
+    roots = [event for event in told if event.role == "root"]
+    texts = [event.at.text for event in roots]
+    files = [frame.file.replace("\\", "/") for event in roots for frame in event.around.trace]
+    told_by = {each.name: (*_told(each.wordings, texts), *_told(each.layouts, files)) for each in frameworks()}
+    return {name: releases[0] for name, releases in told_by.items() if releases}
+
+
+def _told(signs: Sequence[Row], shown: Sequence[str]) -> Iterator[str]:
+    return (releases for words, releases in signs if any(re.search(words, one) for one in shown))
 
 
 def _stamps(event: Event) -> Iterator[str]:

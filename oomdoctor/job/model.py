@@ -58,7 +58,7 @@ class Context(Struct, frozen=True):
     files: frozenset[str] = frozenset()  # those of the job, where several jobs may be read; else none
     memory: tuple[Trajectory, ...] = ()  # figures that the job itself prints of its memory, however often
     day: str = ""  # of the failure, "2024-06-21", where lines are stamped with it
-    releases: Mapping[str, str] = field(default_factory=dict)  # name → those that a message's words tell: "<2.1"
+    releases: Mapping[str, str] = field(default_factory=dict)  # name → those that words or files tell: "<2.1"
     outside: Mapping[str, str] = field(default_factory=dict)  # versions and models not from the log → where from
     heard: list[Setting] | None = None  # takes the settings from outside the log that are asked for
 

@@ -39,6 +39,7 @@ from oomdoctor.remedies.training import WITHOUT_TRAINING
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.allocator import card_partly_hidden
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
+from oomdoctor.signs.kv_pool import evictable_tokens_stayed
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import (
@@ -378,6 +379,8 @@ def pin_version(case: Case) -> Answer:
     match = releases.likely(case.crash)
     if match is None and case.cause == PROCESS_HOG:
         return _of_the_cluster(case.crash)
+    if match is None and evictable_tokens_stayed(case.crash) is not None:
+        return _without_a_prefix_cache()
     if match is None:
         return _no_known_regression(case.crash) or _another_build(case)
     known = match.known
@@ -391,6 +394,15 @@ def pin_version(case: Case) -> Answer:
         snippet=_to_copy(match),
         assumes=(_assumed(known),) if match.told == "nowhere" else (),
         reference=_address(known.seen[0]),
+    )
+
+
+def _without_a_prefix_cache() -> Proposal:
+    """python/sglang/srt/server_args.py: what ends with its request needs no eviction."""
+    return Proposal(
+        action=say("Upgrade SGLang; until then turn its prefix cache off, whose tokens it failed to evict"),
+        snippet="--disable-radix-cache",
+        cost=say("prompts that share a prefix are computed in full again"),
     )
 
 

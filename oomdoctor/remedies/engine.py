@@ -43,6 +43,7 @@ from oomdoctor.remedies.initial import as_default, begin, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
+from oomdoctor.signs.kv_pool import evictable_tokens_stayed
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
@@ -51,6 +52,7 @@ _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
 _QUANTIZING: Final = r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
+_PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
 _WHOLE_PROMPTS: Final = 32768
@@ -841,6 +843,8 @@ def smaller_prefill(case: Case) -> Answer:
     answer, root = half(case), case.crash.root
     if isinstance(root, PoolExhausted) and root.batch == "decode":
         return Skip()
+    if isinstance(root, PoolExhausted) and case.row is not None and evictable_tokens_stayed(case.crash) is not None:
+        return _within_the_free_tokens(root, case.row.setting)
     if isinstance(root, WarmupShort) and root.of_prefill and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, root.of_prefill)
     if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":
@@ -853,6 +857,28 @@ def smaller_prefill(case: Case) -> Answer:
             "at best {tried} / 2 = {half} of compute buffer",
             tried=show(root.tried_bytes),
             half=show(root.tried_bytes / 2),
+        ),
+    )
+
+
+def _within_the_free_tokens(pool: PoolExhausted, option: str) -> Answer:
+    """A prefill batch that fits in what is free before anything is evicted; a decode batch has a token per request."""
+    if pool.batch == "decode":
+        return Skip()
+    tried, free = pool.tried_tokens or 0, pool.available_tokens or 0
+    parts = next((count for count in _PARTS if tried // count <= free), None)
+    if pool.batch is None or parts is None:
+        return None
+    then = tried // parts
+    return Proposal(
+        action=say("Let a prefill batch take {then} tokens at most ({option})", then=then, option=option),
+        suggested=then,
+        derivation=say(
+            "{tried} requested / {parts} = {then} <= {free} free without eviction",
+            tried=tried,
+            parts=parts,
+            then=then,
+            free=free,
         ),
     )
 

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
@@ -171,7 +172,7 @@ def start_in_sequence(case: Case) -> Answer:
     """Engines that share a GPU by sleeping take turns: vLLM's sleep_mode.md, "Serving"."""
     if not woken_by_a_request(case.crash):
         return None
-    row = spelling("engine-sleep", case.crash.context, "vllm")
+    row = spelling("engine-sleep", case.crash.context, vllm.NAME)
     needs = (say("it was started with {option}", option=row.setting),) if row is not None else ()
     return Proposal(
         action=say("Put the other engine on this GPU to sleep before this one wakes up"),

@@ -20,6 +20,7 @@ from oomdoctor.remedies import cells
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs.machine import is_on_windows
 
+_NOT: Final = "!"
 _STROKE: Final = r"\|"
 # What the host is asked for: pages that stay in place, by the system's own call or through a GPU's driver, or any
 _PINNED: Final = "pinned"  # a pool, too
@@ -73,9 +74,15 @@ def _holds(row: Row, crash: Crash) -> bool:
         return False
     if row.systems and ("windows" if is_on_windows(crash) else "linux") not in row.systems:
         return False
-    if row.devices and maker(crash) not in row.devices:
+    if row.devices and not _is_of(row.devices, maker(crash)):
         return False
     return not row.allocators or _asked(crash) in (*row.allocators, "")
+
+
+def _is_of(devices: tuple[str, ...], made: str) -> bool:
+    """Whether a maker is one of those that are named, and none of those that are ruled out."""
+    named = [one for one in devices if not one.startswith(_NOT)]
+    return f"{_NOT}{made}" not in devices and (not named or made in named)
 
 
 def _is_beyond(crash: Crash, times: float) -> bool:

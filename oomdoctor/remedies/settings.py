@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from oomdoctor import spellings
-from oomdoctor.job.frameworks import among
+from oomdoctor.job.frameworks import among, engines
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -276,7 +276,7 @@ def _best(knob: str, framework: str, context: Context, in_sight: Callable[[Spell
     """The first row of a framework's file that fits the log; one that the log itself spells out before others."""
     known = known_versions(framework, context)
     fitting = [row for row in of_knob(knob, framework) if _is_there(row, context) and row.versions.overlaps(known)]
-    stated = next((row for row in fitting if row.key in context.settings), None)
+    stated = next((row for row in fitting if row.key in context.settings and in_sight(row)), None)
     return stated or next(filter(in_sight, fitting), None)
 
 
@@ -310,9 +310,16 @@ def known_versions(framework: str, context: Context) -> Versions:
     if (told := context.releases.get(framework)) is not None:
         narrowed = narrowed.both(versions(told)) or narrowed
     for name, when in _dated(framework).items():
-        if name in context.settings or name in context.processes:
+        is_set = name in context.settings and not _is_of_an_engine(name, framework, context)
+        if is_set or name in context.processes:
             narrowed = narrowed.both(when) or narrowed
     return narrowed
+
+
+def _is_of_an_engine(name: str, framework: str, context: Context) -> bool:
+    """Whether an engine of the job has an option of that name, too: such a setting may be the engine's."""
+    others = context.frameworks.keys() & engines() - {framework}
+    return any(name == key for other in others for key, _ in _keyed(other))
 
 
 @cache

@@ -123,6 +123,26 @@ def pages_for_all_requests_of_a_decode_batch(crash: Crash) -> Seen | None:
 
 
 @sign
+def evictable_tokens_stayed(crash: Crash) -> Seen | None:
+    """SGLang evicts before it allocates (python/sglang/srt/mem_cache/common.py, evict_from_tree_cache): what it still
+    counts as evictable behind a failed allocation has stayed."""
+    pool = _pool(crash, "tokens")
+    if pool is None or pool.available_tokens is None or pool.tried_tokens is None or not pool.evictable_tokens:
+        return None
+    if not pool.available_tokens < pool.tried_tokens <= pool.available_tokens + pool.evictable_tokens:
+        return None
+    words = say(
+        "{batch} needed {tried:,} tokens of the KV pool: {available:,} were free, and {evictable:,} that the engine "
+        "counts as evictable were not evicted. The pool is large enough.",
+        batch=_batch(pool),
+        tried=pool.tried_tokens,
+        available=pool.available_tokens,
+        evictable=pool.evictable_tokens,
+    )
+    return Seen(words=words, evidence=(pool,))
+
+
+@sign
 def enough_tokens_by_the_count(crash: Crash) -> Seen | None:
     """SGLang counts evictable tokens as available, and failed to evict them."""
     pool = _pool(crash, "tokens")

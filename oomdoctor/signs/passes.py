@@ -8,6 +8,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frames import ends_in_building
 from oomdoctor.job.frameworks import some
@@ -74,21 +75,35 @@ def _in_a_pass(crash: Crash, which: str) -> Seen | None:
     if _own_pass(crash) != which:
         return None
     it = card(crash)
-    mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
-    failed = (
-        say("{where}, {asked}.", where=translated(_PASSES[which]), asked=asked(it))
-        if mine is None
-        else say(
-            "{where}, {asked}; this process held {mine}.",
-            where=translated(_PASSES[which]),
-            asked=asked(it),
-            mine=show(mine),
-        )
-    )
+    failed = _beside_others(crash, it, which) or _beside_its_own(it, which)
     return Seen(
         words=joined((failed, say("Activations grow with batch size and sequence length."))),
         evidence=(refusal(crash) or crash.root,),
         stage=which if crash.stage == "unknown" else None,
+    )
+
+
+def _beside_its_own(it: Card, which: str) -> str:
+    """The pass that failed, and what its process held."""
+    where, mine = translated(_PASSES[which]), it.own_bytes or it.reserved_bytes or it.allocated_bytes
+    if mine is None:
+        return say("{where}, {asked}.", where=where, asked=asked(it))
+    return say("{where}, {asked}; this process held {mine}.", where=where, asked=asked(it), mine=show(mine))
+
+
+def _beside_others(crash: Crash, it: Card, which: str) -> str | None:
+    """The pass that failed on a Mac, where what others hold counts against PyTorch's limit, too."""
+    event = refusal(crash)
+    others = event.other_allocations_bytes if event is not None else None
+    if others is None or it.allocated_bytes is None or it.allowed_bytes is None:
+        return None
+    return say(
+        "{where}, {asked}: of the {allowed} allowed, PyTorch held {mine} and other allocations {others}.",
+        where=translated(_PASSES[which]),
+        asked=asked(it),
+        allowed=show(it.allowed_bytes),
+        mine=show(it.allocated_bytes),
+        others=show(others),
     )
 
 

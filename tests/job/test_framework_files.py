@@ -105,7 +105,7 @@ def test_its_rows_are_whole(one: Framework) -> None:
     for expression in (
         *(row[0] for row in (*one.titles, *one.methods, *one.commands)),
         *(row[-1] for row in one.banners),
-        *(row[0] for row in one.wordings),
+        *(row[0] for row in (*one.wordings, *one.layouts)),
     ):
         re.compile(expression.replace("{version}", r"(\d+)"))
     for *_, expression in one.banners:

@@ -195,3 +195,72 @@ def test_a_single_machine_has_no_nodes_to_add(before: str, given: bool) -> None:
     )
     chosen, _ = advise(before + killed, "add-nodes", cause="too-many-workers")
     assert ("add-nodes" in chosen) == given
+
+
+MPS = (
+    "RuntimeError: MPS backend out of memory (MPS allocated: 20.25 GB, other allocations: 3.50 GB, max allowed: 24.00 "
+    "GB). Tried to allocate 512.00 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit "
+    "for memory allocations (may cause system failure).\n"
+)
+TRAINS = (
+    "Traceback (most recent call last):\n"
+    '  File "/x/site-packages/transformers/trainer.py", line 9, in training_step\n    self.accelerator.backward(loss)\n'
+    '  File "/x/site-packages/torch/autograd/graph.py", line 7, in _engine_run_backward\n    run_backward(t)\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("refused", "there"),
+    [
+        (MPS, {"memory-efficient-attention": False, "offload-activations": False, "smaller-microbatch": True}),
+        (cuda(), {"memory-efficient-attention": True, "offload-activations": True, "smaller-microbatch": True}),
+        (
+            cuda().replace("CUDA", "HIP"),
+            {"memory-efficient-attention": True, "offload-activations": True, "smaller-microbatch": True},
+        ),
+    ],
+)
+def test_a_mac_has_no_flash_attention_and_one_memory(refused: str, there: dict[str, bool]) -> None:
+    chosen, _ = advise(f"{TRAINS}RuntimeError: {refused}", *there, cause="activations")
+    for knob, is_there in there.items():
+        found = chosen.get(knob)
+        flash = knob == "memory-efficient-attention"
+        assert (found is not None and (not flash or "flash_attention_2" in (found.snippet or ""))) is is_there, knob
+
+
+STAYED = (
+    "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 6144 tokens.\n"
+    "Available full tokens: {both} (full_available_size={free} + full_evictable_size_={more})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("free", "suggested"), [(6143, 3072), (3072, 3072), (3071, 1536), (384, 384), (383, None), (0, None)]
+)
+def test_a_batch_that_fits_without_eviction(free: int, suggested: int | None) -> None:
+    log = STAYED.format(both=free + 700_000, free=free, more=700_000)
+    remedy = advise(log, "smaller-prefill", cause="kv-pool-exhausted")[0].get("smaller-prefill")
+    assert (remedy.suggested if remedy is not None else None) == suggested
+
+
+@pytest.mark.parametrize(("more", "stayed"), [(700_000, True), (0, False)])
+def test_what_was_not_evicted_is_the_programs_matter(more: int, stayed: bool) -> None:
+    log = STAYED.format(both=600 + more, free=600, more=more)
+    remedy = advise(log, "pin-version", cause="kv-pool-exhausted")[0].get("pin-version")
+    assert (remedy is not None and remedy.snippet == "--disable-radix-cache") is stayed
+
+
+@pytest.mark.parametrize(("head", "is_there", "has_a_value"), [("Prefill", True, True), ("Decode", False, False)])
+def test_a_decode_batch_has_a_token_per_request(head: str, is_there: bool, has_a_value: bool) -> None:
+    log = STAYED.format(both=705_000, free=5000, more=700_000).replace("Prefill", head)
+    remedy = advise(log, "smaller-prefill", cause="kv-pool-exhausted")[0].get("smaller-prefill")
+    assert (remedy is not None) is is_there
+    assert (remedy is not None and remedy.suggested is not None) is has_a_value
+
+
+def test_layers_on_the_host_do_not_count_for_metals_own_limit() -> None:
+    log = (
+        "ggml_metal_init: allocating\nggml_backend_metal_buffer_type_alloc_buffer: error: failed to allocate buffer, "
+        "size = 9216.00 MiB\nllama_model_load: error loading model: unable to allocate Metal buffer\n"
+    )
+    assert "-ngl" in advise(log, "offload-parameters", cause="model-does-not-fit")[0]["offload-parameters"].action

@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from remedy_logs import advise, crashes_of
 
 import oomdoctor
 from oomdoctor.job.frameworks import framework
+from oomdoctor.job.model import Context, Setting
 from oomdoctor.remedies import cells
-from oomdoctor.remedies.settings import AHEAD, by_then
+from oomdoctor.remedies.settings import AHEAD, by_then, known_versions
 from oomdoctor.versions import ALL
 
 TABLE = Path(oomdoctor.__file__).parent / "remedies" / "releases.txt"
@@ -102,3 +104,67 @@ def test_the_words_of_a_message_tell_its_releases(log: str, told: dict[str, str]
 def test_an_allocator_is_told_what_its_release_knows(log: str, line: str) -> None:
     remedy = advise(log, "allocator-config", cause="allocator-fragmentation")[0]["allocator-config"]
     assert remedy.snippet == line
+
+
+FRAME = '  File "/opt/conda/lib/python3.10/site-packages/{path}", line 88, in build\n    engine = build(args)\n'
+TOO_LONG = (
+    "ValueError: The model's max seq len (65536) is larger than the maximum number of tokens that can be stored in KV "
+    "cache (20480). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when it starts.\n"
+)
+
+
+def _ended(*paths: str, above: str = "") -> str:
+    frames = "".join(FRAME.format(path=path) for path in paths)
+    return f"{above}Traceback (most recent call last):\n{frames}{TOO_LONG}"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("swift/llm/utils/vllm_utils.py", ">=2.0 <3.0"),
+        ("swift/llm/infer.py", ">=2.0 <3.0"),
+        ("swift/llm/infer/infer_engine/vllm_engine.py", ">=3.0 <4.0"),
+        ("swift/pipelines/infer/deploy.py", ">=4.0"),
+        ("swift/llm/utils.py", None),
+        ("swift/llm/base.py", None),
+        ("swift/cli/deploy.py", None),
+        ("taylorswift/llm/utils/vllm_utils.py", None),
+        ("vllm/engine/llm_engine.py", None),
+    ],
+)
+def test_the_files_of_a_traceback_tell_its_releases(path: str, told: str | None) -> None:
+    assert crashes_of(_ended(path))[0].context.releases.get("ms-swift") == told
+
+
+ENGINE = "vllm/engine/llm_engine.py"
+SETS = "INFO vllm: Initializing an LLM engine with config: max_model_len=65536, gpu_memory_utilization=0.9\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "line", "is_assumed"),
+    [
+        (_ended("swift/llm/utils/vllm_utils.py", "swift/llm/deploy.py"), "--max_model_len 20480", False),
+        (_ended("swift/llm/infer/deploy.py"), "--max_model_len 20480", True),
+        (
+            _ended("swift/llm/train/rlhf.py", "swift/trainers/rlhf_trainer/grpo_trainer.py"),
+            "--vllm_max_model_len",
+            True,
+        ),
+        (_ended("swift/pipelines/infer/deploy.py"), "--vllm_max_model_len 20480", False),
+        (_ended("swift/llm/train/rlhf.py", ENGINE, above=SETS), "--vllm_max_model_len", True),
+    ],
+)
+def test_a_serving_program_is_told_its_releases_own_options(log: str, line: str, is_assumed: bool) -> None:
+    """ms-swift has the prefix for serving since 3.7, and for training since it has an engine."""
+    remedy = advise(log, "shorter-context", cause="max-model-len-too-long")[0]["shorter-context"]
+    assert (remedy.snippet or "").startswith(line)
+    assert any("ms-swift" in one for one in remedy.assumes) is is_assumed
+
+
+def test_an_option_that_an_engine_has_too_dates_no_program() -> None:
+    """`max_model_len` is ms-swift's own before 3.7, and vLLM's always."""
+    names = {"ms-swift": None, "vllm": None}
+    theirs = Context(frameworks=names, settings={"max_model_len": Setting("max_model_len", 65536, "job.log", 1)})
+    alone = replace(theirs, frameworks={"ms-swift": None})
+    assert known_versions("ms-swift", theirs) == ALL
+    assert known_versions("ms-swift", alone).before == (3, 7)

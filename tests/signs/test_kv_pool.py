@@ -76,3 +76,20 @@ def test_pages_are_counted_where_their_size_is_stated() -> None:
     unknown = kv_pool.pages_for_all_requests_of_a_decode_batch(crash_of(DECODE))
     assert unknown is not None
     assert "not in the log" in unknown.words
+
+
+STAYED = TOKENS + "Available full tokens: {both} (full_available_size={free} + full_evictable_size_={more})\n"
+
+
+@pytest.mark.parametrize(
+    ("free", "more", "stayed"),
+    [(7167, 1, True), (0, 90_000, True), (7167, 0, False), (7168, 5, False), (9, 7158, False), (90_000, 90_000, False)],
+)
+def test_what_counts_as_evictable_and_was_not_evicted(free: int, more: int, stayed: bool) -> None:
+    crash = crash_of(STAYED.format(both=free + more, free=free, more=more))
+    assert (kv_pool.evictable_tokens_stayed(crash) is not None) is stayed
+
+
+def test_nothing_stayed_where_nobody_says_what_is_evictable() -> None:
+    assert kv_pool.evictable_tokens_stayed(crash_of(TOKENS)) is None
+    assert kv_pool.evictable_tokens_stayed(crash_of(PLACES)) is None

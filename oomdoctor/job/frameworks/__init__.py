@@ -31,6 +31,7 @@ value that begins or ends with a blank stands in quotation marks.
     processes   what the names of an engine's processes hold
     banners     `word | expression` for what states its version, in lines that hold the word; in any where there is none
     wordings    `expression | releases` of messages in words that only these releases have
+    layouts     `expression | releases` of files in a traceback that only these releases have
     prints      what only it prints, or a path, class or module that only it has; case counts
     launches    the modules, scripts and commands it is started with
     actors      `name | role | engine`: its classes and processes, wherever a line names them; the engine in them
@@ -80,7 +81,7 @@ TABLE: Final = "\nknob "  # how the table of a file begins
 BY_METHOD: Final = "by method"
 _INDENT: Final = "\n  "
 _PART: Final = "\0"
-_ROWS: Final = frozenset({"banners", "wordings", "actors", "writers", "titles", "methods", "commands"})
+_ROWS: Final = frozenset({"banners", "wordings", "layouts", "actors", "writers", "titles", "methods", "commands"})
 _SINGLE: Final[Mapping[str, Callable[[str], object]]] = {
     **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style"), str),
     "share": float,
@@ -125,6 +126,7 @@ class Framework:
     processes: tuple[str, ...] = ()
     banners: tuple[Row, ...] = ()
     wordings: tuple[Row, ...] = ()
+    layouts: tuple[Row, ...] = ()
     prints: tuple[str, ...] = ()
     launches: tuple[str, ...] = ()
     actors: tuple[Row, ...] = ()

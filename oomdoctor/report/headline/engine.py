@@ -371,6 +371,20 @@ def tokens_plenty(pool: PoolExhausted) -> str | None:
     return f"{pool.free_tokens:,}"
 
 
+@where(kv_pool.evictable_tokens_stayed)
+@about(first(PoolExhausted))
+def tokens_unused(pool: PoolExhausted) -> str | None:
+    """The tokens that were free before any is evicted."""
+    return f"{pool.available_tokens or 0:,}"
+
+
+@where(kv_pool.evictable_tokens_stayed)
+@about(first(PoolExhausted))
+def tokens_stayed(pool: PoolExhausted) -> str | None:
+    """The tokens that count as evictable and were not evicted."""
+    return f"{pool.evictable_tokens or 0:,}"
+
+
 @where(kv_pool.fewer_tokens_of_the_window)
 @about(first(PoolExhausted))
 def window_free(pool: PoolExhausted) -> str | None:
