@@ -31,6 +31,7 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import PROCESS_HOG, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
@@ -39,6 +40,7 @@ from oomdoctor.remedies.training import WITHOUT_TRAINING
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.allocator import card_partly_hidden
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
+from oomdoctor.signs.kv_pool import last_prompt_refused
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import (
@@ -56,6 +58,7 @@ from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
+_EVICTS: Final = "0.11.0"
 _REFUSED_WHAT_IS_FREE: Final = "spurious-device-oom"
 # What PyTorch calls the devices: ROCm's go by CUDA's name
 _TYPES: Final[Mapping[str, str]] = {NVIDIA: "cuda", "AMD": "cuda", "Intel": "xpu", "NPU": "npu", "HPU": "hpu"}
@@ -376,7 +379,7 @@ def pin_version(case: Case) -> Answer:
     if match is None and case.cause == PROCESS_HOG:
         return _of_the_cluster(case.crash)
     if match is None:
-        return _no_known_regression(case.crash) or _another_build(case)
+        return _that_evicts(case.crash) or _no_known_regression(case.crash) or _another_build(case)
     known = match.known
     package = known.affected.package
     return Proposal(
@@ -406,6 +409,21 @@ def _of_the_cluster(crash: Crash) -> Answer:
         snippet="pip install --upgrade ray",
         subject=helper.who,
         cost=say("the restart ends what Ray runs on this node"),
+    )
+
+
+def _that_evicts(crash: Crash) -> Proposal | None:
+    """#338 of vllm.rs, between 0.10.11 and 0.11.0: the words of the refusal tell the releases apart."""
+    refused = last_prompt_refused(crash)
+    if refused is None or refused.evicts:
+        return None
+    return Proposal(
+        action=say(
+            "Upgrade vllm.rs to {release} or later: it evicts cached prefixes before it refuses a prompt",
+            release=_EVICTS,
+        ),
+        subject=f"vllm.rs {_EVICTS}",
+        reference="https://github.com/guoqingbao/vllm.rs/pull/338",
     )
 
 
@@ -827,6 +845,8 @@ def fix_environment(case: Case) -> Answer:
         return _visible_gpus(case.crash)
     if (early := early_kill(case.crash)) is not None and case.crash.pool in RAM:
         return _guard_that_waits(early)
+    if (misread := of_bytes(case.crash)) is not None:
+        return misread
     if case.cause == _REFUSED_WHAT_IS_FREE and case.row is not None:
         return _driver_and_mask(case.crash, case.row)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
