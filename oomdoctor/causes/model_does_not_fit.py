@@ -23,6 +23,7 @@ CAUSE = Cause(
         mark("The model's weights ({share_weights}) do not fit in the {share_room} that {engine_within} may use"),
         mark("Metal ran out of memory[ {doing}], after a KV cache of {cache_before} was allocated"),
         mark("The model as planned ({plan}) does not fit on {gpu}, which has {plan_free} free"),
+        mark("The weights of {layers_planned} ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
         mark("The model's weights ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
         mark("Weights and states ({arguments}) do not fit on {gpu} ({total})"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
@@ -35,8 +36,7 @@ CAUSE = Cause(
         mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
         mark("The model does not fit on {gpu}[ ({place})]"),
     ),
-    pools=("gpu",),
-    excluded=(loading.beyond_loading,),
+    pools=("gpu",), excluded=(loading.beyond_loading,),
     signs=(
         Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),

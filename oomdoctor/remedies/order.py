@@ -22,6 +22,7 @@ from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.remedies import Remedy, own_options
 from oomdoctor.remedies.host import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
+from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
 from oomdoctor.units import MIB
 
@@ -40,6 +41,8 @@ _A_GOOD_DEAL: Final = 2
 _THIRD: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
+_FREE: Final = "free-the-gpu"
+_OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-fit")
 _LEAK: Final = "clear-references"
 _ACTIVATIONS: Final = "activations"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
@@ -97,6 +100,13 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
         return knobs
     rest = [knob for knob in knobs[1:] if knob != _LEAK]
     return (*knobs[:1], _LEAK, *rest)
+
+
+def with_a_restart(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """Nobody splits or quantizes a model before the notebook's kernel is known to hold no other."""
+    if cause not in _OF_A_FULL_GPU or not may_be_of_a_cell(crash):
+        return knobs
+    return (_FREE, *(knob for knob in knobs if knob != _FREE))
 
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
@@ -218,6 +228,7 @@ __all__ = [
     "knobs_of",
     "length_ahead",
     "stated_knobs",
+    "with_a_restart",
     "with_allocator",
     "with_references",
 ]
