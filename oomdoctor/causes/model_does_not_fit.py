@@ -8,8 +8,8 @@ from oomdoctor.signs import Grade, arrays, ggml, loading, other_words, snapshot,
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
-# Where nothing is trained there are no states to shard.
-INFERENCE_KNOBS = ("quantize-weights", "smaller-model", "tensor-parallel", "offload-parameters", "more-gpus",
+# Where nothing is trained there are no states to shard; another model is another answer, and comes behind more GPUs.
+INFERENCE_KNOBS = ("quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "more-gpus",
                    "shard-states", "mixed-precision")  # fmt: skip
 BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 CACHE_KNOBS = ("shorter-context", "quantize-kv-cache", "offload-parameters", "quantize-weights", "smaller-model")

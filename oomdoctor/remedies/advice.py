@@ -16,6 +16,7 @@ from oomdoctor.remedies.order import (
     allocator_behind,
     knobs_of,
     length_ahead,
+    others_ahead,
     with_a_restart,
     with_allocator,
     with_references,
@@ -55,7 +56,7 @@ def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Re
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
     kept, rejected = enough_remedies(cause, knobs, crash)
     kept = allocator_behind(placed(kept, said), cause, theirs, crash)
-    return length_ahead(kept, crash), rejected
+    return length_ahead(others_ahead(kept, cause), crash), rejected
 
 
 __all__ = ["Advice", "advise"]

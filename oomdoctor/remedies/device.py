@@ -58,6 +58,8 @@ from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
+_CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
+_WHOLE: Final = 1.0
 _EVICTS: Final = "0.11.0"
 _REFUSED_WHAT_IS_FREE: Final = "spurious-device-oom"
 # What PyTorch calls the devices: ROCm's go by CUDA's name
@@ -250,7 +252,11 @@ def raise_cap(case: Case) -> Answer:
     if allowed:
         return Proposal(
             action=say("Raise the process's memory fraction (now {allowed})", allowed=show(allowed)),
-            setting="torch.cuda.set_per_process_memory_fraction",
+            setting=_CAP,
+            suggested=_WHOLE,
+            snippet=f"{_CAP}({_WHOLE})",
+            derivation=say("{fraction} is the whole GPU", fraction=_WHOLE),
+            cost=say("other processes on the GPU get less of it"),
         )
     return None
 
