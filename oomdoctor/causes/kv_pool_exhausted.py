@@ -11,6 +11,8 @@ FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel",
 # What a larger pool would hold more of is what cannot be evicted.
 UNEVICTED = ("smaller-prefill", "pin-version", "fewer-sequences")
 OF_A_CONTEXT = ("fewer-sequences", "quantize-kv-cache", "shorter-context")
+AS_A_LATER_RELEASE_DOES = ("pin-version", "quantize-kv-cache", "shorter-context", "raise-engine-reservation")
+OF_A_PROMPT = ("quantize-kv-cache", "raise-engine-reservation", "shorter-context", "fewer-sequences")
 OF_A_HOST_BUFFER = ("raise-allocator-cap", "less-offload", "more-host-memory")
 IN_ANY_VERSION = (
     "fewer-sequences",
@@ -31,6 +33,7 @@ CAUSE = Cause(
         mark("{batch} failed to get {batch_tokens} of KV cache: {tokens_unused} were free, {tokens_stayed} evictable"),
         mark("{batch} failed to get {batch_tokens} of KV cache although {tokens_plenty} were free"),
         mark("{engine_first} took in {tried_requests} with room for {free_requests}"),
+        mark("{engine_first} refused a prompt that needs {prompt_tokens} of KV cache; {prompt_free} were free"),
         mark("{engine_first}'s KV cache is full: {needed} needed, {available} there"),
         mark("{swap_full}'s KV cache and its swap space in host memory are full"),
         mark("{full_context}'s context is full: all sequences share it"),
@@ -48,6 +51,8 @@ CAUSE = Cause(
         Row(kv_pool.pages_for_all_requests_of_a_decode_batch, Grade.PROVES),
         Row(kv_pool.evictable_tokens_stayed, Grade.PROVES, UNEVICTED),
         Row(kv_pool.enough_tokens_by_the_count, Grade.PROVES, ("pin-version", *IN_ANY_VERSION)),
+        Row(kv_pool.prompt_beside_cached_prefixes, Grade.PROVES, AS_A_LATER_RELEASE_DOES),
+        Row(kv_pool.prompt_beside_running_sequences, Grade.PROVES, OF_A_PROMPT),
         Row(kv_pool.context_of_all_sequences_is_full, Grade.PROVES, OF_A_CONTEXT),
         Row(kv_pool.no_free_block, Grade.PROVES),
         Row(kv_pool.swap_space_is_full_too, Grade.PROVES),

@@ -8,8 +8,8 @@ from oomdoctor.signs import Grade, arrays, ggml, loading, other_words, snapshot,
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
-# Where nothing is trained there are no states to shard.
-INFERENCE_KNOBS = ("quantize-weights", "smaller-model", "tensor-parallel", "offload-parameters", "more-gpus",
+# Where nothing is trained there are no states to shard; another model is another answer, and comes behind more GPUs.
+INFERENCE_KNOBS = ("quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "more-gpus",
                    "shard-states", "mixed-precision")  # fmt: skip
 BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 CACHE_KNOBS = ("shorter-context", "quantize-kv-cache", "offload-parameters", "quantize-weights", "smaller-model")
@@ -23,6 +23,7 @@ CAUSE = Cause(
         mark("The model's weights ({share_weights}) do not fit in the {share_room} that {engine_within} may use"),
         mark("Metal ran out of memory[ {doing}], after a KV cache of {cache_before} was allocated"),
         mark("The model as planned ({plan}) does not fit on {gpu}, which has {plan_free} free"),
+        mark("The weights of {layers_planned} ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
         mark("The model's weights ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
         mark("Weights and states ({arguments}) do not fit on {gpu} ({total})"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
@@ -35,8 +36,7 @@ CAUSE = Cause(
         mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
         mark("The model does not fit on {gpu}[ ({place})]"),
     ),
-    pools=("gpu",),
-    excluded=(loading.beyond_loading,),
+    pools=("gpu",), excluded=(loading.beyond_loading,),
     signs=(
         Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),

@@ -79,6 +79,19 @@ class MemoryPart(Event, frozen=True, kw_only=True):
     held_bytes: Usage[int | None] = None
 
 
+class NotUnderstood(Event, frozen=True, kw_only=True):
+    """A variable of its environment whose value Ollama cannot read: it goes on as if nobody had set it."""
+
+    family = "ollama"
+    kind = "not-understood"
+
+    role: Role = "context"
+
+    variable: str
+    value: str
+    default: str | None = None
+
+
 class Short(Event, frozen=True, kw_only=True):
     """Ollama, or the runner it started, refuses for lack of memory."""
 
@@ -169,6 +182,7 @@ _HARMLESS = (
     ("VRAM usage didn't recover within timeout", mark("Ollama waits for free GPU memory, then continues")),
 )
 _TOO_LARGE_FOR_IT: Final = ("model request too large for system", "model is too large for system memory")
+_INVALID: Final = "invalid environment variable, using default"  # envconfig/config.go since 0.2.0
 CHARACTERS = 4000
 
 
@@ -184,7 +198,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     kind, figures = _stated(_pairs(text))
     sized = any(name.endswith("_bytes") and size not in (None, ()) for name, size in figures.items())
-    if kind is Short or (kind is not None and sized):
+    if kind in (Short, NotUnderstood) or (kind is not None and sized):
         yield _event(page, line, kind, figures)
 
 
@@ -217,6 +231,8 @@ def _stated(said: dict[str, str]) -> tuple[type[Event] | None, _Figures]:
             "held_bytes": bytes_of(said["size"]),
             "pool": pool,
         }
+    if message == _INVALID and said.get("key") and said.get("value"):
+        return NotUnderstood, {"variable": said["key"], "value": said["value"], "default": said.get("default")}
     if message in _TOO_LARGE_FOR_IT:
         figures = _figures(said, _TOO_LARGE)
         return Short, {**figures, "said": "system-memory", "pool": "host_ram", "strength": 3 if figures else 2}
@@ -298,6 +314,7 @@ FAMILY = Family(
         'msg="compute graph"',
         'msg="total memory"',
         'msg="model request too large',
+        f'msg="{_INVALID}"',
         "model is too large for system memory",
         "requires more system memory",
         "required allocations: {",

@@ -11,7 +11,16 @@ from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import gap, shown
-from oomdoctor.remedies.order import allocator_behind, knobs_of, length_ahead, with_allocator, with_references
+from oomdoctor.remedies.misread import with_misread
+from oomdoctor.remedies.order import (
+    allocator_behind,
+    knobs_of,
+    length_ahead,
+    others_ahead,
+    with_a_restart,
+    with_allocator,
+    with_references,
+)
 from oomdoctor.remedies.printed import rejected_advice
 
 
@@ -43,10 +52,11 @@ def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Re
     crash = decision.crash_of(answer)
     said, cause, theirs = advised(crash), answer.cause.id, knobs_of(answer, decision)
     own = with_references(cause, with_allocator(cause, theirs, crash), crash)
+    own = with_a_restart(cause, with_misread(own, crash), crash)
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
     kept, rejected = enough_remedies(cause, knobs, crash)
     kept = allocator_behind(placed(kept, said), cause, theirs, crash)
-    return length_ahead(kept, crash), rejected
+    return length_ahead(others_ahead(kept, cause), crash), rejected
 
 
 __all__ = ["Advice", "advise"]

@@ -195,7 +195,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         row = of_call(row, crash.context, _calls(knob, crash))
     if evaluation.concerns(knob.id, crash):
         row = evaluation.row_of(row, crash.context)
-    if row is not None and row.framework == vllm.NAME and engine.in_python(crash):
+    if row is not None and some([row.framework], "takes its options as arguments") and engine.in_python(crash):
         row = row.as_argument
     if row is not None and (port := of_devices(devices.device_name((crash,)), row.framework)) is not None:
         row = spelling(knob.id, crash.context, port.name) or row

@@ -31,6 +31,7 @@ from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import PROCESS_HOG, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
@@ -39,7 +40,7 @@ from oomdoctor.remedies.training import WITHOUT_TRAINING
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.allocator import card_partly_hidden
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
-from oomdoctor.signs.kv_pool import evictable_tokens_stayed
+from oomdoctor.signs.kv_pool import evictable_tokens_stayed, last_prompt_refused
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import (
@@ -57,6 +58,9 @@ from oomdoctor.units import BINARY, GIB, MIB, percent, show
 from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
+_CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
+_WHOLE: Final = 1.0
+_EVICTS: Final = "0.11.0"
 _REFUSED_WHAT_IS_FREE: Final = "spurious-device-oom"
 # What PyTorch calls the devices: ROCm's go by CUDA's name
 _TYPES: Final[Mapping[str, str]] = {NVIDIA: "cuda", "AMD": "cuda", "Intel": "xpu", "NPU": "npu", "HPU": "hpu"}
@@ -249,9 +253,11 @@ def raise_cap(case: Case) -> Answer:
         alone = isinstance(root, DeviceOutOfMemory) and (root.tried_bytes or allowed) <= (root.free_bytes or 0)
         return Proposal(
             action=say("Raise the process's memory fraction (now {allowed})", allowed=show(allowed)),
-            setting="torch.cuda.set_per_process_memory_fraction",
-            snippet="torch.cuda.set_per_process_memory_fraction(1.0)" if alone else None,
-            cost=say("less GPU memory for other processes"),
+            setting=_CAP,
+            suggested=_WHOLE,
+            snippet=f"{_CAP}({_WHOLE})" if alone else None,
+            derivation=say("{fraction} is the whole GPU", fraction=_WHOLE),
+            cost=say("other processes on the GPU get less of it"),
         )
     return None
 
@@ -382,7 +388,7 @@ def pin_version(case: Case) -> Answer:
     if match is None and evictable_tokens_stayed(case.crash) is not None:
         return _without_a_prefix_cache()
     if match is None:
-        return _no_known_regression(case.crash) or _another_build(case)
+        return _that_evicts(case.crash) or _no_known_regression(case.crash) or _another_build(case)
     known = match.known
     package = known.affected.package
     return Proposal(
@@ -421,6 +427,21 @@ def _of_the_cluster(crash: Crash) -> Answer:
         snippet="pip install --upgrade ray",
         subject=helper.who,
         cost=say("the restart ends what Ray runs on this node"),
+    )
+
+
+def _that_evicts(crash: Crash) -> Proposal | None:
+    """#338 of vllm.rs, between 0.10.11 and 0.11.0: the words of the refusal tell the releases apart."""
+    refused = last_prompt_refused(crash)
+    if refused is None or refused.evicts:
+        return None
+    return Proposal(
+        action=say(
+            "Upgrade vllm.rs to {release} or later: it evicts cached prefixes before it refuses a prompt",
+            release=_EVICTS,
+        ),
+        subject=f"vllm.rs {_EVICTS}",
+        reference="https://github.com/guoqingbao/vllm.rs/pull/338",
     )
 
 
@@ -842,6 +863,8 @@ def fix_environment(case: Case) -> Answer:
         return _visible_gpus(case.crash)
     if (early := early_kill(case.crash)) is not None and case.crash.pool in RAM:
         return _guard_that_waits(early)
+    if (misread := of_bytes(case.crash)) is not None:
+        return misread
     if case.cause == _REFUSED_WHAT_IS_FREE and case.row is not None:
         return _driver_and_mask(case.crash, case.row)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):

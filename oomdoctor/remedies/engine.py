@@ -44,6 +44,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed
+from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import Version, version_of
@@ -68,10 +69,9 @@ _RACE: Final = "profiling-race"
 _OF_V0: Final = "not properly cleaned up"  # vllm/worker/worker.py, whose engine measures always
 _STATES_ITS_CACHE: Final = (0, 10, 2)
 FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
-_BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|ipython-input"
+_BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|/lmdeploy/api\.py|\bsgl\.Engine\("
 # Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
 _SERVER: Final = r"api_server|/entrypoints/(?:openai|launcher)|async_llm|(?i:uvicorn|vllm serve)"
-_NOTEBOOK: Final = r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^File <ipython-input"
 _SPECULATION: Final = "speculative_algorithm"
 _POOL_OF_SGLANG: Final = "max_total_tokens"
 _FLASH_ATTENTION: Final = r"Flash Attention was auto, set to enabled|\bflash_attn\s{1,4}= (?:1|on|enabled)\b"
@@ -227,7 +227,7 @@ def _without_profiling(case: Case) -> Answer:
 
 def in_python(crash: Crash) -> bool:
     """Whether a program or a notebook builds the engine itself, by arguments of the options' names."""
-    if crash.in_trace(_BUILT) is not None or crash.mentions(_NOTEBOOK) is not None:
+    if crash.in_trace(_BUILT) is not None or is_in_a_notebook(crash):
         return True
     return phase(crash) == "waking" and not crash.shows(_SERVER)
 

@@ -17,7 +17,7 @@ def fewer_layers(case: Case) -> Answer:
     row = case.row
     if case.crash.job.world != "ggml" or row is None or row.type != "int":
         return None
-    now, root = _on_the_card(case), case.crash.root
+    now, root, cost = _on_the_card(case), case.crash.root, say("slower steps; the other layers are in host RAM")
     if isinstance(root, BufferRefused) and root.what == PLAN:
         return Proposal(
             action=say(
@@ -25,10 +25,11 @@ def fewer_layers(case: Case) -> Answer:
             ),
             current=now,
             suggested=AUTO,
+            cost=cost,
         )
     if now is None or now <= LEAST:
         return Proposal(
-            action=say("Put fewer layers on the GPU: lower {name} (value not in the log)", name=row.setting)
+            action=say("Put fewer layers on the GPU: lower {name} (value not in the log)", name=row.setting), cost=cost
         )
     then = now // 2
     return Proposal(
@@ -36,6 +37,7 @@ def fewer_layers(case: Case) -> Answer:
         current=now,
         suggested=then,
         derivation=f"{now} / 2 = {then}",
+        cost=cost,
     )
 
 

@@ -22,6 +22,7 @@ from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.remedies import Remedy, own_options
 from oomdoctor.remedies.host import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
+from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
 from oomdoctor.units import MIB
 
@@ -40,6 +41,10 @@ _A_GOOD_DEAL: Final = 2
 _THIRD: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
+_FREE: Final = "free-the-gpu"
+_UNPROVEN: Final = "killed-without-evidence"
+_BESIDE_THE_FRAMEWORK: Final = "non-torch-memory"
+_OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-fit")
 _LEAK: Final = "clear-references"
 _ACTIVATIONS: Final = "activations"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
@@ -97,6 +102,13 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
         return knobs
     rest = [knob for knob in knobs[1:] if knob != _LEAK]
     return (*knobs[:1], _LEAK, *rest)
+
+
+def with_a_restart(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """Nobody splits or quantizes a model before the notebook's kernel is known to hold no other."""
+    if cause not in _OF_A_FULL_GPU or not may_be_of_a_cell(crash):
+        return knobs
+    return (_FREE, *(knob for knob in knobs if knob != _FREE))
 
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
@@ -183,12 +195,15 @@ def _only_delays(remedy: Remedy) -> bool:
 
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
-    """The command that finds the holder goes first where nobody knows it, behind what the job states a number of; and
-    before a leak that nothing shows."""
+    """The command that finds the holder goes first where nobody knows it, behind what the job states a number of, and
+    the one that shows who killed behind what can be done at once; before a leak that nothing shows, too."""
     command = next((one for one in remedies if one.knob == EVIDENCE and one.snippet), None)
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
+    if cause == _UNPROVEN:
+        ready = next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
+        return [*rest[:ready], command, *rest[ready:]]
     if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
         stated = next((n for n, one in enumerate(rest) if one.suggested is None or _only_delays(one)), len(rest))
         return [*rest[:stated], command, *rest[stated:]]
@@ -196,6 +211,15 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
     if cause != PROCESS_HOG or place is None:
         return list(remedies)
     return [*rest[:place], command, *rest[place:]]
+
+
+def others_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
+    """Who else holds the GPU is seen at once. A library that found no room does not say what filled it, and nobody
+    halves a batch that the log does not state before."""
+    look = next((one for one in remedies if one.knob == _FREE and one.snippet), None)
+    if cause != _BESIDE_THE_FRAMEWORK or look is None or remedies[0].snippet or remedies[0].setting:
+        return list(remedies)
+    return [look, *(one for one in remedies if one is not look)]
 
 
 def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
@@ -217,7 +241,9 @@ __all__ = [
     "in_order",
     "knobs_of",
     "length_ahead",
+    "others_ahead",
     "stated_knobs",
+    "with_a_restart",
     "with_allocator",
     "with_references",
 ]

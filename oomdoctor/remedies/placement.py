@@ -23,6 +23,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import assumptions, spelling
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.engine_steps import weights_on_another_card
+from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less
 from oomdoctor.signs.placement import own_processes, ranks
 from oomdoctor.signs.trace import card
@@ -113,7 +114,7 @@ def _none_but_own(case: Case) -> Answer:
     crash = case.crash
     mine = own_processes(crash)
     if not mine:
-        return _alone(crash) or _too_little(case) or Proposal(snippet=on_the_devices(crash))
+        return _alone(crash) or _too_little(case) or _of_a_cell(crash) or Proposal(snippet=on_the_devices(crash))
     if crash.job.spread:
         return Skip()
     return Proposal(
@@ -123,6 +124,21 @@ def _none_but_own(case: Case) -> Answer:
         ),
         snippet=f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
         cost=say("less parallelism"),
+    )
+
+
+def may_be_of_a_cell(crash: Crash) -> bool:
+    """A notebook's process keeps what earlier cells have put on the GPU, and no figure says how much it holds."""
+    return crash.pool == "gpu" and is_in_a_notebook(crash) and card(crash).own_bytes is None
+
+
+def _of_a_cell(crash: Crash) -> Proposal | None:
+    if not may_be_of_a_cell(crash):
+        return None
+    return Proposal(
+        action=say("Restart the notebook's kernel: an earlier cell may still hold the GPU; then look what else does"),
+        snippet=on_the_devices(crash),
+        cost=say("variables of all cells are lost"),
     )
 
 

@@ -110,14 +110,15 @@ class Spelling(NamedTuple):
     @property
     def is_argument(self) -> bool:
         """A library's argument, for which the job's own program may have an option: "batch_size={}"."""
-        return self.write == f"{self.key}={{}}" and "." not in self.key
+        return self.write.replace("'", "") == f"{self.key}={{}}" and "." not in self.key
 
     @property
     def as_argument(self) -> Spelling:
         """A flag as the argument of the same name, for who calls the program's code."""
         if not _FLAG.fullmatch(self.write):
             return self
-        return self._replace(write=f"{self.key}={'{}' if self.takes_value else True}")
+        value = ("'{}'" if self.type == "str" else "{}") if self.takes_value else "True"
+        return self._replace(write=f"{self.key}={value}")
 
     @property
     def takes_value(self) -> bool:

@@ -9,11 +9,12 @@ from oomdoctor.families.sglang import PoolExhausted
 from oomdoctor.families.tensorrt_llm import CacheTooSmall
 from oomdoctor.families.vllm_error import SwapSpaceExhausted
 from oomdoctor.families.vllm_pressure import Preemption
+from oomdoctor.families.vllm_rs import CacheUsage, PromptRefused
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.kv_cache import on_the_card
-from oomdoctor.units import show
+from oomdoctor.units import percent, show
 
 
 @sign
@@ -154,6 +155,41 @@ def enough_tokens_by_the_count(crash: Crash) -> Seen | None:
         **_figures(pool),
     )
     return Seen(words=words, evidence=(pool,))
+
+
+@sign
+def prompt_beside_cached_prefixes(crash: Crash) -> Seen | None:
+    """A prompt does not fit into what no sequence and no cached prefix holds: releases that evict none for it."""
+    refused = last_prompt_refused(crash)
+    return None if refused is None or refused.evicts else _refused(crash, refused)
+
+
+@sign
+def prompt_beside_running_sequences(crash: Crash) -> Seen | None:
+    """A prompt does not fit beside the sequences that run, and the prefixes that could be were evicted."""
+    refused = last_prompt_refused(crash)
+    return None if refused is None or not refused.evicts else _refused(crash, refused)
+
+
+def last_prompt_refused(crash: Crash) -> PromptRefused | None:
+    """The server goes on after each: the last one says how it ended."""
+    return next(reversed(crash.every(PromptRefused)), None) if on_the_card(crash, PromptRefused) is not None else None
+
+
+def _refused(crash: Crash, refused: PromptRefused) -> Seen:
+    words = say(
+        "A prompt needed {tried} tokens of the KV cache; {free} were free.",
+        tried=f"{refused.tried_tokens or 0:,}",
+        free=f"{refused.free_tokens or 0:,}",
+    )
+    return Seen(words=joined((words, _in_use(crash))), evidence=(refused,))
+
+
+def _in_use(crash: Crash) -> str:
+    usage = next(reversed(crash.every(CacheUsage)), None)
+    if usage is None or not usage.kv_bytes or usage.used_fraction is None:
+        return ""
+    return say("The cache was {used} in use ({total}).", used=percent(usage.used_fraction), total=show(usage.kv_bytes))
 
 
 @sign

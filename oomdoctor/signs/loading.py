@@ -20,6 +20,7 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.library import refused_at_the_drivers_start
+from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.snapshot import weights_hold_most
 from oomdoctor.signs.trace import (
     LATER_THAN_LOADING,
@@ -144,8 +145,14 @@ def refused_while_laying_out_weights(crash: Crash) -> Seen | None:
     return Seen(
         words=say("GPU memory ran out while the engine allocated the model's weights, before its other parts."),
         evidence=(root,),
-        against=(say("the message does not say how much was free before"),),
+        against=(_what_else_may_hold_it(crash),),
     )
+
+
+def _what_else_may_hold_it(crash: Crash) -> str:
+    if is_in_a_notebook(crash):
+        return say("the message does not say how much was free before: an earlier cell may still hold the GPU")
+    return say("the message does not say how much was free before")
 
 
 @sign

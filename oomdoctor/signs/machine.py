@@ -21,6 +21,11 @@ _WINDOWS: Final = (
     r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
     r"|\bWinError\b|\bpaging file\b"
 )
+# Jupyter, Colab and Kaggle run cells in ipykernel; IPython/core/ultratb.py has its own form of a traceback
+_OF_A_KERNEL: Final = r"/ipykernel(?:_\d+)?/|\bipython-input-\d|/ipykernel_launcher\.py"
+_FROM_A_CELL: Final = (
+    r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^(?:File )?<ipython-input|^Cell In ?\[\d+\]"
+)
 _KILLED: Final = (Kill, KernelKill, UserspaceKill, LimitKill, LoaderDeath, WorkerDeath, NodeOutOfMemory)
 # What Python raises has a class; a driver, a kernel or a simulator prints its own sentence and no traceback.
 _RAISED: Final = late(r"(?:^|[\s.\]:(])[A-Z_]\w{0,60}(?:Error|Exception)\b")
@@ -41,6 +46,11 @@ def is_on_windows(crash: Crash) -> bool:
     if known is None:
         known = crash.seen[is_on_windows] = crash.shows(_WINDOWS)
     return bool(known)
+
+
+def is_in_a_notebook(crash: Crash) -> bool:
+    """Whether a frame or the form of the traceback is that of IPython's kernel, where what a cell made stays."""
+    return crash.in_trace(_OF_A_KERNEL) is not None or crash.mentions(_FROM_A_CELL) is not None
 
 
 def useful(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:

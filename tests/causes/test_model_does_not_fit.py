@@ -82,7 +82,7 @@ def test_live_tensors_to_the_brim_of_an_engines_card() -> None:
 
 def test_without_a_trainer_nothing_is_sharded_first() -> None:
     line = refused(total="23.60 GiB", own="23.40 GiB", allocated="23.10 GiB")
-    assert finding(CAUSE, *trace(LOADING), line).knobs[:2] == ("quantize-weights", "smaller-model")
+    assert finding(CAUSE, *trace(LOADING), line).knobs[:2] == ("quantize-weights", "tensor-parallel")
     deepspeed = "[INFO] DeepSpeed info: version=0.16.4, git-hash=unknown, git-branch=unknown"
     assert finding(CAUSE, deepspeed, *trace(LOADING), line).knobs == CAUSE.knobs
 

@@ -64,6 +64,7 @@ Trait = Literal[
     "sleeps by itself",  # its engine, where both are on the same cards
     "counts cards as nodes",
     "runs inside trainers",  # an engine that they start themselves
+    "takes its options as arguments",  # of the same names, where a program builds the engine
     "takes what it needs",  # an engine, and no share
     "takes a share of the card",
     "takes a share of what is free",  # when it starts

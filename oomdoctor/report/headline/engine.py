@@ -20,6 +20,7 @@ from oomdoctor.families.vllm_error import (
     WarmupOutOfMemory,
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, WeightsLoaded
+from oomdoctor.families.vllm_rs import PromptRefused
 from oomdoctor.incident.engine_facts import EngineFacts, Loading, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, mark, say, translated
@@ -422,6 +423,18 @@ def swap_full(crash: Crash) -> str | None:
 def full_context(crash: Crash) -> str | None:
     """llama.cpp, where all sequences together fill its context."""
     return engine_first(crash)
+
+
+@about(kv_pool.last_prompt_refused)
+def prompt_tokens(refused: PromptRefused) -> str | None:
+    """What the last prompt that was refused would have taken."""
+    return _count(refused.tried_tokens, TOKENS)
+
+
+@about(kv_pool.last_prompt_refused)
+def prompt_free(refused: PromptRefused) -> str | None:
+    """What was free for it, where that is less."""
+    return f"{refused.free_tokens:,}" if refused.free_tokens is not None else None
 
 
 @where(kv_pool.no_free_block)

@@ -11,11 +11,11 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import PLAN, BufferRefused, LoadPlan
 from oomdoctor.families.mlc import NoRoom
-from oomdoctor.families.ollama import Short
+from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import counted
+from oomdoctor.language import counted, say
 from oomdoctor.report.headline.card import figures, teller
 from oomdoctor.report.headline.figures import TOKENS, shown
 from oomdoctor.report.headline.gpu import requested
@@ -73,6 +73,15 @@ def cache_buffer(crash: Crash) -> str | None:
 def weights_buffer(crash: Crash) -> str | None:
     """The buffer of their weights."""
     return _buffer(crash, "weights")
+
+
+def layers_planned(crash: Crash) -> str | None:
+    """How many of the model's layers Ollama puts on its GPU, where the others stay in host memory."""
+    last = next(reversed(crash.every(OffloadPlan)), None)
+    if last is None or not last.offloaded_layers or not last.layers or len(last.available_bytes) > 1:
+        return None
+    planned, layers = last.offloaded_layers, last.layers
+    return say("{planned} of {layers} layers", planned=planned, layers=layers) if planned < layers else None
 
 
 def plan(crash: Crash) -> str | None:

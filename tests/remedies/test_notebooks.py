@@ -1,0 +1,66 @@
+"""A notebook's process keeps what its cells have put on the GPU; what it is told is Python, and no flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from remedy_logs import cuda
+
+from oomdoctor import diagnose
+from oomdoctor.report.contract import Diagnosis
+
+TITLE = "Traceback (most recent call last):\n"
+KERNEL = (
+    '  File "/opt/py/lib/python3.11/site-packages/ipykernel/ipkernel.py", line 771, in run_closure\n    _run(self)\n'
+)
+CELL = '  File "/tmp/ipykernel_4711/1122334455.py", line 2, in <module>\n    pipe = pipeline(path)\n'
+SCRIPT = '  File "/srv/chat/answer.py", line 14, in main\n    pipe = pipeline(path)\n'
+API = '  File "/opt/py/lib/python3.11/site-packages/lmdeploy/api.py", line 88, in pipeline\n    return cls(path)\n'
+SERVER = (
+    '  File "/opt/py/lib/python3.11/site-packages/lmdeploy/serve/openai/api_server.py", line 1210, in serve\n'
+    "    VariableInterface.async_engine = cls(path)\n"
+)
+WEIGHTS = (
+    '  File "/opt/py/lib/python3.11/site-packages/lmdeploy/turbomind/turbomind.py", line 231, in _create_weight_func\n'
+    "    model_comm.create_shared_weights(device_id, rank)\n"
+    "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory /build/src/turbomind/utils/memory_utils.cu:32 \n"
+)
+LOADED = '  File "/opt/py/transformers/modeling_utils.py", line 4001, in from_pretrained\n    x\n'
+
+
+def first(tmp_path: Path, *lines: str) -> Diagnosis:
+    log = tmp_path / "cell.log"
+    log.write_text(TITLE + "".join(lines))
+    return diagnose(log).incidents[0].diagnoses[0]
+
+
+@pytest.mark.parametrize("where", [KERNEL, CELL])
+def test_the_kernel_is_restarted_before_a_model_is_split(tmp_path: Path, where: str) -> None:
+    found = first(tmp_path, where, WEIGHTS)
+    assert found.remedies[0].knob == "free-the-gpu"
+    assert found.remedies[0].action.startswith("Restart the notebook's kernel")
+    assert found.remedies[0].snippet
+    assert "earlier cell" in " ".join(found.against)
+
+
+@pytest.mark.parametrize("where", [SCRIPT, API, SERVER, ""])
+def test_a_process_of_its_own_keeps_nothing(tmp_path: Path, where: str) -> None:
+    found = first(tmp_path, where, WEIGHTS)
+    assert found.remedies[0].knob == "quantize-weights"
+    assert all("kernel" not in one.action for one in found.remedies)
+    assert "earlier cell" not in " ".join(found.against)
+
+
+def test_figures_of_the_process_say_what_it_holds(tmp_path: Path) -> None:
+    found = first(tmp_path, CELL, LOADED, "torch.OutOfMemoryError: ", cuda())
+    assert all("notebook" not in one.action for one in found.remedies)
+
+
+@pytest.mark.parametrize(
+    ("where", "in_code"), [(KERNEL, True), (CELL, True), (API, True), (SCRIPT, False), (SERVER, False), ("", False)]
+)
+def test_a_program_that_builds_the_engine_has_arguments(tmp_path: Path, where: str, in_code: bool) -> None:
+    written = {one.knob: one.snippet for one in first(tmp_path, where, WEIGHTS).remedies}
+    assert written["quantize-weights"] == ("model_format='awq'" if in_code else "--model-format awq")
+    assert written["tensor-parallel"] == ("tp=2" if in_code else "--tp 2")
