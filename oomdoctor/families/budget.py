@@ -77,6 +77,7 @@ class BudgetUsage(Event, frozen=True, kw_only=True):
 
 _AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
 _NUMBER: Final = r"\d{1,20}"
+_MUMPS: Final = r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}"
 # By the program, what it calls the setting, and its sentence. "need" is all that would be held, "tried" the piece.
 _BUDGETS: Final = tuple(
     (program, setting, late(pattern))
@@ -173,11 +174,36 @@ _BUDGETS: Final = tuple(
             "duckdb",
             "memory_limit",
             (
-                rf"(?:allocate block|pin block|allocate data) of size (?P<tried>{_AMOUNT}) "
+                rf"(?:allocate block|pin block|allocate data|reserve memory data) of size (?P<tried>{_AMOUNT}) "
                 rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
             ),
         ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
+        (
+            "mongodb",  # 2.6 on; 4.4's engine says "spilling" for "sort"
+            "internalDocumentSourceGroupMaxMemoryBytes",
+            r"Exceeded memory limit for \$(?:group|bucket(?:Auto)?)\b.{0,40}didn't allow external",
+        ),
+        (
+            "flink",  # 1.0 on
+            "taskmanager.memory.network.max",
+            r"Insufficient number of network buffers: required \d{1,9}, but only \d{1,9} (?:of \d{1,9} )?available",
+        ),
+        (
+            "mysql",  # InnoDB's, MariaDB's too: it then ends the server; at 67 % it only warns
+            "innodb_buffer_pool_size",
+            (
+                r"\b[Oo]ver 95 percent of the buffer pool is occupied by"
+                r"(?:.{0,400}?(?:buffer pool size is |innodb_buffer_pool_size=)(?P<limit>\d{1,9} ?MB?)\b)?"
+            ),
+        ),
+        ("postgresql", "temp_buffers", r"\bno empty local buffer available\b"),
+        (
+            "MUMPS",  # 4.10 to 5.7: an array or a buffer that it has laid out itself is too small
+            "ICNTL(14)",
+            rf"{_MUMPS}-(?:8|9|1[1245]|17|20)\b",
+        ),
+        ("MUMPS", "ICNTL(23)", rf"{_MUMPS}-19\b"),
     )
 )
 _SPILLS: Final = tuple(
@@ -257,6 +283,8 @@ FAMILY = Family(
         "memory quota exceeded",
         "maxResultSize (",
         "memory mappings",
+        "number of network buffers:",
+        "MUMPS error in",
     ),
     triggers=(
         "Data too large, data for",
@@ -277,6 +305,11 @@ FAMILY = Family(
         "worth of input dependencies",
         "Failed to change memory limit",
         " used)",
+        "Exceeded memory limit for $",
+        "number of network buffers:",
+        "95 percent of the buffer pool",
+        "empty local buffer",
+        "MUMPS",
         "% memory usage.",
         "MemoryStore: ",
         "failed to offload data block",

@@ -195,6 +195,11 @@ _ALLOCATORS: Final = tuple(
         (
             "os",
             r"\[Errno 12\]",
+            # MUMPS' numbers for an array that it could not allocate (4.10 to 5.7)
+            (
+                r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}"
+                r"MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}-(?:5|7|13)\b"
+            ),
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",
             r"mach_vm_map\(size=\d{1,20}[^()\n]{0,40}\) failed|\bmalloc: can't allocate region",  # macOS
@@ -620,6 +625,7 @@ _TRIGGERS: Final = (
     "to run compilation",
     "JVMDUMP039I",
     "cache resources exhausted",
+    "MUMPS",
     "JVM heap space",
     "JVM Metaspace",
     "out of JVM",

@@ -182,6 +182,8 @@ _USAGE = late(
     r"(?i)^(?!.*\b(?:thresholds?|water ?marks?|soft|targets?|warn\w*|alerts?|alarms?|recommended|fraction)\b)"
     r".*?\b(?:memory|ram|rss|vram|hbm|swap|resident set) (?:size )?(?:usage|use|used|footprint|consumption)\b"
 )
+# "insufficient number of spool buffers: required 65, only 12 available"
+_BUFFERS = late(r"(?i)\b(?:number of|enough|insufficient) (?:\w{1,12} ){0,3}buffers\b")
 # What a sentence is about, and what says it there
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
@@ -196,6 +198,7 @@ _ABOUT_A_THING = (
     (_BY_ITS_CALL, _OF_MEMORY),
     (_OF_LIBC, (late(r"CA"),)),
     (_RETURNS_NULL, (late(rf"G{_FEW}SF"),)),
+    (_BUFFERS, (late(r"L[waf]{0,4}e:?n?[N0]"),)),
     (_USAGE, (late(r"[tw][wamSHx0]{0,8}V[waf]{0,3}[ln]"),)),
 )
 # What a kernel has on the chip, beside the memory that processes share
@@ -392,6 +395,8 @@ class Shortfall(Struct, frozen=True):
         bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
         if bound is not None and self.compared is not None:
             return self.compared.there == bound
+        if bound is not None and bound.unit == BYTES and self.named:
+            return True
         return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self._bounds) is not None
 
     @property

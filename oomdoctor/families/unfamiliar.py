@@ -57,7 +57,8 @@ _VIRTUAL_MACHINE = late(
 # The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
 _SETTING = late(
     r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
-    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead))\b"
+    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead)"
+    r"|[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
 )
 
 # A pool that a program sets aside for itself, and that does not grow: "the context's memory pool", "scratch arena"
