@@ -60,8 +60,10 @@ _NAMES = tuple(
         (r"\bhttps?://\S{0,200}(?i:oom|out[-_]of[-_]memory)", mark("the address of a page")),
         (r"(?<![A-Za-z])oom[-_./]\w|\w[-_./]oom(?![A-Za-z])|\bearlyoom\b|(?i:torch[-_]memory[-_]saver)", NAME),
         (
-            r"(?i)\boom (?:protection|detect(?:ion|ors?|ing)"
-            r"|handl\w{2,3}|observer|hook|guard|policy|recovery|watcher)\b",
+            (
+                r"(?i)\boom (?:protection|detect(?:ion|ors?|ing)"
+                r"|handl\w{2,3}|observer|hook|guard|policy|recovery|watcher)\b"
+            ),
             NAME,
         ),
     )

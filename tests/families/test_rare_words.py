@@ -100,6 +100,21 @@ SAID = (
     # what was tried before, and what is guessed
     ('{"error": "Out of memory even after retracting all other tiles"}', "host_ram"),
     ("ERROR: Pool allocation failed. Most likely out of device memory.", "gpu"),
+    # what was multiplied for a size, and a size that an allocator would not believe
+    ("ERROR 2: mosaic.cpp: 91: Multiplication overflow : 4294967295 * 4294967295", "host_ram"),
+    ("FATAL: image size overflow: 2147483647 x 2147483647 x 4", "host_ram"),
+    ("ERROR: buffer size overflows in resize(): 18446744073709551615 * 16", "host_ram"),
+    ("DB::Exception: Too large size (18446744073709551104) passed to allocator. It indicates an error.", "host_ram"),
+    ("ERROR arena: 9223372036854775807 given to the slab allocator", "host_ram"),
+    # a cache of pictures, a variable by its name, a way round that failed, too
+    ("tiler: pixel cache allocation failed `b4.tif' @ error/cache.c/OpenPixelCache/3845.", "host_ram"),
+    ("Error in allocating m_matrix_opt in overlap_grid", "host_ram"),
+    ("Problem with allocation of halo_buffer", "host_ram"),
+    ("ERROR Failed to build the graph on the GPU, CPU instead of it failed. Error: out of memory", "gpu"),
+    ("RuntimeError: memory pool is not available for 3 tensors of 4 GiB", "host_ram"),
+    ("Mon Sep  1 10:20:44 2025 (77): Error Not enough free space in memory to allocate 1048616 bytes", "host_ram"),
+    ("ERROR: pool.c: unable to resize the shared memory segment /veda.7 to size 4294967296 (errno 28)", "shm"),
+    ("could not extend a shared memory object of the ring, error 28", "shm"),
     ("tile-server was stopped by the operating system (signal 9), most likely out of memory.", "host_ram"),
     ('{"detail":"Not enough free GPU memory to load it (needs ~19 GB, ~6 GB free). Wait, or try again later."}', "gpu"),
     ('level=WARN msg="runtime OOM detected; expiring loaded models to clear memory"', "gpu"),
@@ -201,6 +216,25 @@ NOT_SAID = (
     "INFO: jobs of this size are likely to run out of memory",
     "WARNING: this is likely due to a small cache",
     "out of memory is likely if the tile grows",
+    "ERROR Failed to build the graph on the GPU, using the CPU instead. Error: out of memory",
+    "ERROR could not pin the pool, falling back to pageable buffers. Reason: OutOfMemory",
+    "Mon Sep  1 10:20:44 2025 (77): Warning Not enough free shared space to allocate 1048616 bytes (262144 bytes free)",
+    # what a device or a build does not offer
+    "vedaboost.core.Error: [10:20:44] c_api.cc:223: async memory pool is not available for the current device.",
+    "RuntimeError: managed memory is not supported on this platform",
+    "ERROR: shared memory is not available on this system",
+    "ERROR: the pooled allocator is disabled in this build",
+    # what is multiplied, and no size
+    "ERROR 2: mosaic.cpp: 91: Multiplication overflow : 12 * 4",
+    "Out of Range Error: Overflow in multiplication of INT64 (9223372036854775807 * 2)!",
+    "ERROR: multiplication overflow in expression: 9223372036854775807 * 9223372036854775807",
+    "terminate: Number::multiplication overflow : exponent is 32769",
+    "INFO buffer size overflow is checked: 4294967295 * 4294967295",
+    "ERROR: 18446744073709551615 passed to parser",
+    "ERROR: seek to offset 18446744073709551615 passed to allocator failed",
+    "Error in allocating job_id",
+    "unable to resize the shared memory object /veda.7 to size 4294967296 (errno 13)",
+    "unable to open the shared memory object /veda.7 (errno 2)",
     # a command line is none
     "bash PARTS=16,32 CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1 tiled serve model --gpus 2",
 )
