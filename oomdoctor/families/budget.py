@@ -216,6 +216,11 @@ _SPILLS: Final = tuple(
         ("", r"(?i)\bspill\w{0,6} (?:file|data|to disk)\b.{0,200}No space left on device"),
     )
 )
+# PostgreSQL lays its table of locks out in shared memory when it starts, and answers "out of memory" (SQLSTATE 53200)
+# where that is full; which setting makes it larger stands on the line below (lock.c since 7.4, predicate.c since 9.1)
+_LOCKS: Final = late(r"\bout of shared memory(?:\s|\\n|$)")
+_OF_LOCKS: Final = late(r"\bYou might need to increase \"?(max_(?:pred_)?locks_per_transaction)\b")
+_HINT_LINES: Final = 3
 # Dask's, whatever it does then
 _USAGE: Final = late(
     rf"Worker is at \d{{1,3}}% memory usage\..{{0,60}}Process memory: (?P<used>{_AMOUNT}) -- Worker memory limit: "
@@ -253,8 +258,18 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             yield SpillRefused(**_about(page, index), program=name or None, **_figures(match))
             return
-    if (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
+    if setting := _of_locks(page, index, text):
+        yield BudgetSpent(**_about(page, index), program="postgresql", setting=setting)
+    elif (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
         yield MapsSpent(**_about(page, index))
+
+
+def _of_locks(page: Page, index: int, text: str) -> str | None:
+    """The setting that PostgreSQL names where its table of locks is full."""
+    if _LOCKS.search(text) is None:
+        return None
+    near = page.lines[index : index + _HINT_LINES]
+    return next((hint[1] for line in near if (hint := _OF_LOCKS.search(line.text[:CHARACTERS]))), None)
 
 
 def _about(page: Page, index: int) -> dict[str, Any]:
@@ -309,6 +324,7 @@ FAMILY = Family(
         "number of network buffers:",
         "95 percent of the buffer pool",
         "empty local buffer",
+        "out of shared memory",
         "MUMPS",
         "% memory usage.",
         "MemoryStore: ",
