@@ -197,6 +197,15 @@ _BUDGETS: Final = tuple(
                 r"(?:.{0,400}?(?:buffer pool size is |innodb_buffer_pool_size=)(?P<limit>\d{1,9} ?MB?)\b)?"
             ),
         ),
+        # Oracle's shared pool, of tens of years' standing, and what all its processes may take (12.1 on)
+        ("oracle", "SGA_TARGET", r"\bORA-04031: unable to allocate (?P<tried>\d{1,12} bytes) of shared memory\b"),
+        ("oracle", "PGA_AGGREGATE_LIMIT", r"\bORA-04036: "),
+        # TiDB's of one query, up to 6.x and since
+        (
+            "tidb",
+            "tidb_mem_quota_query",
+            r"\bOut Of Memory Quota!\[conn|\bdue to exceeding the allowed memory limit for a single SQL query\b",
+        ),
         ("postgresql", "temp_buffers", r"\bno empty local buffer available\b"),
         (
             "MUMPS",  # 4.10 to 5.7: an array or a buffer that it has laid out itself is too small
@@ -325,6 +334,9 @@ FAMILY = Family(
         "95 percent of the buffer pool",
         "empty local buffer",
         "out of shared memory",
+        "ORA-0403",
+        "Out Of Memory Quota!",
+        "limit for a single SQL query",
         "MUMPS",
         "% memory usage.",
         "MemoryStore: ",

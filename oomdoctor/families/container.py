@@ -123,7 +123,7 @@ _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+
 # "/tasks/oom" is containerd's name of the event, as `ctr events` prints it
 _ENGINE_EVENT = late(
     r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|(?<![\w./])/tasks/oom\"?,? ?(?:\"\w{1,12}\": ?)?\{"
-    r"|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received"
+    r"|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received|\"(?:[Aa]ction|[Ss]tatus)\": ?\"oom\""
 )
 _KUBERNETES = late(
     rf"(?<![.\w])OOMKill(?:ed)?\b(?!\"?[=:] ?true\b)|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
@@ -818,6 +818,7 @@ FAMILY = Family(
         "OOMKill",
         "TaskOOM",
         "/tasks/oom",
+        '"oom"',
         "OOM detected for",
         "OOM-killed)",
         " exceeded resource ",

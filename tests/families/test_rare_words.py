@@ -106,6 +106,8 @@ SAID = (
     ("ERROR: buffer size overflows in resize(): 18446744073709551615 * 16", "host_ram"),
     ("DB::Exception: Too large size (18446744073709551104) passed to allocator. It indicates an error.", "host_ram"),
     ("ERROR arena: 9223372036854775807 given to the slab allocator", "host_ram"),
+    ("Error allocating 8589934592 bytes", "host_ram"),
+    ("alloc_tab: allocate error, array XIJO, requested 8589934592", "host_ram"),
     # a cache of pictures, a variable by its name, a way round that failed, too
     ("tiler: pixel cache allocation failed `b4.tif' @ error/cache.c/OpenPixelCache/3845.", "host_ram"),
     ("Error in allocating m_matrix_opt in overlap_grid", "host_ram"),
@@ -233,6 +235,9 @@ NOT_SAID = (
     "ERROR: 18446744073709551615 passed to parser",
     "ERROR: seek to offset 18446744073709551615 passed to allocator failed",
     "Error in allocating job_id",
+    "Error allocating port 8080",
+    "Error allocating a runner for the job",
+    "alloc_tab: allocate errors are fatal",
     "unable to resize the shared memory object /veda.7 to size 4294967296 (errno 13)",
     "unable to open the shared memory object /veda.7 (errno 2)",
     # a command line is none
