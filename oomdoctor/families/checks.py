@@ -83,9 +83,9 @@ _OVERFLOWED = late(r"(?<![\w.,/:-])(-[1-9]\d{5,18}|[1-9]\d{15,19})(?![\w.,]\d|[\
 
 # What it multiplied for that, and how it says so: "Multiplication overflow : 4294967295 * 8589934592"
 _MULTIPLIED = late(
-    r"(?i)\b(?:multiplication|product|(?:alloc\w{0,6}|buffer|array|image|total|memory) size"
-    r"|size (?:comput|calcul)ation)"
-    r" (?:has |would )?overflow(?:s|ed)?\b[^\n:=]{0,40}[:=] ?"
+    r"(?i)\b(?:(?:multiplication|product|(?:alloc\w{0,6}|buffer|array|image|total|memory) size"
+    r"|size (?:comput|calcul)ation) (?:has |would )?overflow(?:s|ed)?"
+    r"|overflow (?:in |while |when )?(?:comput|calculat)ing (?:\w{1,16} ){0,3}size)\b[^\n:=]{0,40}[:=] ?"
     r"(\d{1,20}) ?[*x×] ?(\d{1,20})(?: ?[*x×] ?(\d{1,20}))?(?![\d.*x])"
 )
 # ... where a program computes for itself, and takes nothing

@@ -160,7 +160,7 @@ _LSF = late(r"TERM_(?:MEMLIMIT|SWAP)\b")
 _LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
 # The server's comment on a finished job (svr_jobfunc.c, 19.1 on); "Exit_status" is -27 then, and -26 for vmem
-_PBS_COMMENT = late(r"\bJob run at [^\n]{1,400} and exceeded resource (p?v?mem)\b")
+_PBS_COMMENT = late(r"\b[Jj]ob [^\n]{1,400}\bexceeded resource (p?v?mem)\b")
 _PBS_CHUNK = late(r":mem=(\d{1,15}[kmgt]?b)\b")
 # Torque's mail, with the job's account below it
 _TORQUE = late(r"^\W{0,4}Job exceeded a memory resource limit \(")
