@@ -77,6 +77,7 @@ class BudgetUsage(Event, frozen=True, kw_only=True):
 
 _AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
 _NUMBER: Final = r"\d{1,20}"
+_MUMPS: Final = r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}"
 # By the program, what it calls the setting, and its sentence. "need" is all that would be held, "tried" the piece.
 _BUDGETS: Final = tuple(
     (program, setting, late(pattern))
@@ -173,11 +174,45 @@ _BUDGETS: Final = tuple(
             "duckdb",
             "memory_limit",
             (
-                rf"(?:allocate block|pin block|allocate data) of size (?P<tried>{_AMOUNT}) "
+                rf"(?:allocate block|pin block|allocate data|reserve memory data) of size (?P<tried>{_AMOUNT}) "
                 rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
             ),
         ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
+        (
+            "mongodb",  # 2.6 on; 4.4's engine says "spilling" for "sort"
+            "internalDocumentSourceGroupMaxMemoryBytes",
+            r"Exceeded memory limit for \$(?:group|bucket(?:Auto)?)\b.{0,40}didn't allow external",
+        ),
+        (
+            "flink",  # 1.0 on
+            "taskmanager.memory.network.max",
+            r"Insufficient number of network buffers: required \d{1,9}, but only \d{1,9} (?:of \d{1,9} )?available",
+        ),
+        (
+            "mysql",  # InnoDB's, MariaDB's too: it then ends the server; at 67 % it only warns
+            "innodb_buffer_pool_size",
+            (
+                r"\b[Oo]ver 95 percent of the buffer pool is occupied by"
+                r"(?:.{0,400}?(?:buffer pool size is |innodb_buffer_pool_size=)(?P<limit>\d{1,9} ?MB?)\b)?"
+            ),
+        ),
+        # Oracle's shared pool, of tens of years' standing, and what all its processes may take (12.1 on)
+        ("oracle", "SGA_TARGET", r"\bORA-04031: unable to allocate (?P<tried>\d{1,12} bytes) of shared memory\b"),
+        ("oracle", "PGA_AGGREGATE_LIMIT", r"\bORA-04036: "),
+        # TiDB's of one query, up to 6.x and since
+        (
+            "tidb",
+            "tidb_mem_quota_query",
+            r"\bOut Of Memory Quota!\[conn|\bdue to exceeding the allowed memory limit for a single SQL query\b",
+        ),
+        ("postgresql", "temp_buffers", r"\bno empty local buffer available\b"),
+        (
+            "MUMPS",  # 4.10 to 5.7: an array or a buffer that it has laid out itself is too small
+            "ICNTL(14)",
+            rf"{_MUMPS}-(?:8|9|1[1245]|17|20)\b",
+        ),
+        ("MUMPS", "ICNTL(23)", rf"{_MUMPS}-19\b"),
     )
 )
 _SPILLS: Final = tuple(
@@ -190,6 +225,11 @@ _SPILLS: Final = tuple(
         ("", r"(?i)\bspill\w{0,6} (?:file|data|to disk)\b.{0,200}No space left on device"),
     )
 )
+# PostgreSQL lays its table of locks out in shared memory when it starts, and answers "out of memory" (SQLSTATE 53200)
+# where that is full; which setting makes it larger stands on the line below (lock.c since 7.4, predicate.c since 9.1)
+_LOCKS: Final = late(r"\bout of shared memory(?:\s|\\n|$)")
+_OF_LOCKS: Final = late(r"\bYou might need to increase \"?(max_(?:pred_)?locks_per_transaction)\b")
+_HINT_LINES: Final = 3
 # Dask's, whatever it does then
 _USAGE: Final = late(
     rf"Worker is at \d{{1,3}}% memory usage\..{{0,60}}Process memory: (?P<used>{_AMOUNT}) -- Worker memory limit: "
@@ -227,8 +267,18 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             yield SpillRefused(**_about(page, index), program=name or None, **_figures(match))
             return
-    if (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
+    if setting := _of_locks(page, index, text):
+        yield BudgetSpent(**_about(page, index), program="postgresql", setting=setting)
+    elif (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
         yield MapsSpent(**_about(page, index))
+
+
+def _of_locks(page: Page, index: int, text: str) -> str | None:
+    """The setting that PostgreSQL names where its table of locks is full."""
+    if _LOCKS.search(text) is None:
+        return None
+    near = page.lines[index : index + _HINT_LINES]
+    return next((hint[1] for line in near if (hint := _OF_LOCKS.search(line.text[:CHARACTERS]))), None)
 
 
 def _about(page: Page, index: int) -> dict[str, Any]:
@@ -257,6 +307,8 @@ FAMILY = Family(
         "memory quota exceeded",
         "maxResultSize (",
         "memory mappings",
+        "number of network buffers:",
+        "MUMPS error in",
     ),
     triggers=(
         "Data too large, data for",
@@ -277,6 +329,15 @@ FAMILY = Family(
         "worth of input dependencies",
         "Failed to change memory limit",
         " used)",
+        "Exceeded memory limit for $",
+        "number of network buffers:",
+        "95 percent of the buffer pool",
+        "empty local buffer",
+        "out of shared memory",
+        "ORA-0403",
+        "Out Of Memory Quota!",
+        "limit for a single SQL query",
+        "MUMPS",
         "% memory usage.",
         "MemoryStore: ",
         "failed to offload data block",

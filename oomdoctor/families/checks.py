@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from oomdoctor.patterns import late
@@ -71,6 +72,7 @@ _EXTENT: Final = r"(?:size|length|dimension)"
 _TAKES = late(
     rf"(?i)\b(?:allocat(?:e|ing|ion)|reserv(?:e|ing)|{_THING} (?:of )?{_EXTENT}"
     rf"|{_EXTENT}s? of (?:the )?(?:\w{{1,16}} )?{_THING}"
+    rf"|\b(?:passed|given|handed) to (?:an? |the )?(?:\w{{1,16}} )?alloc\w{{2,6}}"
     rf"|negative (?:{_THING} )?{_EXTENT}|NegativeArraySize)"
 )
 _PLACES = late(
@@ -78,6 +80,20 @@ _PLACES = late(
     r"|\bout of (?:range|bounds)"
 )
 _OVERFLOWED = late(r"(?<![\w.,/:-])(-[1-9]\d{5,18}|[1-9]\d{15,19})(?![\w.,]\d|[\w:/]|\s?(?:bytes|[KMGT]i?B)\b)")
+
+# What it multiplied for that, and how it says so: "Multiplication overflow : 4294967295 * 8589934592"
+_MULTIPLIED = late(
+    r"(?i)\b(?:(?:multiplication|product|(?:alloc\w{0,6}|buffer|array|image|total|memory) size"
+    r"|size (?:comput|calcul)ation) (?:has |would )?overflow(?:s|ed)?"
+    r"|overflow (?:in |while |when )?(?:comput|calculat)ing (?:\w{1,16} ){0,3}size)\b[^\n:=]{0,40}[:=] ?"
+    r"(\d{1,20}) ?[*x×] ?(\d{1,20})(?: ?[*x×] ?(\d{1,20}))?(?![\d.*x])"
+)
+# ... where a program computes for itself, and takes nothing
+_COMPUTED = late(
+    r"(?i)\b(?:u?int\d{0,3}|(?:big|huge|small)int|decimal|numeric|column|literal|expression|constant|quer(?:y|ies)|sql"
+    r"|timestamp|interval|exponent|out of range|prices?|amount)\b"
+)
+_ADDRESSABLE: Final = 1 << 47  # what a process has of addresses
 
 
 def refused_by_a_check(text: str) -> str | None:
@@ -117,9 +133,26 @@ def overflowed(text: str) -> int | None:
     return int(found[1])
 
 
+def multiplied(text: str) -> tuple[int, ...]:
+    """The numbers whose product is more than any machine has, where the line says that it overflowed."""
+    shown = text[:CHARACTERS]
+    found = _MULTIPLIED.search(shown) if "verflow" in shown else None
+    if found is None or _COMPUTED.search(shown) or _PLACES.search(shown):
+        return ()
+    factors = tuple(int(factor) for factor in found.groups() if factor)
+    return factors if prod(factors) >= _ADDRESSABLE else ()
+
+
 def about_to_take(text: str) -> bool:
     """Whether the line says that it was about to allocate."""
     return _ABOUT_TO.search(text[:CHARACTERS]) is not None
 
 
-__all__ = ["about_to_take", "mended_by_a_smaller_share", "overflowed", "refused_by_a_call", "refused_by_a_check"]
+__all__ = [
+    "about_to_take",
+    "mended_by_a_smaller_share",
+    "multiplied",
+    "overflowed",
+    "refused_by_a_call",
+    "refused_by_a_check",
+]

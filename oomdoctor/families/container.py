@@ -36,7 +36,7 @@ class LimitKill(Event, frozen=True, kw_only=True):
 
     tool: str | None = None  # whose output it is, where somebody asked: "sacct", "docker inspect", "cgroup"
     # "slurm", "kubernetes", "docker", "podman", "conmon", "containerd", "nomad", "volume",
-    # "kernel", "lsf", "pbs", "sge", "htcondor", "yarn", "aws", "vertex",
+    # "kernel", "lsf", "pbs", "sge", "htcondor", "yarn", "mesos", "runc", "aws", "vertex",
     # "sagemaker", "notebook"
     manager: str
     used_bytes: Usage[int | None] = None
@@ -116,17 +116,40 @@ _SLURM_KILL = late(
     r"|^\s{0,8}Some of the step tasks have been OOM Killed\b"
 )
 _SLURM_TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
+# What slurmstepd logs of each task's end (mgr.c, _log_task_exit, 17.11 on)
+_SLURM_END = late(r"\btasks? (\d{1,9}) \(\d{1,9}\) Out Of Memory \(OOM\)")
 _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
-_ENGINE_EVENT = late(r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received")
+# "/tasks/oom" is containerd's name of the event, as `ctr events` prints it
+_ENGINE_EVENT = late(
+    r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|(?<![\w./])/tasks/oom\"?,? ?(?:\"\w{1,12}\": ?)?\{"
+    r"|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received|\"(?:[Aa]ction|[Ss]tatus)\": ?\"oom\""
+)
 _KUBERNETES = late(
     rf"(?<![.\w])OOMKill(?:ed)?\b(?!\"?[=:] ?true\b)|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
     rf"|(?<!whether it )(?<!if it )\bwas OOM[- ]killed\b|{_ENGINE_EVENT.pattern}"
 )
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _DESCRIBED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
-_EVICTED = late(r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory")
+_EVICTED = late(
+    r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory"
+    # Volcano's agent (eviction.go, 1.10 on), and others that evict what may be evicted
+    r"|^(?!.{0,400}\b(?:not|no|never|skip\w{0,4}|if|when|may|might|would|could|should|will)\b).{0,400}?"
+    r"\b[Ee]vict(?:ed|ing|s)? (?:[\w./-]{1,80} ){1,5}?(?:due to|because of|under|on) "
+    r"(?:\w{1,12} )?(?:memory|RAM) (?:resource |usage )?pressure\b"
+)
 _ABOUT = late(r"\s(?:pod|node)/([\w.-]{1,253})\s")  # of `kubectl get events`
+# Mesos' agent counts in MiB (memory.cpp of the cgroups isolator, 0.14 on)
+_MESOS = late(
+    r"\bMemory limit exceeded: Requested: (?P<limit>\d{1,12}(?:\.\d{1,3})?[KMGT]?B) "
+    r"Maximum Used: (?P<used>\d{1,12}(?:\.\d{1,3})?[KMGT]?B)"
+    r"|(?:^|\.cpp:\d{1,5}\] )OOM detected for container (?P<name>[\w.-]{1,80})$"
+)
+# runc says so where the group's own counter of kills has risen (process_linux.go, 1.1 on)
+_RUNC = late(
+    r"\b(?:exec failed|container process|setns process|container init|runc|OCI runtime)\b"
+    r".{0,600}\((?:possibly )?OOM-killed\)"
+)
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
 _WAITS = late(
@@ -136,6 +159,9 @@ _WAITS = late(
 _LSF = late(r"TERM_(?:MEMLIMIT|SWAP)\b")
 _LSF_JOB = late(r"\bJob <?(\d{1,12})(?:>|: <)")
 _PBS = late(r"PBS: job killed: (p?v?mem)\b")
+# The server's comment on a finished job (svr_jobfunc.c, 19.1 on); "Exit_status" is -27 then, and -26 for vmem
+_PBS_COMMENT = late(r"\b[Jj]ob [^\n]{1,400}\bexceeded resource (p?v?mem)\b")
+_PBS_CHUNK = late(r":mem=(\d{1,15}[kmgt]?b)\b")
 # Torque's mail, with the job's account below it
 _TORQUE = late(r"^\W{0,4}Job exceeded a memory resource limit \(")
 # Moab's own, in MB: "job 41 exceeded MEM usage hard limit (2528 > 1126)"
@@ -259,6 +285,20 @@ def _slurm(page: Page, index: int) -> Event:
     )
 
 
+def _slurm_end(page: Page, index: int) -> Event:
+    """Of one task: no step is named, and its process is no longer there."""
+    line = page.lines[index]
+    task = _SLURM_END.search(line.text)
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="slurm",
+        reason="OUT_OF_MEMORY",
+        tasks=task[1] if task else None,
+        process=Process(node=line.mark.ip, rank=int(task[1]) if task else None),
+    )
+
+
 def _slurm_poll(page: Page, index: int) -> Event:
     line = page.lines[index]
     figures = _figures(line.text)
@@ -313,7 +353,7 @@ def _kubernetes(page: Page, index: int) -> Event:
     )
 
 
-_ENGINES: Final = (("containerd", "TaskOOM"), ("conmon", "conmon "))
+_ENGINES: Final = (("containerd", "TaskOOM"), ("containerd", "/tasks/oom"), ("conmon", "conmon "))
 
 
 def _engine_event(page: Page, line: Line) -> Event:
@@ -452,6 +492,36 @@ def _pbs(page: Page, index: int) -> Event:
     used, limit = _two(_figures(line.text).get("pbs", ()), BINARY)
     virtual = "vmem" in line.text
     return _over(page, line, "pbs", used, limit, virtual=virtual)
+
+
+def _pbs_comment(page: Page, index: int) -> Event:
+    """The limit is the chunk's, where the job had one."""
+    line = page.lines[index]
+    said, chunks = _PBS_COMMENT.search(line.text), _PBS_CHUNK.findall(line.text)
+    virtual = said is not None and "v" in said[1]
+    limit = _size(tuple(chunks), BINARY) if len(chunks) == 1 and not virtual else None
+    return _over(page, line, "pbs", None, limit, virtual=virtual)
+
+
+def _mesos(page: Page, index: int) -> Event:
+    line = page.lines[index]
+    said = _MESOS.search(line.text)
+    figures = said.groupdict() if said else {}
+    limit, used = (_size((figures[name],) if figures.get(name) else None, BINARY) for name in ("limit", "used"))
+    return LimitKill(
+        at=place_of(page, line),
+        time=line.mark.time,
+        manager="mesos",
+        limit_bytes=limit,
+        peak_bytes=used,
+        container=figures.get("name"),
+    )
+
+
+def _runc(page: Page, index: int) -> Event:
+    """A process of the container's group was killed while runc waited for its own."""
+    line = page.lines[index]
+    return LimitKill(at=place_of(page, line), time=line.mark.time, manager="runc", strength=2)
 
 
 def _torque(page: Page, index: int) -> Event:
@@ -626,6 +696,7 @@ def _cloud(page: Page, index: int) -> Event:
 _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]] = (
     (_SLURM_KILL, _slurm),
     (_SLURM_TASK, _slurm),
+    (_SLURM_END, _slurm_end),
     (_SLURM_POLL, _slurm_poll),
     (_CGROUP, _cgroup),
     (_CLOUD, _cloud),
@@ -634,9 +705,12 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_VOLUME, _volume),
     (_LAMBDA, _lambda),
     (_SAGEMAKER, _sagemaker),
+    (_RUNC, _runc),
+    (_MESOS, _mesos),
     (_KUBERNETES, _kubernetes),
     (_LSF, _lsf),
     (_PBS, _pbs),
+    (_PBS_COMMENT, _pbs_comment),
     (_TORQUE, _torque),
     (_MOAB, _moab),
     (_DISMISSED, _dismissed),
@@ -719,6 +793,10 @@ FAMILY = Family(
         "EmptyDir volume ",
         "Out Of Memory",
         "OOM",
+        "/tasks/oom",
+        "Memory limit exceeded:",
+        "exceeded resource mem",
+        "memory resource pressure",
         "memory limit",
         "memory resource limit",
         "low on resource: memory",
@@ -739,6 +817,12 @@ FAMILY = Family(
         "Memory limit",
         "OOMKill",
         "TaskOOM",
+        "/tasks/oom",
+        '"oom"',
+        "OOM detected for",
+        "OOM-killed)",
+        " exceeded resource ",
+        " pressure",
         "container oom",
         "low on resource",
         "MemoryPressure",

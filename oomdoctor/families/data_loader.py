@@ -70,6 +70,9 @@ _NCCL_SEGMENT = late(
 # System V's, and what a message-passing library lays out: UCX, Open MPI, MPICH, MXNet
 _OTHER_SEGMENT = late(
     r"\bshmget\([^\n]{0,120}\) for \S{1,60} failed: (?:No space left|Cannot allocate|Invalid argument, allocation size)"
+    # MPICH's, with the number for a full device (errnames.txt, 1.1 on)
+    r"|\b(?:unable to|could not|cannot|failed to) \w{1,12} (?:the |a )?shared[ -]memory"
+    r" (?:object|segment|file|region)\b[^\n]{0,200}\berr(?:no|or)?\s?[:=]?\s?28\b"
     r"|not enough space for \S{1,200} \(the shared-memory backing"
     r"|(?i:unable to allocate|failed to map) shared memory\b[^\n]{0,80}(?:No space left|Cannot allocate memory)"
     r"|Not enough memory to write total of \d{1,20} bytes\. Please check that /dev/shm"

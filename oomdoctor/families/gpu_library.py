@@ -88,6 +88,7 @@ _BITSANDBYTES = (
     r"(?:^\W{0,4}|(?:it/s|s/it)\]\s{0,4})Error out of memory at line (?P<row>\d{1,6}) in file"
     r"(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?"
 )
+_NO_SURFACE: Final = "No decoder surfaces left"
 _OUT_OF_MEMORY = tuple(
     (library, late(pattern))
     for library, pattern in (
@@ -172,6 +173,8 @@ _OUT_OF_MEMORY = tuple(
                 r"Result = (?P<code>2)\b"
             ),
         ),
+        # libavcodec/nvdec.c (FFmpeg 4.0 on): of the surfaces that the decoder was made with, and a frame is lost
+        ("NVDEC", _NO_SURFACE),
         ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
     )
 )
@@ -229,7 +232,10 @@ _UNSUPPORTED = late(
     r"|with CUDA capability sm_\d{1,4} is not compatible with the current PyTorch installation"
     r"|no kernel image is available for execution on the device"
 )
-_OF_A_SIZE_OF_THEIR_OWN: Final = ("FlashInfer", "NVSHMEM")
+_OF_A_SIZE_OF_THEIR_OWN: Final = ("FlashInfer", "NVSHMEM", "NVDEC")
+# Behind a lost frame FFmpeg goes on, mostly
+_LOST_FRAMES: Final = 20  # lines
+_GAVE_UP: Final = late(r"\bConversion failed!|\bCannot allocate memory\b|(?i:out of memory)")
 # src/include/alloc.h of NCCL, CUDACHECKGOTO and the line behind it: the error of the call, then the call's size
 _OF_THE_CALL: Final = late(r"NCCL WARN (?:Cuda|HIP) failure(?: \d{1,4})? 'out of memory'")
 _OF_THE_SIZE: Final = late(
@@ -274,6 +280,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
 
 
+def _gave_up(page: Page, index: int) -> bool:
+    """Whether the conversion ended with it."""
+    below = page.lines[index + 1 : index + 1 + _LOST_FRAMES]
+    return any(_GAVE_UP.search(line.text[:1200]) for line in below) and not ends_well(page, index)
+
+
 def _said_by_another_line(page: Page, index: int) -> bool:
     """Of what is refused on the host the next line tells; a size is the event's above."""
     if any(_FOR_THE_HOST.search(below.text[:1200]) for below in page.after(index, 2)[1:]):
@@ -306,7 +318,9 @@ def _process(page: Page, index: int, match: re.Match[str]) -> Process:
 
 def _explained(page: Page, index: int, said: str) -> str | None:
     """Why a failure that does not speak of memory is none of memory."""
-    if "memory" in said.lower():
+    if said == _NO_SURFACE and not _gave_up(page, index):
+        return mark("a frame found no surface of the decoder's and was passed over")
+    if "memory" in said.lower() or said == _NO_SURFACE:
         return None
     if _asserted(page, index):
         return mark("a consequence of a failed check or a bad address on the GPU, not a lack of memory")
@@ -395,6 +409,7 @@ FAMILY = Family(
         "[malloc] Unable to allocate",
         "in AlignedAllocator",
         "OpenEncodeSessionEx failed",
+        _NO_SURFACE,
         "_STATUS_NOT_INITIALIZED",
         "_STATUS_INTERNAL_ERROR",
         "cuDNN algorithm to run convolution",

@@ -195,6 +195,12 @@ _ALLOCATORS: Final = tuple(
         (
             "os",
             r"\[Errno 12\]",
+            # MUMPS' numbers for an array that it could not allocate (4.10 to 5.7)
+            (
+                r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}"
+                r"MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}-(?:5|7|13)\b"
+            ),
+            r"\bpixel cache allocation failed\b|\bPixelCacheAllocationFailed\b",  # ImageMagick's
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",
             r"mach_vm_map\(size=\d{1,20}[^()\n]{0,40}\) failed|\bmalloc: can't allocate region",  # macOS
@@ -267,6 +273,14 @@ _BUILD = late(
 )
 BUILD_LINES: Final = 60
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
+# Gradle's own, which watches the heap of its daemon (LowHeapSpaceDaemonExpirationStrategy, 3.0 on)
+_OF_A_DAEMON = late(
+    r"\bExpiring Daemon because JVM (?:heap space|Metaspace) is exhausted"
+    r"|\b(?:will expire after|will be stopped at the end of) the build\b"
+)
+_BUILD_FAILED = late(
+    r"^FAILURE: |\bBUILD FAILED\b|\bdaemon (?:has been stopped|disappeared)|OutOfMemoryError|^> (?:Java heap|Metaspace)"
+)
 _CRASHED = late(r"died due to signal (?!9\b)\d|terminated with signal (?!9\b)\d")
 
 _SHM = late(r"/dev/shm/|(?i:unable to allocate|failed to map) shared memory\b")  # noqa: S108  (read, not written to)
@@ -352,7 +366,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if "out of memory" in text and _ERRNO_OF_ANOTHER.search(text):
         return
     stack = _for_its_stack(page, text)
-    if why := next((why for pattern, why in _NOT_MEMORY if pattern.search(text) and not stack), None):
+    if why := _no_failure(page, index, text, stack=stack):
         yield Lookalike(place_of(page, line), why)
     elif _is_a_compilers(page, index, text):
         yield _compiler(page, line, _command(line, text))
@@ -364,6 +378,22 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _pin_frame(page, index)
     elif allocator := "os" if stack else _allocator(page, index, text):
         yield _refused(page, index, allocator, text)
+
+
+def _no_failure(page: Page, index: int, text: str, *, stack: bool) -> str | None:
+    """Why the line is none of memory."""
+    if _goes_on_without(page, index, text):
+        return mark("Gradle ends its daemon behind this build; no line says that the build failed")
+    return next((why for pattern, why in _NOT_MEMORY if pattern.search(text) and not stack), None)
+
+
+def _goes_on_without(page: Page, index: int, text: str) -> bool:
+    """Whether Gradle only says that it ends its daemon behind this build, and no line tells of a failed build."""
+    if _OF_A_DAEMON.search(text) is None:
+        return False
+    return not any(
+        _BUILD_FAILED.search(line.text[:CHARACTERS]) for line in page.lines[index + 1 : index + 1 + BUILD_LINES]
+    )
 
 
 def _allocator(page: Page, index: int, text: str) -> str | None:
@@ -620,6 +650,9 @@ _TRIGGERS: Final = (
     "to run compilation",
     "JVMDUMP039I",
     "cache resources exhausted",
+    "cache allocation failed",
+    "CacheAllocationFailed",
+    "MUMPS",
     "JVM heap space",
     "JVM Metaspace",
     "out of JVM",

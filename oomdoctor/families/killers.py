@@ -35,6 +35,7 @@ class SwapExhausted(Event, frozen=True, kw_only=True):
         return f"{self.family} {self.kind} {self.system}"
 
 
+OWN_NAME: Final = "earlyoom"  # what its old releases print is anybody's without it
 _LOW_SWAP = (
     r"low swap: killing largest compressed process with pid (?P<low_pid>\d{1,9})"
     r" \((?P<low_name>[^)\n]{1,60})\) and size (?P<mib>\d{1,9}) MB"
@@ -68,8 +69,12 @@ _KILLS: Final = tuple(
             r"\bOOM[- ][Kk]iller (?:has )?(?:stopped|killed|terminated|ended) (?!some processes in this unit)",
             _BY_THE_KILLER,
         ),
-        # kill.c, since 1.8: SysRq f, where earlyoom may not kill by itself
-        ("earlyoom", r"(?:\bearlyoom(?:\[\d{1,9}\])?: |^)\w{1,40}: successfully triggered kernel OOM killer\b"),
+        # kill.c: up to 0.11 without its figures; since 1.8: SysRq f, where earlyoom may not kill by itself
+        (
+            "earlyoom",
+            r"\bearlyoom(?:\[\d{1,9}\])?: Killing process (?P<pid>\d{1,9}) \(?(?P<name>[^\s()]{1,60})",
+            r"(?:\bearlyoom(?:\[\d{1,9}\])?: |^)\w{1,40}: successfully triggered kernel OOM killer\b",
+        ),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
     )
@@ -108,7 +113,7 @@ _NO_KILLS: Final = tuple(
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
-    text = line.text[:1200]
+    text = f"{OWN_NAME}: {line.text[:1200]}" if line.mark.name == OWN_NAME else line.text[:1200]
     why = next((why for pattern, why in _NO_KILLS if pattern.search(text)), None)
     if why is not None:
         yield Lookalike(place_of(page, line), why)
@@ -156,6 +161,7 @@ FAMILY = Family(
     ),
     triggers=(
         " killed by ",
+        "Killing process ",
         "triggered kernel OOM killer",
         "OOM Killer ",
         "OOM killer ",

@@ -28,7 +28,7 @@ _WORD = late(
     r"|^(?:[\w./+-]{1,60}(?: std(?:err|out))?: ){0,3}"
     r"(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal)(?:\(\w{1,40}\))?:"
     r"|^PHP (W)arning:"
-    r"|(?:^|[\]|]\s?)(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
+    r"|(?:^|[\]|]\s?|\(\d{1,9}\): )(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
     r"|\b(?:User|Runtime|Future|Resource)(W)arning: "
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
@@ -90,6 +90,10 @@ _OPENS = late(
     r"|^[\w./-]{1,160} ?\(\d{1,6}\) ?: out of memory\b"  # a file and its line
     r"|^\W{0,4}\w{0,60}(?i:allocator|arena|heap|memory ?pool):? (?:is |has |ran )?(?:run )?[Oo]ut of memory\b"
 )
+# R collects its warnings and prints them below a headline, each below the call that it is of
+_WARNINGS = late(r"(?:In addition: )?(?:There were \d{1,4} warnings|Warning messages?:)")
+_OF_WARNINGS = late(r"(?:\d{1,3}: )?In .{1,400} :$|\d{1,3}: |\s{2,8}\S")
+_COLLECTED: Final = 100  # lines: R prints ten of them, and fifty on demand
 _HIGHEST = late(r"libfabric:[^\n]{0,120}<warn>|[^\n]{0,120}\bNCCL WARN ")  # these have no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
@@ -201,10 +205,29 @@ def _level(page: Page, index: int, text: str) -> str:
         # who passes on what another program prints to its error stream calls all of it an error
         own = _named(_WORD.search(text[:_HEAD])) if mark in LOUD else ""
         return own or _NAMED.get(mark, "loud")
+    if is_collected(page, index):
+        return "warning"
     head = text[:_HEAD]
     if _HIGHEST.match(head):
         return "loud"
     return _named(_FIELD.search(text) or _WORD.search(head))
+
+
+def is_collected(page: Page, index: int) -> bool:
+    """Whether it stands among the warnings that R has collected."""
+    if not page.once(_has_warnings):
+        return False
+    *above, line = (line.text[:CHARACTERS] for line in page.lines[max(0, index - _COLLECTED) : index + 1])
+    if above and _WARNINGS.match(above[-1]) and not line.startswith("Error"):
+        return True  # those of no call stand right below
+    for text in (line, *reversed(above)):
+        if _WARNINGS.match(text) or _OF_WARNINGS.match(text) is None:
+            return _WARNINGS.match(text) is not None
+    return False
+
+
+def _has_warnings(page: Page) -> bool:
+    return any(_WARNINGS.match(line.text[:_HEAD]) for line in page.lines)
 
 
 def _named(found: re.Match[str] | None) -> str:
@@ -216,6 +239,7 @@ def _named(found: re.Match[str] | None) -> str:
 __all__ = [
     "CHARACTERS",
     "LOUD",
+    "is_collected",
     "is_error",
     "is_loud",
     "is_quiet",

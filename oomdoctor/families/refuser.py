@@ -14,7 +14,8 @@ _POOLS: Final = (
 _NEAR: Final = 4  # words around those that say it
 
 _CONTAINER = late(
-    r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|c?groups?|evict(?:s|ed|ing|ion)?)\b|allocation$"
+    r"(?i)\bslurm|\b(?:job|task|step|kubelet|container\w{0,5}|pods?|(?:c-?|control )groups?|evict(?:s|ed|ing|ion)?)\b"
+    r"|allocation$"
     r"|\b(?:runc|crun|conmon|podman|docker\w{0,4}|oci runtime)\b|(?-i:Job(?:Id|Status|State)=)"
     r"|\bfunction invocation\b|\bmemory quota\b|cloud\.google\.com"  # of services that run a container
 )

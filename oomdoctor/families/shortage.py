@@ -182,6 +182,8 @@ _USAGE = late(
     r"(?i)^(?!.*\b(?:thresholds?|water ?marks?|soft|targets?|warn\w*|alerts?|alarms?|recommended|fraction)\b)"
     r".*?\b(?:memory|ram|rss|vram|hbm|swap|resident set) (?:size )?(?:usage|use|used|footprint|consumption)\b"
 )
+# "insufficient number of spool buffers: required 65, only 12 available"
+_BUFFERS = late(r"(?i)\b(?:number of|enough|insufficient) (?:\w{1,12} ){0,3}buffers\b")
 # What a sentence is about, and what says it there
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
@@ -196,6 +198,7 @@ _ABOUT_A_THING = (
     (_BY_ITS_CALL, _OF_MEMORY),
     (_OF_LIBC, (late(r"CA"),)),
     (_RETURNS_NULL, (late(rf"G{_FEW}SF"),)),
+    (_BUFFERS, (late(r"L[waf]{0,4}e:?n?[N0]"),)),
     (_USAGE, (late(r"[tw][wamSHx0]{0,8}V[waf]{0,3}[ln]"),)),
 )
 # What a kernel has on the chip, beside the memory that processes share
@@ -228,6 +231,8 @@ OF_AN_ENGINE: Final = late(
     r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b"
     r"|\b(?:blocks|pages|cells|tokens) (?:left |free )?to (?:schedule|prefill|decode|admit|serve|batch)\b"
 )
+# "failed to build on the GPU, using the CPU instead. Error: out of memory": what is done stands before the reason
+_WAY_ROUND = late(r"[CFJL][^.,>]*,[^.,>]*>[waDH>]*\.?[^.>CFJ]*:[^.]*$")
 # A device as one of several: "on the device", "a loopback device"
 _A_DEVICE = late(r"(?i)(?:gpu|device|card|accelerator|[nxt]pu)(?: ?[:#] ?-?\d{1,5})?")
 _PLACING: Final = frozenset({"on", "in", "from", "for", "at", "onto", "within", "into"})
@@ -274,6 +279,7 @@ _OF_NAMES = late(
 # An error's number that means memory: CUDA's and HIP's 2, CANN's 6 and 207001, Linux' 12, Windows' 8, 14, 1450 and
 # 1455, netCDF's -61
 _CODES = frozenset({-61, 2, 6, 8, 12, 14, 1450, 1455, 207001})
+_FULL: Final = 28  # ... and ENOSPC, of a file in shared memory
 _ANOTHERS_NAME = late(r"\b(?:cuda|hip) Error (?!Memory|Out)[A-Z]")  # by its identifier, as words
 _KEY = late(r"\s{0,80}([\"']?[a-z][a-z\d_.-]{1,60}[\"']?)\s?[:=]\s?[\"']?[\w.-]{1,40}[\"',]{0,3}$")
 _CARD = late(r"(?i)^(?!.*(?:index|ordinal)).*?(\d{1,3})$")
@@ -297,6 +303,15 @@ _IS_UNABLE = late(
     r"(?i)^(?!.*\b(?:out of|not enough|insufficient|ENOMEM)\b).*?\b(?:gpu|device|card|adapter|accelerator|platform)\b"
     r"[^:;]{0,60}(?:can ?not|can't|does not|doesn't)"
     r" (?:map|access|pin|register|share|address) (?:the )?(?:host|system|peer|mapped|managed|pinned|pageable) memory\b"
+)
+# ... and what it, its driver or its program does not offer: "async memory pool is not available for this device"
+_IS_LACKING = late(
+    r"(?i)^(?!.*\b(?:out of|not enough|insufficient|ENOMEM)\b)"
+    r".*?\b(?:memory (?:pools?|resources?|allocators?|managers?|compression)|allocators?"
+    r"|(?:unified|managed|shared|pinned|async\w{0,8}|mapped) memory)"
+    r" (?:is|are) (?:currently )?(?:not available|unavailable|not supported|disabled)"
+    r" (?:for|on|in|with|by) (?:the |this |your |any )?(?:[\w-]{1,16} ){0,2}"
+    r"(?:device|gpu|card|platform|architecture|build|driver|runtime|system|machine|backend|version)s?\b"
 )
 # What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
 _OBSERVER = late(
@@ -392,6 +407,8 @@ class Shortfall(Struct, frozen=True):
         bound = next((one for one in self.sentence.amounts if one.role == "limit"), None)
         if bound is not None and self.compared is not None:
             return self.compared.there == bound
+        if bound is not None and bound.unit == BYTES and self.named:
+            return True
         return re.search("l[^.]{0,6}[VX!]|[V!][^.]{0,6}l", self._bounds) is not None
 
     @property
@@ -423,6 +440,8 @@ class Shortfall(Struct, frozen=True):
     def kept(self) -> bool:
         """Whether the program goes on all the same."""
         letters = self.sentence.letters
+        if _WAY_ROUND.search(letters[: self.start]):
+            return True
         return "K" in letters or "<" in letters[: self.end] or ">" in letters[self.end :]
 
 
@@ -431,7 +450,8 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
-    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _LOOKS_UP.search, _IS_UNABLE.search)
+    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _LOOKS_UP.search, _IS_UNABLE.search,
+              _IS_LACKING.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
@@ -637,12 +657,14 @@ def _for_another_reason(sentence: Sentence, said: str) -> bool:
     """Whether a call that allocates failed with another error's number, or its name."""
     if "A" in said and "L" not in said and _ANOTHERS_NAME.search(sentence.text):
         return True
-    if "A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A")):
+    of_a_segment = re.fullmatch(r"C[^L]*s", said) is not None
+    if not of_a_segment and ("A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A"))):
         return False
     codes = (
         _CODE.match(part.text) or _NEGATIVE.search(part.text) for part in sentence.parts if part.terminal == "ORDINAL"
     )
-    return any(int(code[1]) not in _CODES for code in codes if code)
+    of_memory = _CODES | {_FULL} if of_a_segment else _CODES
+    return any(int(code[1]) not in of_memory for code in codes if code)
 
 
 def _zero_before(sentence: Sentence, start: int) -> bool:

@@ -59,7 +59,13 @@ _NAMES = tuple(
         (r"--[\w-]{0,60}oom[\w-]{0,60}\b", SETTING),
         (r"\bhttps?://\S{0,200}(?i:oom|out[-_]of[-_]memory)", mark("the address of a page")),
         (r"(?<![A-Za-z])oom[-_./]\w|\w[-_./]oom(?![A-Za-z])|\bearlyoom\b|(?i:torch[-_]memory[-_]saver)", NAME),
-        (r"(?i)\boom (?:protection|detect\w{2,4}|handl\w{2,3}|observer|hook|guard|policy|recovery|watcher)\b", NAME),
+        (
+            (
+                r"(?i)\boom (?:protection|detect(?:ion|ors?|ing)"
+                r"|handl\w{2,3}|observer|hook|guard|policy|recovery|watcher)\b"
+            ),
+            NAME,
+        ),
     )
 )
 _INSIDE = late(r"(?i)\b\w{0,20}(?:bloom|zoom|headroom|boom)\w{0,30}\b")

@@ -19,6 +19,7 @@ from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
     mended_by_a_smaller_share,
+    multiplied,
     overflowed,
     refused_by_a_call,
     refused_by_a_check,
@@ -30,6 +31,7 @@ from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import (
     CHARACTERS,
+    is_collected,
     is_exception,
     is_loud,
     is_quiet,
@@ -57,7 +59,8 @@ _VIRTUAL_MACHINE = late(
 # The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
 _SETTING = late(
     r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
-    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead))\b"
+    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead)"
+    r"|[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
 )
 
 # A pool that a program sets aside for itself, and that does not grow: "the context's memory pool", "scratch arena"
@@ -116,11 +119,28 @@ _ALLOCATION_FAILED = late(
 _NO_MEMORY: Final = ("port", "addr", "address", "ip", "id", "job", "slot", "lease", "node", "device", "handle",
                      "socket", "channel", "vlan", "tty", "fd", "task", "gpu", "net", "network")  # fmt: skip
 _VARIABLE = late(
-    r"(?i:\W{0,4}(?:[\w./-]{1,60}: ){0,2}(?:cannot|could not|couldn't|can't|unable to|failed to)"
-    r" (?:re|m|c)?alloc(?:ate)? )['\"`*&]?"
+    r"(?i:\W{0,4}(?:[\w./-]{1,60}: ){0,2}(?:(?:cannot|could not|couldn't|can't|unable to|failed to)"
+    r" (?:re|m|c)?alloc(?:ate)?|(?:error|problem|failure) (?:in|while|when|during|with) (?:re)?allocat(?:ing|ion of)) )"
+    r"['\"`*&]?"
     rf"(?!\w{{0,40}}(?:_(?:{'|'.join(_NO_MEMORY)})|{'|'.join(map(str.capitalize, _NO_MEMORY))})s?\b)"
-    r"[a-z]{1,20}(?:[A-Z][a-z\d]{1,20}|_[a-z\d]{1,20}){1,4}['\"`]?\s?[.!]{0,3}$"
+    r"[a-z]{1,20}(?:[A-Z][a-z\d]{1,20}|_[a-z\d]{1,20}){1,4}['\"`]?"
+    r"(?: in (?:\w{1,12} )?\w{1,60}(?:\(\))?)?\s?[.!]{0,3}$"
 )
+# A program in Fortran frames what a routine failed at, with the number that ALLOCATE gave back:
+# "Error in routine nlsm2 (5014):", and on the next line "allocating wrk2"
+_OF_A_ROUTINE = late(
+    r"(?i)\W{0,12}(?:fatal )?(?:error (?:in|from) (?:the )?(?:sub)?(?:routine|function|procedure|module)\b"
+    r"|from \w{1,40} {0,4}: {1,4}error # {0,12}(?=\d))"
+    r"[^\n]{0,80}?(?P<code>\d{1,6})?\W{0,6}$"
+)
+_ALLOCATING = late(
+    r"(?i)\W{0,12}(?:(?:error|failure) (?:in|while|when) |cannot |could not |unable to |failed )?"
+    r"(?:re)?alloc(?:at(?:e|ing|ion of))? (?:(?:[\w%(),]{1,30} )?on (?:the )?(?:gpu|device|card)"
+    rf"|(?!.{{0,60}}\b(?:{'|'.join((*_NO_MEMORY, 'unit', 'file', 'stream'))})s?\b)"
+    r"[\w%(),/&+ -]{1,60})\W{0,12}$"
+)
+_HEADING: Final = 3  # lines: a frame and an empty one may stand between
+_OF_A_DEVICE = late(r"(?i)\b(?:gpu|device)\b|\w_d\b")
 
 
 class Shortage(Event, frozen=True, kw_only=True):
@@ -142,6 +162,7 @@ class Shortage(Event, frozen=True, kw_only=True):
     unit: str | None = None  # of what is counted: "tokens", "blocks", "devices", ...
     needed: int | None = None
     available: int | None = None
+    factors: tuple[int, ...] = ()  # what was multiplied for what is needed, and overflowed
     other_bytes: tuple[int, ...] = ()  # sizes that no word of ours names
     code: int | None = None  # the error's number
 
@@ -205,7 +226,9 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return  # before its words are parsed: most lines say that they are no error's
     found = _heard(page, index, text, is_raised=is_raised)
     if found is None:
-        if _VARIABLE.match(text):
+        if (code := _failed_of_a_routine(page, index, text)) is not None:
+            yield from _of_a_routine(page, index, text, code)
+        elif _VARIABLE.match(text):
             yield from _nameless(page, index, text, of_a_variable=True)
         elif _ALLOCATION_FAILED.match(text):
             yield from _nameless(page, index, text)
@@ -256,7 +279,7 @@ def _is_a_figure(text: str) -> bool:
 
 
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
-    if found.named and says_failed(text):
+    if found.named and says_failed(text) and not is_collected(page, index):
         return True  # of one item, which the program passes over
     kernels = _is_a_kernels(page, index, text) and re.search("[CL]", found.letters) is not None  # it prints no level
     return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
@@ -323,12 +346,38 @@ def _nameless(page: Page, index: int, text: str, *, of_a_variable: bool = False)
     yield replace(found, strength=2, pool=_unnamed(page, "unknown")) if of_a_variable else found
 
 
+def _failed_of_a_routine(page: Page, index: int, text: str) -> int | None:
+    """The number of the error that a heading above gives a routine, which could not allocate; 0 where it gives none."""
+    if _ALLOCATING.match(text) is None:
+        return None
+    above = (line.text[:AT_MOST] for line in reversed(page.lines[max(0, index - _HEADING) : index]))
+    heading = next((found for one in above if (found := _OF_A_ROUTINE.match(one))), None)
+    return None if heading is None else int(heading["code"] or 0)
+
+
+def _of_a_routine(page: Page, index: int, text: str, code: int) -> Iterator[Read]:
+    if ends_well(page, index):
+        return
+    line = page.lines[index]
+    yield Shortage(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool="gpu" if _OF_A_DEVICE.search(text) else "host_ram",
+        code=code or None,
+    )
+
+
 def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
     """What the program itself looked at: the result of a call that it quotes, a size that it was about to take."""
     pool, count = refused_by_a_check(text), overflowed(text)
     advised = is_raised and mended_by_a_smaller_share(text)
-    called = refused_by_a_call(text) or advised
-    if (pool is None and count is None and not called) or (echo(text) and not advised) or ends_well(page, index):
+    called, factors = refused_by_a_call(text) or advised, multiplied(text)
+    if (
+        (pool is None and count is None and not called and not factors)
+        or (echo(text) and not advised)
+        or ends_well(page, index)
+    ):
         return
     if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
         return
@@ -341,6 +390,7 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
         process=process_of(line),
         pool=pool or ("gpu" if page.once(_names_a_card) else "host_ram"),
         needed=count,
+        factors=factors,
     )
 
 

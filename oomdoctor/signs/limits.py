@@ -51,6 +51,8 @@ MANAGERS: Final = {
     "sge": "Grid Engine",
     "htcondor": "HTCondor",
     "yarn": "YARN",
+    "mesos": "Mesos",
+    "runc": "runc",
     "aws": "AWS",
     "vertex": "Vertex AI",
     "batch": "The batch system",

@@ -134,13 +134,14 @@ def host_size_beyond_counting(crash: Crash) -> Seen | None:
 
 @sign
 def count_that_has_overflowed(crash: Crash) -> Seen | None:
-    """A program was about to take a negative number of elements, or one of sixteen digits."""
+    """A program was about to take a negative number of elements, one of sixteen digits, or an overflowed product."""
     root = crash.root
-    if not isinstance(root, Shortage) or root.needed is None or root.unit is not None:
+    if not isinstance(root, Shortage) or root.unit is not None:
         return None
-    if 0 <= root.needed < MANY_ELEMENTS:
+    if not root.factors and (root.needed is None or 0 <= root.needed < MANY_ELEMENTS):
         return None
-    words = say("The program was about to take {count} elements: a shape or a count is wrong.", count=str(root.needed))
+    count = " × ".join(map(str, root.factors)) or str(root.needed)
+    words = say("The program was about to take {count} elements: a shape or a count is wrong.", count=count)
     return Seen(words=words, evidence=(root,))
 
 

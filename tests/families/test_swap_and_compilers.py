@@ -68,6 +68,8 @@ def test_llvm_within_another_program_is_no_build(tmp_path: Path) -> None:
     assert report["diagnoses"][0]["cause"] == "host-memory-exhausted"
 
 
+# Gradle ends its daemon behind the build: a failure is what a failed build makes it
+FAILED = "\n\nFAILURE: Build failed with an exception."
 GRADLE = (
     "The Daemon will expire after the build after running out of JVM Metaspace.\n"
     "The currently configured max heap space is '3 GiB' and the configured max metaspace is '512 MiB'."
@@ -77,8 +79,8 @@ GRADLE = (
 @pytest.mark.parametrize(
     ("text", "headline"),
     [
-        (GRADLE, "The Java metaspace is full at 512 MiB"),
-        ("Expiring Daemon because JVM Metaspace is exhausted", "The Java metaspace is full"),
+        (GRADLE + FAILED, "The Java metaspace is full at 512 MiB"),
+        ("Expiring Daemon because JVM Metaspace is exhausted" + FAILED, "The Java metaspace is full"),
         ("java.lang.OutOfMemoryError: Metaspace", "The Java metaspace is full"),
         ("java.lang.OutOfMemoryError: Java heap space", "The Java heap is full"),
     ],
