@@ -6,6 +6,8 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, logits
 
+# Of ggml on the host: a row for each sequence (-np)
+OUTPUT_KNOBS = ("fewer-sequences", "more-host-memory")
 ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill", "tensor-parallel", "chunked-logits")
 # Sampling needs one row of logits per request
 REQUEST_KNOBS = ("fewer-sequences", "lower-engine-reservation", "tensor-parallel", "eager-mode")
@@ -26,6 +28,7 @@ CAUSE = Cause(
     excluded=(logits.too_small_for_a_vocabulary,),
     signs=(
         Row(logits.product_with_the_vocabulary, Grade.PROVES),
+        Row(logits.output_buffer_refused, Grade.NAMES, OUTPUT_KNOBS),
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),
         Row(logits.working_on_logits, Grade.NAMES),

@@ -147,7 +147,7 @@ def _sized(number: str, value: float, rest: str, *, glued: bool) -> tuple[float,
     match = _BYTES.match(rest)
     if match is None:
         return value, rest.lower()
-    if rest == "B" and glued and abs(value) < MIB:
+    if rest in {"B", "b"} and glued and abs(value) < MIB:
         return 0, ""  # "7B" is a model
     prefix = match[1] or (match[2] or "")[:1]
     found = asked(number, prefix + "b")
@@ -303,16 +303,32 @@ def _around(part: Part, at: int, parts: Sequence[Part], amounts: Sequence[Figure
         return None
     near = [one for one in amounts if at - _REACH <= one.at < at and _in_one(parts, one.at, at)]
     before = next((one for one in near if one.at == near[-1].at), None)  # the first of "18.4/62.7 GiB"
-    after = next((one for one in amounts if at < one.at <= at + _REACH and _in_one(parts, at, one.at)), None)
+    behind = [one for one in amounts if at < one.at <= at + _REACH and _in_one(parts, at, one.at)]
+    after = _beside_its_share(behind, parts) if behind else None
     if after is None or after.role == "by":
         return None
     if before is None:
         return _behind(part, after, amounts)
     if part.terminal == "LESS" and not (before.role in _THERE or after.role == "need" or before.unit == DEVICES):
         return None
-    if part.terminal in {"MUST_NOT_BE_LESS", "LESS"}:
+    if part.terminal in {"MUST_NOT_BE_LESS", "LESS"} or (part.terminal == "OVER" and _is_free(before, parts)):
         before, after = after, before
     return Comparison(before, after) if _comparable(before, after) else None
+
+
+def _beside_its_share(figures: Sequence[Figure], parts: Sequence[Part]) -> Figure:
+    """The first of them, or the size of which it is the share: "(0.92, 115.55 GiB)"."""
+    first, *others = figures
+    is_share = not first.unit and 0 < first.value < 1 and parts[first.at + 1 : first.at + 2]
+    if is_share and parts[first.at + 1].terminal == "COMMA" and others and others[0].at == first.at + 2:
+        return others[0]
+    return first
+
+
+def _is_free(figure: Figure, parts: Sequence[Part]) -> bool:
+    """Whether it is what is said to be free, of which more is better."""
+    near = parts[max(0, figure.at - _NEAR) : figure.at]
+    return figure.role == "have" and any(one.text.lower() in {"available", "free"} for one in near)
 
 
 def _behind(part: Part, bound: Figure, amounts: Sequence[Figure]) -> Comparison | None:

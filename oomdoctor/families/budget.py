@@ -178,6 +178,29 @@ _BUDGETS: Final = tuple(
                 rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
             ),
         ),
+        # swap buffers in page-locked memory, of a number and a size that the settings say (aio and offload_param):
+        # deepspeed/runtime/swap_tensor/partitioned_param_swapper.py and the optimizers' beside it, 0.4 on
+        (
+            "DeepSpeed",
+            "buffer_count",
+            (
+                r"(?:^\W{0,4}|Error: )Not enough (?:swap in )?buffers \d{1,6} for (?:swapping )?\d{1,6}\b"
+                r"|Swapper ran out of swap buffers, try increasing"
+                r"|\bNo swap buffers to allocate for \w{1,12} param|\bNo buffer available to swap param"
+            ),
+        ),
+        ("DeepSpeed", "buffer_size", r"\bMore elements \d{1,15} than buffer size \d{1,15}\b"),
+        # cpp/tensorrt_llm/batch_manager/peftCacheManager.cpp: what the host keeps of adapters
+        ("TensorRT-LLM", "host_cache_size", r"\bPEFT Cache is full\. Could not store taskId="),
+        # colossalai/legacy/nn/parallel/layers/cache_embedding/cache_mgr.py, 0.1.10 on
+        (
+            "ColossalAI",
+            "cuda_row_num",
+            (
+                r"\bYou move \d{1,15} embedding rows from CPU to CUDA\. It is larger than the capacity of the cache, "
+                r"which at most contains \d{1,15} rows"
+            ),
+        ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
         (
             "mongodb",  # 2.6 on; 4.4's engine says "spilling" for "sort"
@@ -215,6 +238,7 @@ _BUDGETS: Final = tuple(
         ("MUMPS", "ICNTL(23)", rf"{_MUMPS}-19\b"),
     )
 )
+_ON_THE_CARD: Final = frozenset({"ColossalAI"})  # by the program
 _SPILLS: Final = tuple(
     (program, late(pattern))
     for program, pattern in (
@@ -259,9 +283,9 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
             tried = figures.pop("need_bytes", None)
             if (bound := figures.pop("bound_bytes", None)) is not None:
                 figures["limit_bytes"] = bound
-            yield BudgetSpent(
-                **_about(page, index), program=program, setting=setting, **{"tried_bytes": tried, **figures}
-            )
+            pool = "gpu" if program in _ON_THE_CARD else "host_ram"
+            figures = {"tried_bytes": tried, **figures}
+            yield BudgetSpent(**_about(page, index), pool=pool, program=program, setting=setting, **figures)
             return
     for name, pattern in _SPILLS:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
@@ -344,6 +368,14 @@ FAMILY = Family(
         "No space left on device",
         "Map failed",
         "memory mappings",
+        "Not enough buffers",
+        "swap in buffers",
+        "out of swap buffers",
+        "No swap buffers",
+        "No buffer available",
+        " than buffer size ",
+        "PEFT Cache is full",
+        "embedding rows from",
     ),
     read=read,
 )

@@ -39,6 +39,7 @@ _GONE: Final = late(
             rf"(?i:{_WHO}[^\n]{{0,40}}?\b{_ALIVE}|{_ENDED} {_HOW})\b{_ITS_REASON})",
             rf"(?i:{_NOBODY_DIED}[^\n]{{0,300}}?{_WHO}[^.:\n]{{0,40}}?{_DIED}{_ITS_REASON})",
             r"(?i:\bone of your workers (?:crashed|died)\b)",  # batchgenerators'
+            r"\bSome background worker is 6 feet under\b",  # nnU-Net's
             r"\bscheduled cores? \d[\d, ]{0,80} did not deliver results?\b",  # R's parallel
             rf"{_SPARK}(?:Remote RPC client disassociated|Executor heartbeat timed out)",
             rf"{_SPARK}(?i:slave|worker|executor process) lost",

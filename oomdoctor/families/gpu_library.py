@@ -149,6 +149,14 @@ _OUT_OF_MEMORY = tuple(
         ("CTranslate2", r"\bCUDA failed with error out of memory\b"),  # HIP's, too
         ("CUDA graphs", r"ran out of memory trying to instantiate command buffer"),  # XLA
         ("Thrust", r"temporary_buffer::allocate: get_temporary_buffer failed"),
+        # TVM hands Thrust a workspace that the compiler has planned (src/runtime/contrib/thrust/thrust.cu, 0.16 on)
+        (
+            "TVM",
+            (
+                rf"Check failed: \(?result\)?[^\n]{{0,20}}: "
+                rf"Failed to allocate (?P<tried>{_NUMBER}) bytes with alignment \d"
+            ),
+        ),
         ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
         # The runtime says so of threads, too: here no memory was left
         ("HSA", r"(?P<status>HSA_STATUS_ERROR_OUT_OF_RESOURCES): (?=.{0,400}Available Free mem : \d{1,2} MB)"),
@@ -200,6 +208,10 @@ _HARMLESS = tuple(
     (late(pattern), why)
     for pattern, why in (
         (r"NCCL INFO .{0,400}out of memory", mark("an INFO line: NCCL tries another way")),
+        (
+            r"\bAllocation of memory pattern buffer for [^\n]{0,200} failed\b",  # core/framework/execution_frame.cc
+            mark("ONNX Runtime allocates the tensors one by one instead"),
+        ),
         (r"Skipping tactic .{0,200}insufficient memory", mark("TensorRT tried a tactic and takes another one")),
         (r"Plan failed with a cudnnException", mark("cuDNN tried a plan and takes another one")),
         (
@@ -232,7 +244,7 @@ _UNSUPPORTED = late(
     r"|with CUDA capability sm_\d{1,4} is not compatible with the current PyTorch installation"
     r"|no kernel image is available for execution on the device"
 )
-_OF_A_SIZE_OF_THEIR_OWN: Final = ("FlashInfer", "NVSHMEM", "NVDEC")
+_OF_A_SIZE_OF_THEIR_OWN: Final = ("FlashInfer", "NVSHMEM", "NVDEC", "TVM")
 # Behind a lost frame FFmpeg goes on, mostly
 _LOST_FRAMES: Final = 20  # lines
 _GAVE_UP: Final = late(r"\bConversion failed!|\bCannot allocate memory\b|(?i:out of memory)")
@@ -443,6 +455,8 @@ FAMILY = Family(
         "solverDnCreate(",
         "CUDNN_STATUS_NOT_SUPPORTED",
         _XGBOOST_HEAD,
+        "bytes with alignment ",
+        "memory pattern buffer",
         "failed with error out of memory",
         "failed with error 2 out of memory",
     ),

@@ -133,6 +133,8 @@ _ALLOCATORS: Final = tuple(
         ("redis-server", r"^\S{1,12} .{6,40} # Out Of Memory allocating \d{1,20} bytes!"),  # zmalloc's handler
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
+        # its own on the CPU gives back nullptr; those of a card throw (src/storage_view.cc)
+        ("ctranslate2", r"\bstorage_view\.cc:\d{1,5}: failed to allocated? memory"),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
         (
             "c++",
@@ -306,7 +308,7 @@ _IN_SHARED_MEMORY = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
-    r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)))"
+    r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)|(?i:(?:free |not enough |no )disk space\b)))"
 )
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(
@@ -659,6 +661,7 @@ _TRIGGERS: Final = (
     "GC triggered before",
     "Native memory allocation",
     "Could not allocate ",
+    "to allocated memory",
     "'maxmemory'",
     "0x8007",
     "E_OUTOFMEMORY",

@@ -639,6 +639,7 @@ FAMILY = Family(
         "xited (",
         " died",
         "crashed while",
+        " 6 feet under",
         "return code",
         "returncode",
         "exit status",

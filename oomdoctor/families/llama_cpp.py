@@ -107,6 +107,7 @@ _ROW = late(r"-?\d+")
 _BATCH = late(r"\bn_batch ?= ?(\d{1,9})\b")
 _PAST = late(r"\bn_past ?= ?(\d{1,9})\b")
 
+_OF_A_GRAPH = r"failed to (?:allocate|init) (?:\w{1,20} )?(?:graph|allocator)\b(?! (?:node|edge|id)s?\b)"
 # The refusal, its echoes one layer up, and what its owner was doing: they stand one below the other.
 _REFUSED = late(
     r"allocating [\d.]{1,20} MiB on device \d{1,3}: \w{2,6}Malloc\w{0,8} failed: out of memory"
@@ -119,7 +120,20 @@ _REFUSED = late(
     r"|ErrorOutOf(?:Device|Host)Memory)"
     r"|kIOGPUCommandBufferCallbackErrorOutOfMemory"
     r"|\w: failed to allocate the compute buffer|\w alloc compute (?:buffer|graph) failed"  # stable-diffusion.cpp
+    # a graph's intermediate results: whisper.cpp, llama.cpp's mtmd, and what is built like them
+    rf"|\b[a-z]{{2,20}}_\w{{2,60}}: {_OF_A_GRAPH}"
+    r"|: failed to reserve initial output buffer|\boutput_reserve: failed to allocate output buffer of size \d"
+    r"|\bread tensor data failed: too less memory for conversion"  # stable-diffusion.cpp's loader
 )
+# What the host keeps: the logits of a batch (llama-context.cpp's output_reserve, in the host's buffer type), tensors
+# whose type is changed before they are copied
+_ON_THE_HOST = late(
+    r"failed to reserve initial output buffer|output_reserve: failed to allocate output buffer|memory for conversion"
+)
+_GRAPH = late(rf"compute (?:buffer|graph)|alloc compute |{_OF_A_GRAPH}")
+_OF_A_PIECE = late(r"alloc compute graph failed|failed to allocate (?:\w{1,20} )?graph\b")
+# whisper.cpp and mtmd where they have no card
+_NO_CARD = late(r"\buse gpu {1,6}= 0|\bno GPU found\b|\busing CPU backend\b")
 _LARGEST = late(r"exceeds (?:device buffer size limit|max_vmem)")
 _OLD = late(r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory")  # 2023
 _RUNTIME = late(r"(?:CUDA|ROCm|HIP|MUSA) error: out of memory\s{0,4}$")
@@ -378,7 +392,7 @@ _OF_LOAD: dict[str, Any] = {
 
 def _named(text: str) -> str | None:
     match = _NAMED.search(text)
-    return match[1] if match and match[1] not in ("buffer", "backend") else None
+    return match[1] if match and match[1] not in ("buffer", "backend", "output") else None
 
 
 def _number(device: str | None) -> int | None:
@@ -409,15 +423,26 @@ def _refused(page: Page, index: int) -> Read:
     if _LARGEST.search(text):
         figures["limited"] = True
     host = _pool(device) == "host_ram" or "ggml_aligned_malloc" in text or "cpu_buffer" in text
+    host = host or _ON_THE_HOST.search(text) is not None
+    host = host or (_GRAPH.search(text) is not None and _has_no_card(page, index))
     return BufferRefused(
         at=place_of(page, first, lines[-1]),
         time=first.mark.time,
         process=process_of(first, _number(device) if card is None else card),
         pool="host_ram" if host or "OutOfHostMemory" in text else "gpu",
-        stage=_STAGES.get(what or "", "engine_init" if computes and _warms_up(page, index) else "unknown"),
+        stage=_stage(what, text) or ("engine_init" if computes and _warms_up(page, index) else "unknown"),
         strength=3 if figures.get("tried_bytes") or figures.get("buffer_bytes") else 2,
         **figures,
     )
+
+
+def _stage(what: str | None, text: str) -> str | None:
+    """A graph may also be laid out while the program works."""
+    return None if _OF_A_PIECE.search(text) else _STAGES.get(what or "")
+
+
+def _has_no_card(page: Page, index: int) -> bool:
+    return any(_NO_CARD.search(line.text[:400]) for line in page.before(index, _ABOVE))
 
 
 def _of_a_command(page: Page, index: int) -> Iterator[Read]:
@@ -483,8 +508,10 @@ def _said(clause: str, said: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def _owner(page: Page, index: int, text: str) -> str | None:
     """Whose buffer it was, where the lines below do not say: by what was allocated last."""
-    if "gallocr" in text or "_pool_" in text or "compute buffer" in text or "compute graph" in text:
+    if "gallocr" in text or "_pool_" in text or _GRAPH.search(text):
         return "compute"
+    if _ON_THE_HOST.search(text):
+        return "weights" if "conversion" in text else "output"
     for line in reversed(page.before(index, _ABOVE)):
         for what, pattern in _OWNERS:
             if pattern.search(line.text[:400]):
@@ -544,6 +571,10 @@ FAMILY = Family(
         "buffer of size",
         "unable to allocate",
         "failed to allocate",
+        "failed to init ",
+        "alloc compute ",
+        "initial output buffer",
+        "memory for conversion",
         "ggml_aligned_malloc",
         "memory allocation of size",
         "of memory on device",

@@ -36,7 +36,7 @@ _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": 
                  "WARNING": "warning", "WARN": "warning"}  # fmt: skip
 
 _RAISED = late(
-    r"(?:\[[^\]\n]{1,60}\]|std(?:out|err)|[EWF](?= )|\||>>|-|:|\s){0,8}"
+    r"(?:\[[^\]\n]{1,60}\]|std(?:out|err)|[Rr]ank ?\d{1,6}(?=: )|[EWF](?= )|\||>>|-|:|\s){0,8}"
     r"(?:Exception in thread \"[^\"\n]{0,80}\" |Caused by: |Uncaught |Unhandled exception\.? )?"
     r"(?:(?:\w{1,60}(?:\.|::)){0,8}\w{0,60}(?:Error|Exception|Failure|Fault|Panic|Exit)\w{0,20}(?:: |\b)"
     r"|(?:[a-z_]\w{0,40}(?:\.|::)){1,8}(?:[A-Z]\w{2,60}|bad_\w{2,40}): \S|panic: |terminate called|\s{0,4}what\(\):"
@@ -45,6 +45,8 @@ _RAISED = late(
 # What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
 _HEADLINE = late(r"(?:[^\n]{0,200}\b\w{0,40}(?:Exception|Error)\b|Check ')[^\n]{0,400}:\s?$")
 _HEADLINES: Final = 4
+# What an exception's second line supposes of its reason
+_SEEMS = late(r"(?i)(?:this |it )?(?:seems|looks|appears) (?:to be |like )(?:an? )?(?:OOM|out of memory)\b")
 # The head of an exception whose words stand on the line below: Rust's, MATLAB's, R's, the JVM's
 _HEAD_OF_ONE = late(
     r"thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at [^\n]{1,200}:\d{1,7}:\d{1,5}:$"
@@ -56,7 +58,10 @@ _ERROR = late(
     # what a call failed with
     r"|: (?:out of memory|cannot allocate memory|memory exhausted|not enough (?:memory|space))\.?$"
     r"|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
-    r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b|^[EF]\d{4} |^[EF] |fork: |错误"
+    r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b"
+    r"|(?<!that )(?<!which )(?<!who )(?<!ever )\bran out of (?:\w{1,12} )?memory"
+    r" (?:with|while|during|at|in|on|for|after)\b"
+    r"|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\breturn(?:s|ed)? null\b|\breturn(?:s|ed) (?-i:OOM|E?NOMEM)\b"
     # "Reason=OutOfMemory", 'ExitReason="Memory limit reached"'
     r"|(?:\b|(?-i:(?<=[a-z])(?=[SR])))(?:state|status|reason)\s?[=:]\s{0,4}[\"']?"
@@ -145,7 +150,17 @@ def raised(page: Page, index: int, text: str) -> bool:
     """Whether the line is an exception's own."""
     if is_exception(text):
         return True
-    return index > 0 and (_HEAD_OF_ONE.match(page.lines[index - 1].text) is not None or _under_a_headline(page, index))
+    if index == 0:
+        return False
+    above = page.lines[index - 1].text
+    if _HEAD_OF_ONE.match(above) is not None or (supposes(text) and is_exception(above)):
+        return True
+    return _under_a_headline(page, index)
+
+
+def supposes(text: str) -> bool:
+    """Whether the line says what may have been short: "Seems to be OOM"."""
+    return _SEEMS.match(text) is not None
 
 
 def _under_a_headline(page: Page, index: int) -> bool:
@@ -247,5 +262,6 @@ __all__ = [
     "message",
     "raised",
     "says_failed",
+    "supposes",
     "tells_at_once",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, OF_AN_ENGINE, Shortfall
@@ -20,6 +21,12 @@ _CONTAINER = late(
     r"|\bfunction invocation\b|\bmemory quota\b|cloud\.google\.com"  # of services that run a container
 )
 _OOM_KILL = late(r"(?i)\boom[-_ ]?kill|\bJobState=OUT_OF_ME")
+# A pass of what training consists of
+_IN_TRAINING: Final = (
+    r"\bOOM (?:error )?(?:during|in|at|while) (?:the |a )?(?:\w{1,12} ){0,2}"
+    r"(?:optimi[sz](?:ation|er)|forward|backward|gradients?|training|fine-?tuning)\b"
+)
+_OF_TRAINING = late(rf"(?i){_IN_TRAINING}")
 # Also in the name of a file
 _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
@@ -32,15 +39,18 @@ _CARD = late(
     r"|\bMTLDevice\b|MetalPerformanceShaders|torch_?memory_?saver"
     r"|\b(?:max(?:imum)?|total|device) global mem(?:ory)?\b"
     r"|\b(?:private|scratch) surface\b"
+    # what cards of one node lend each other
+    r"|\bpeer[- ]memory (?:pool|buffers?|arena)\b"
+    rf"|{_IN_TRAINING}"
 )
-_ON_THE_CPU = late(r"/device:CPU:\d")  # TensorFlow's name of it
+_ON_THE_CPU = late(r"/device:CPU:\d|\bmemfd\b")  # TensorFlow's name of it; a file in memory
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:(?:failed to|could not|cannot|unable to) malloc \d)"
     r"|(?i:\b(?:could not|couldn't|cannot|can't|unable to|failed to|error (?:on|in)) (?:m|c|re)alloc\b)"
 )  # of libc, whoever calls it
 _OF_THE_CPU = late(
     r"(?i)\b(?:on (?:the )?|device )['\"(]?cpu\b"
-    r"|\b(?<!shared )(?<!and )(?:cpu|host|system) (?:memory|ram|backup|mirror|shadow|staging|malloc)\b"
+    r"|\b(?<!shared )(?<!and )(?<!\+ )(?:cpu|host|system) (?:memory|ram|backup|mirror|shadow|staging|malloc)\b"
     # ggml's own functions; those of a backend are named after it
     r"|\bggml_(?!cuda|hip|metal|vulkan|vk|sycl|cann|opencl|cl_|backend|gallocr|rpc|kompute|musa|webgpu|tallocr)\w{1,40}:"
 )
@@ -61,7 +71,10 @@ _HOST = late(
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
     r"|\b(?:machine|host|node) |\bggml-backend\.c:\d"  # of its buffers on the CPU
 )
+# What did not help: "even with 72 of 80 layers in host RAM the model does not fit"
+_CONCEDED = late(r"(?i)\beven (?:with|after) [^.;:,]{1,120}?(?=,| (?:the|this|that|there|it)\b)")
 # What is to be done: "restart the server"
+_DOING = late(r"(?i)(?:creat|allocat|reserv|mapp?)(?:e|ing)?$")
 _BIDS = late(r"(?i)re(?:start|boot|launch)$")
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
@@ -123,6 +136,7 @@ def pool_of(found: Shortfall, text: str) -> str:
     """The memory that ran out, nearest to the words that say it; "none" where nothing names it."""
     if _is_of_a_cluster(found, text):
         return "scheduling"
+    text = _CONCEDED.sub("", text)
     letters = _without_what_follows(found)
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
@@ -132,11 +146,13 @@ def pool_of(found: Shortfall, text: str) -> str:
     if "v" not in letters and _is_of_the_program(found, text):
         return "host_ram"
     named = _named(near, text) or _named(letters, text)
-    if named == "gpu" and _OF_THE_CPU.search(text):
+    if named == "gpu" and not _is_of_a_card_itself(found) and _OF_THE_CPU.search(text):
+        return "host_ram"
+    if named == "pinned" and _is_held_against_ram(found):
         return "host_ram"
     if named in {"gpu", "host_ram", ""} and (purpose := _by_purpose(found, named, text)):
         return purpose
-    if named in {"host_ram", ""} and "u" in found.letters and OF_AN_ENGINE.search(text):
+    if named in {"host_ram", ""} and re.search("u|Le", found.letters) and OF_AN_ENGINE.search(text):
         return "kv_cache"
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
@@ -159,10 +175,43 @@ def _by_purpose(found: Shortfall, named: str, text: str) -> str:
 
 def _without_what_follows(found: Shortfall) -> str:
     """The letters up to what is advised behind the failure: "consider ...", "when ...", "; restart the server"."""
-    letters = found.sentence.letters
+    letters = _without_what_was_conceded(found)
     behind = enumerate(found.sentence.parts[found.end :], found.end)
-    advice = next((at for at, part in behind if letters[at] == "I" or _BIDS.match(part.text)), None)
+    advice = next((at for at, part in behind if _is_advice(found, at) or _BIDS.match(part.text)), None)
     return letters if advice is None else letters[:advice]
+
+
+def _is_advice(found: Shortfall, at: int) -> bool:
+    """Whether a condition stands there; "failed when creating shared memory" has happened."""
+    part, *behind = found.sentence.parts[at : at + 2]
+    if found.sentence.letters[at] != "I":
+        return False
+    return part.text.lower() != "when" or not behind or _DOING.match(behind[0].text) is None
+
+
+def _without_what_was_conceded(found: Shortfall) -> str:
+    """The letters with blanks for what did not help."""
+    letters, parts = found.sentence.letters, found.sentence.parts
+    conceded = _CONCEDED.search(found.sentence.text)
+    if conceded is None:
+        return letters
+    words = found.sentence.text[: conceded.start()].count(" ")
+    last = min(found.start, words + conceded[0].count(" ") + 1)
+    return letters[:words] + "w" * (last - words) + letters[last:] if words < last <= len(parts) else letters
+
+
+def _is_of_a_card_itself(found: Shortfall) -> bool:
+    """Whether the words that say it are of a card's memory: "does not fit in GPU memory, so a part went to the CPU"."""
+    behind = re.match(f"[^.,]{{0,{_NEAR}}}", found.sentence.letters[found.end :])
+    return "v" in found.letters or (behind is not None and "v" in behind[0])
+
+
+def _is_held_against_ram(found: Shortfall) -> bool:
+    """Whether it is the machine's memory that has too little for what was to be locked."""
+    if found.compared is None:
+        return False
+    at = found.compared.there.at
+    return "r" in found.sentence.letters[at : at + _NEAR]
 
 
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
@@ -170,7 +219,7 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
         return True
     if found.compared is None and _FITS.search(text):
         return False
-    if found.compared is None and "g" in found.letters and _NODES.search(text):
+    if found.compared is None and "g" in found.letters and any(map(_NODES.search, (text, found.sentence.text))):
         return True
     if found.compared is None:
         return "Y" in found.letters and not _named(found.letters.replace("D", ""), "")
@@ -180,6 +229,8 @@ def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
 
 def _is_a_limit_of_a_container(found: Shortfall, text: str) -> bool:
     of_a_request = found.compared is not None and found.compared.there.role == "need"
+    if _OF_TRAINING.search(text):
+        return False
     limited = of_a_request or "l" in found.sentence.letters or "OOM" in found.sentence.parts[found.start].text
     return (limited and _CONTAINER.search(text) is not None) or found.over_request
 

@@ -221,6 +221,9 @@ _SENTENCES = (
     Sentence("alloc_req_slots runs out of memory", PoolExhausted, {"of": "requests"}, bare=True),
     Sentence("Out of memory. Please set a smaller number for `--max-r", PoolExhausted, {"of": "requests"}, bare=True),
     Sentence("Not enough space for mamba", PoolExhausted, {"of": "states"}, bare=True),
+    # managers/hisparse_coordinator.py, 0.5.10 on: the device's part of a sparse cache
+    Sentence("_grow_device_buffers bulk alloc failed", PoolExhausted, {"batch": "decode"}, bare=True),
+    Sentence("_grow_device_buffers failed", PoolExhausted, {"batch": "decode"}, bare=True),
     Sentence("The memory capacity is unbalanced.", UnbalancedCards, bare=True),
     Sentence("Not enough host memory available. Requesting", HostCacheTooLarge, needs="tried_bytes"),
     Sentence("KV cache pool is full. Retract requests.", Retraction, bare=True),

@@ -36,7 +36,7 @@ _LETTERS: Final = {
     # verbs
     "CANNOT": "C", "ALLOCATE": "A", "PASSIVE": "P", "GET": "G", "FAILS": "F", "REFUSES": "J", "GONE": "X",
     "OVER": "V", "TOO": "V", "MUST": "M", "MUST_NOT_BE_LESS": "B", "LESS": "B", "MORE": "=", "WAIT": "W",
-    "RESOURCE": "g", "REACHED": "!", "LACK": "L", "NO": "O", "SHORTAGE": "E",
+    "RESOURCE": "g", "REACHED": "!", "LACK": "L", "NO": "O", "SHORTAGE": "E", "OOM_ENDS": "E",
     # what makes it no failure
     "IF": "I", "MAY": "i", "NOT": "T", "KEPT": "K", "KEPT_BEFORE": "<", "KEPT_AFTER": ">", "OTHER": "Z", "DISK": "Q",
     # signs
@@ -177,6 +177,17 @@ _CONTAINER = late(
     r"(?i)^(?!.*\b\d{1,6}\b).*?\b(?:create|allocate) .{0,20}\b(?:vector|deque|buffer|tensor)\b"
     r".{0,24}\bmax(?:imum)? size\b"
 )
+# "memory map failed"
+_MAPPING = late(r"(?i)\bmemory map(?:ping)? (?:has )?failed\b")
+# "used gpus are more than num_nodes x num_gpus_per_node"
+_OF_GPUS = late(r"(?i)\b(?:gpus|npus|accelerators)\b.*\b(?:available|visible|nodes?|cluster|machine|host)\b")
+# "ResourceInsufficientError: cannot form 4 segments of 8 nodes", by the exception's name
+_OF_A_CLUSTER = late(r"(?i)^(?:\w{1,40} ){0,8}Resources? Insufficient Error : .*\b(?:nodes?|cluster|placement)\b")
+# "can not free tree tokens", "failed to evict 12 blocks of the cache": what holds tokens
+_FREES = late(
+    r"(?i)\b(?:can ?not|could not|couldn't|unable to|failed to) (?:free|evict|reclaim) (?:enough )?"
+    r"(?=(?:\w{1,12} ){0,3}(?:tokens?|blocks?|pages?|slots?)\b)(?=.*\b(?:tokens|tree|radix|kv|cached?|sequences?)\b)"
+)
 # What was used, where it is held against what was allowed: "memory usage of 12 GB is over the request of 8 GB"
 _USAGE = late(
     r"(?i)^(?!.*\b(?:thresholds?|water ?marks?|soft|targets?|warn\w*|alerts?|alarms?|recommended|fraction)\b)"
@@ -188,6 +199,10 @@ _BUFFERS = late(r"(?i)\b(?:number of|enough|insufficient) (?:\w{1,12} ){0,3}buff
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
     (_PLACEMENT, (_OF_RESOURCES,)),
+    (_MAPPING, (late(rf"{_MEM}GF"),)),
+    (_OF_GPUS, (late(rf"Y{_FEW}V{_FEW}Y"),)),
+    (_OF_A_CLUSTER, (late(r"gL"),)),
+    (_FREES, (late(r"C[wafL]{0,5}[NUuk]"),)),
     (_NOT_FIT, _OF_A_PLACE),
     (_WORKING, _OF_A_WORKSPACE),
     (_MEMORY_ERROR, (late(r"L[waf]{0,2}e"),)),
@@ -218,7 +233,7 @@ _OF_A_CACHE = tuple(
 # Whose pools hold no tokens
 _OF_OTHERS = late(
     r"(?i)\b(?:connections?|backends?|sessions?|clients?|databases?|threads?|upstreams?|prox(?:y|ies)|users?|logins?|sockets?"
-    r"|sql|postgres\w*|redis|https?|smtp|ftp|players?|phones?|calls?|jobs?|agents?|runners?)\b"
+    r"|sql|postgres\w*|redis|https?|smtp|ftp|players?|phones?|calls?|jobs?|agents?|runners?|peers)\b"
 )
 OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
@@ -228,7 +243,8 @@ _ASIDE = late(r"\([^()]{0,12}\)")
 OF_AN_ENGINE: Final = late(
     r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b"
     r"|\b(?:request|sequence|prompt) #?\d|\b(?:create|allocate|add|append|admit) (?:a |an |the |any )?(?:new )?"
-    r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b"
+    r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b|\bblock ?#?\d{1,9} has no\b"
+    r"|\b(?:radix|prefix) (?:cache|tree|blocks|tokens)\b|\btree tokens\b"
     r"|\b(?:blocks|pages|cells|tokens) (?:left |free )?to (?:schedule|prefill|decode|admit|serve|batch)\b"
 )
 # "failed to build on the GPU, using the CPU instead. Error: out of memory": what is done stands before the reason
@@ -622,7 +638,15 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
         return True
     if "Z" in around or ("Q" in around and not _is_of_memory_itself(sentence, match)):
         return True
+    if _is_a_setting(sentence, match):
+        return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _is_a_setting(sentence: Sentence, match: re.Match[str]) -> bool:
+    """Whether a limit is said to be too small, and not for how much: "default GPU_MEM_LIMIT is too small"."""
+    last = sentence.parts[match.end() - 1].text.lower()
+    return last in {"too small", "too low"} and "l" in match[0] and not sentence.amounts
 
 
 def _is_of_memory_itself(sentence: Sentence, match: re.Match[str]) -> bool:

@@ -39,6 +39,7 @@ from oomdoctor.families.loudness import (
     message,
     raised,
     says_failed,
+    supposes,
 )
 from oomdoctor.families.refuser import pool_of, refuser_of
 from oomdoctor.families.shortage import Shortfall, listed, shortfall, waits
@@ -67,6 +68,14 @@ _SETTING = late(
 _POOL_OF_ITS_OWN = late(
     r"(?i)\b(?:context|scratch|arena|workspace|fixed|static)(?:[-'’]?s?)?[ -](?:memory )?(?:pool|arena|buffer)\b"
 )
+# ... and that is said to be exhausted, whatever was asked for
+_POOL_EXHAUSTED = late(
+    r"(?i)\b(?:static|dynamic|fixed|pre-?allocated|scratch|staging|peer|pinned|buffer)"
+    r" (?:[a-z]{1,8} ){0,2}(?:memory )?(?:pool|arena)"
+    r" (?:is |was |has been )?(?:exhausted|depleted|full|used up|spent)\b"
+)
+# A limit that somebody gave it
+_GIVEN = late(r"(?i)\b(?:user|operator|client)[- ](?:specified|defined|configured|given|set)\b")
 
 # Between an exception and the one that was raised from it
 _CHAIN: Final = 30  # lines
@@ -80,6 +89,10 @@ _CACHE_FILE = late(
     r"|/cache/\w{1,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
 _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
+# Where it hands out what the host keeps of that cache
+_HOST_FILE = late(
+    r"/mem_cache/storage/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
+)
 _SWAPPING_FILE = late(r"/swap_tensor/")
 _SHARED_FILE = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 # Where a batch finds no place, its program may try with a smaller one
@@ -102,7 +115,7 @@ _OF_A_TRACE = late(r"\w\+0x[\da-f]{1,8}/0x[\da-f]{1,8}")
 _FRAMES: Final = 3  # lines: a frame and its source
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
-    r"|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
+    r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )
 
 
@@ -294,7 +307,7 @@ def _is_a_kernels(page: Page, index: int, text: str) -> bool:
 def _by_its_file(page: Page, index: int) -> str | None:
     """The memory that the innermost frames hand out: those of an engine's cache, of DeepSpeed's pinned buffers."""
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
-    files = ((_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (_SHARED_FILE, "shm"))
+    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (_SHARED_FILE, "shm"))
     return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
 
@@ -328,7 +341,7 @@ def _tries_again_below(page: Page, index: int) -> bool:
 
 def _is_a_guess(page: Page, index: int, text: str) -> bool:
     """Whether it only suspects memory, and the exception that it was raised from is another one."""
-    if echo(text) != ADVICE:
+    if echo(text) != ADVICE and not supposes(text):
         return False
     above = [line.text.strip() for line in page.before(index, _CHAIN) if line.text.strip()]
     chained = next((place for place in reversed(range(len(above))) if _CHAINED.match(above[place])), 0)
@@ -396,7 +409,10 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
 
 def _is_limited(found: Shortfall, text: str) -> bool:
     """Whether it names a setting of the program's, its virtual machine, or a pool that it has set aside."""
-    return _is_of_its_own_pool(found, text) or any(words.search(text) for words in (_SETTING, _VIRTUAL_MACHINE))
+    if found.compared is not None and _GIVEN.search(text):
+        return True
+    own = (_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED)
+    return _is_of_its_own_pool(found, text) or any(words.search(text) for words in own)
 
 
 def _is_of_its_own_pool(found: Shortfall, text: str) -> bool:

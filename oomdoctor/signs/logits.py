@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -37,6 +38,18 @@ _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length"
            "seq_len", "sequence_length", "sequence_len", "block_size")  # fmt: skip
 ROUNDING: Final = 2 * MIB  # to which the allocator rounds up
 TWO_DECIMALS: Final = 150  # what is printed with two decimals is off by one part in so many, at most
+
+
+@sign
+def output_buffer_refused(crash: Crash) -> Seen | None:
+    """llama.cpp had no host memory for the outputs of a batch, of which there is one for each sequence at least."""
+    root = crash.root
+    if not isinstance(root, BufferRefused) or root.what != "output":
+        return None
+    words = say(
+        "The output buffer could not be allocated. It holds one row over the vocabulary for each output of the batch."
+    )
+    return Seen(words=words, evidence=(root,))
 
 
 @sign

@@ -23,10 +23,14 @@ _BEFORE_SERVING: Final = (
 )
 _LAYING_OUT: Final = late(
     r"(?i)\b(?:alloc|creat|initiali[sz]|reserv)\w{1,4} (?:\w{1,12} ){0,3}(?:kv|key)\b[ _-]?\w{0,6}"
-    r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,3}(?:kv|cache)\b"
+    r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,4}(?:kv|cache|mamba)\b"
     r"|\brequested (?:kv|k v)?[ -]?cache size\b"
     r"|\b(?:fit(?: in)?|serve|hold) (?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)s?\b"
-    r"|\b(?:pool|cache) size is (?:too|larger)\b"
+    r"|\b(?:pool|cache) (?:size|budget) (?:\([^()\n]{1,60}\) )?is (?:too|larger)\b"
+)
+# ... and where it hands out one of its blocks: "failed to allocate block for KV cache"
+_HANDING_OUT: Final = late(
+    r"(?i)\balloc\w{0,6} (?:(?:an?|another|new|free) ){0,2}(?:block|page|slot)\b|\b(?:pool|cache) (?:is )?exhausted\b"
 )
 _FRAMEWORKS: Final = frozenset({"torch", "jax", "tensorflow"})
 _PLACE: Final = late(r"\S{1,200}\.\w{1,4}:\d+")
@@ -40,7 +44,13 @@ _VISIBLE: Final = late(
 _OF_THE_WEIGHTS: Final = late(
     r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}(?:fit\b|(?:is |are )?(?:too (?:large|big)|larger than)\b)"
     r"|for (?:the )?model|fit (?:\S{1,12} ){0,3}model"
-    r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters)\b"
+    r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters"
+    r"|(?:placed|put|dispatched|offloaded) (?:a |some )?parts? of it (?:on|to) (?:the )?(?:cpu|disk))\b"
+)
+# What is to be done is no evidence: "Lower the batch size or the resolution"
+_ADVICE: Final = late(
+    r"(?i)(?<=[.!;:] )(?:please |try |then )?(?:lower|reduce|decrease|increase|raise|choose|pick|use|set|add|enable"
+    r"|disable|consider|try|free|either)(?:ing)? [^\n]*"
 )
 _OF_A_PASS: Final = late(
     r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward"
@@ -49,7 +59,9 @@ _OF_A_PASS: Final = late(
 _ROOM_MEASURED: Final = late(
     r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"
 )
-_OF_AN_OPTIMIZER: Final = late(r"(?i)\b(?:optimi[sz]er|adamw?|momentum|moments)\b")
+_OF_AN_OPTIMIZER: Final = late(
+    r"(?i)\b(?:optimi[sz]er|(?:during|in) (?:the )?optimi[sz]ation|adamw?|momentum|moments)\b"
+)
 _OF_DATA: Final = late(
     r"(?i)\b(?:dataset|data[ _]?frame|rows|records|partitions?|shuffle|group-?by|joins?|sort(?:ing)?|tokeni[sz]\w*"
     r"|columns|quer(?:y|ies)|parquet|csv|hash ?table|aggregat\w*|samples)\b"
@@ -88,7 +100,7 @@ def longest_context_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, Shortage) or (root.pool != "kv_cache" and root.unit != "tokens"):
         return None
-    if _LONGEST.search(root.at.text) is None:
+    if _LONGEST.search(_said(root)) is None:
         return None
     words = _compared(root, say("The allowed context is longer than the KV cache."))
     return Seen(words=words, evidence=(root,), pool="kv_cache")
@@ -218,7 +230,9 @@ def state_by_the_message(crash: Crash) -> Seen | None:
 
 
 def _lays_out(crash: Crash, root: Shortage) -> bool:
-    return crash.stage in _BEFORE_SERVING or _LAYING_OUT.search(root.at.text) is not None
+    if crash.stage in _BEFORE_SERVING:
+        return True
+    return _LAYING_OUT.search(root.at.text) is not None and _HANDING_OUT.search(root.at.text) is None
 
 
 def _measures(crash: Crash) -> Shortage | None:
@@ -237,10 +251,15 @@ def _of(crash: Crash, pool: str) -> Shortage | None:
 
 def _names(crash: Crash, what: re.Pattern[str]) -> Seen | None:
     root = crash.root
-    found = what.search(_PLACE.sub("", root.at.text)) if isinstance(root, Shortage) else None
+    found = what.search(_said(root)) if isinstance(root, Shortage) else None
     if found is None or root is None:
         return None
     return Seen(words=say("The message says what the memory was for: {words}.", words=found[0]), evidence=(root,))
+
+
+def _said(root: Shortage) -> str:
+    """What happened, without what is to be done."""
+    return _ADVICE.sub("", _PLACE.sub("", root.at.text))
 
 
 def _compared(root: Shortage, words: str) -> str:

@@ -188,7 +188,12 @@ def _on_the_host(crash: Crash) -> tuple[HostAllocation | Shortage | None, int]:
     root = crash.root
     if not isinstance(root, HostAllocation | Shortage) or root.pool != "host_ram" or root.tried_bytes is None:
         return None, 0
-    return root, root.tried_bytes
+    return (None, 0) if _there_is_half_of_it(root, root.tried_bytes) else (root, root.tried_bytes)
+
+
+def _there_is_half_of_it(root: HostAllocation | Shortage, tried: int) -> bool:
+    """Whether the program itself printed that its machine has as much, or nearly."""
+    return any(there is not None and 2 * there >= tried > 0 for there in (root.free_bytes, root.total_bytes))
 
 
 def _memory(crash: Crash) -> int | None:
