@@ -291,8 +291,8 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             yield SpillRefused(**_about(page, index), program=name or None, **_figures(match))
             return
-    if setting := _of_locks(page, index, text):
-        yield BudgetSpent(**_about(page, index), program="postgresql", setting=setting)
+    if locks := _of_locks(page, index, text):
+        yield BudgetSpent(**_about(page, index), program="postgresql", setting=locks)
     elif (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
         yield MapsSpent(**_about(page, index))
 
