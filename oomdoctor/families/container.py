@@ -135,7 +135,8 @@ _EVICTED = late(
     r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory"
     # Volcano's agent (eviction.go, 1.10 on), and others that evict what may be evicted
     r"|^(?!.{0,400}\b(?:not|no|never|skip\w{0,4}|if|when|may|might|would|could|should|will)\b).{0,400}?"
-    r"\b[Ee]vict(?:ed|ing|s)? (?:[\w./-]{1,80} ){1,5}?(?:due to|because of|under|on) "
+    r"\b[Ee]vict(?:ed|ing|s)? (?:[\w./-]{1,80} ){0,4}?(?:pods?|jobs?|tasks?|containers?|workloads?|allocs?|instances?) "
+    r"(?:[\w./-]{1,80} ){0,4}?(?:due to|because of|under|on) "
     r"(?:\w{1,12} )?(?:memory|RAM) (?:resource |usage )?pressure\b"
 )
 _ABOUT = late(r"\s(?:pod|node)/([\w.-]{1,253})\s")  # of `kubectl get events`

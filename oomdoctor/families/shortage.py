@@ -226,6 +226,7 @@ _OF_A_CACHE = tuple(
         rf"C{_FEW}G{_FEW}[euNU]",
         r"O[wf]{0,3}e",
         r"[lqe][0SwN]{0,3}CG",
+        r"Lq(?=[n.,;:()]|$)",
         r"V[afl]{0,2}q",
         r"q[wa]{0,2}X",
     )
@@ -310,7 +311,8 @@ _COLLECTS = late(r"\bGC\(\d{1,9}\) |\[(?:Full )?GC\b|\bPause (?:Full|Young|Initi
 # A figure or a handle that could not be had, and no memory: "cannot get memory available for device 0"
 _LOOKS_UP = late(
     r"(?i)\b(?:get|read|query|fetch|find|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}"
-    r"(?:memory|vram|ram) (?:available|info\w*|usage|stat\w*|size|capacity|limits?"
+    r"(?:memory|vram|ram) (?:available|info\w*|usage|stat\w*|size|capacity"
+    r"|limits?(?! (?:was |is |has been )?(?:exceeded|reached|hit)\b)"
     r"|(?:allocation )?(?:pool|node|handle|type|attribute\w*))\b"
     r"|\b(?:get|read|query|find|determine) (?:the )?(?:amount|size|number) of (?:\w{1,12} ){0,2}memory\b"
 )

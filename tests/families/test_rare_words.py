@@ -34,6 +34,10 @@ SAID = (
     ("Memory usage of job 71 is over the request of 20 GB", "cgroup"),
     ("Job 4.0: memory use (7120 MB) exceeds requested memory (2048 MB), removing", "cgroup"),
     ("ERROR Memory usage exceeded the limit of 20 GB", "host_ram"),
+    # a limit of queries, and none that is looked up; an error's name that says more than it means
+    ("DB::Exception: Query memory limit exceeded: would use 9.3 GiB, maximum: 9.1 GiB", "host_ram"),
+    ("InvalidArgumentError: Fail to allocate CPU memory: size = 68719476736 . at (/src/mem/host.cc:63)", "host_ram"),
+    ("ERROR no enough cache need_size 8192 left_size 3011", "host_ram"),
     # a size held against another
     ("[error] [plan.cpp:71] GPU memory size 21.4G is smaller than 26.8G", "gpu"),
     ("ERROR: host memory 12 GiB is less than 16 GiB", "host_ram"),
@@ -197,6 +201,11 @@ NOT_SAID = (
     "[GC (Allocation Failure) [PSYoungGen: 262144K->43519K(305664K)] 262144K->87123K(1005056K), 0.0612 secs]",
     "[88412.118405]  pagefault_out_of_memory+0x32/0x40",
     "ERROR: could not pin the version to 34",
+    "ERROR: cannot query memory limit of device 0",
+    "ERROR: failed to get the memory limits of the group",
+    "InvalidArgumentError: cannot allocate a tensor of rank 9",
+    "ERROR invalid argument: could not allocate 3 GiB",
+    "ERROR not enough cache lines for the tile",
     "[info] GPU memory size 21.4G is smaller than 26.8G",
     "[warn] host memory 12 GiB is smaller than the recommended 16 GiB",
     "ERROR: file size 12 GiB is smaller than 16 GiB",
