@@ -48,7 +48,10 @@ def test_a_program_is_short_and_knows_its_flags(program: Program) -> None:
     elsewhere = "TrainingArguments" in text or program.command.startswith("gunicorn")
     for flag in program.flags:
         name = flag.strip("-")
-        known = f'"{flag}"' in text or f"{name}: " in text or f'"{name}": ' in text or elsewhere
+        known = (
+            any(form in text for form in (f'"{flag}"', f"{name}: ", f'"{name}": ', f'"{name}=', f'"{name}" '))
+            or elsewhere
+        )
         assert known or f"{{{flag}}}" in program.command, f"{flag} is no flag of {program.name}"
 
 
