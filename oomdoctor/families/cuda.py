@@ -162,7 +162,8 @@ _TAKEN_ANOTHER_WAY = (
     (
         late(
             r"(?i)\b(?:skipping|skipped|retrying|will retry|falling back|using CPU|switching to"
-            r"|capp(?:ed|ing) (?:at|below|to)|(?:uses|takes) the (?:\w{1,16}[- ]){1,2}(?:loop|path|kernel|backend))\b"
+            r"|chang(?:es?|ing|ed) to (?:the )?(?:DRAM|RAM|CPU|host|disk)|capp(?:ed|ing) (?:at|below|to)"
+            r"|(?:uses|takes) the (?:\w{1,16}[- ]){1,2}(?:loop|path|kernel|backend))\b"
         ),
         mark("caught: the program says that it continues in another way"),
     ),

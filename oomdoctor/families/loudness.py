@@ -29,7 +29,7 @@ _WORD = late(
     r"(?i:(d)ebug|(i)nfo|(n)otice|(w)arn(?:ing)?|(e)rror|(f)atal)(?:\(\w{1,40}\))?:"
     r"|^PHP (W)arning:"
     r"|(?:^|[\]|]\s?|\(\d{1,9}\): )(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
-    r"|\b(?:User|Runtime|Future|Resource)(W)arning: "
+    r"|\b(?:User|Runtime|Future|Resource|Performance)(W)arning: "
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
@@ -73,7 +73,7 @@ _FAILED = late(
     r"\b(?:fail(?:s|ed|ure)?|error (?:on|in|at|for|while|during|with)"
     r"|r[au]n out of (?:\w{1,12} )?memory (?:while )?trying to)\b"
     # as a warning this is what a server does without
-    r"|^(?![^\n]{0,600}\bwarn)[^\n]{0,600}?\b(?:could not|couldn't|cannot|unable to)\b"
+    r"|^(?![^\n]{0,600}warn)[^\n]{0,600}?\b(?:could not|couldn't|cannot|unable to)\b"
 )
 # The end of something, behind whatever a warning says
 _ENDS = late(

@@ -216,6 +216,12 @@ NOT_SAID = (
     "INFO:2025-11-03 10:20:44,312:reserved 3 GiB on the GPU",
     # what is done instead
     "packing OOM at 4096: capped below 4096: OutOfMemoryError('CUDA out of memory. Tried to allocate 5.8 GiB.')",
+    "PerformanceWarning: Plain copies, as pinned memory (4294967296 bytes) could not be allocated: out of memory",
+    (
+        "ERROR Failed to cache layer 4 to HBM, change to DRAM, due to NPU out of memory. Tried to allocate 896.00 MiB "
+        "(NPU 3; 60.97 GiB total capacity; 58.40 GiB already allocated; 1.20 GiB free; 59.00 GiB reserved in total by "
+        "PyTorch)"
+    ),
     "packing OOM, it takes the padded loop: OutOfMemoryError('CUDA out of memory. Tried to allocate 5.8 GiB.')",
     "WARNING: not enough free memory for the tile workers (~3GB each); rendering in-process.",
     "ERROR drv: failed to allocate memory, trying coherent memory",
