@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -51,16 +51,25 @@ def own_lines(crash: Crash) -> Iterator[str]:
                 yield line[:_CHARACTERS]
 
 
-def growing(crash: Crash, pattern: re.Pattern[str], filling: re.Pattern[str] | None = None) -> Held | None:
+def growing(crash: Crash, pattern: re.Pattern[str], filling: re.Pattern[str]) -> Held | None:
     """What the last fitting print counts, where an earlier one of the same words counts less, or where its words say
     that it fills."""
     lines = list(dict.fromkeys(own_lines(crash)))
     place = next((n for n, line in enumerate(lines[:LAST]) if pattern.search(line)), None)
     if place is None:
         return None
-    held = _held(pattern, lines[place])
-    fills = filling is not None and filling.search(lines[place]) is not None
+    held, fills = _held(pattern, lines[place]), filling.search(lines[place]) is not None
     return held if held is not None and (fills or _is_more(held, lines, place, pattern)) else None
+
+
+def is_told_last(lines: Iterable[str], about: re.Pattern[str], behind: Sequence[re.Pattern[str]]) -> bool:
+    """Whether a line about something stands among these, the last first, with nothing of what comes behind it since."""
+    for line in lines:
+        if about.search(line):
+            return True
+        if any(words.search(line) for words in behind):
+            return False
+    return False
 
 
 def several_steps_went_by(crash: Crash) -> bool:
@@ -106,4 +115,13 @@ def _number(text: str) -> int:
     return int(text.replace(",", "").replace("_", ""))
 
 
-__all__ = ["A_COUNT", "LAST", "Held", "growing", "own_lines", "several_batches_went_by", "several_steps_went_by"]
+__all__ = [
+    "A_COUNT",
+    "LAST",
+    "Held",
+    "growing",
+    "is_told_last",
+    "own_lines",
+    "several_batches_went_by",
+    "several_steps_went_by",
+]

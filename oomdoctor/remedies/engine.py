@@ -862,9 +862,7 @@ def smaller_prefill(case: Case) -> Answer:
 
 
 def _within_the_free_tokens(pool: PoolExhausted, option: str) -> Answer:
-    """A prefill batch that fits in what is free before anything is evicted; a decode batch has a token per request."""
-    if pool.batch == "decode":
-        return Skip()
+    """A prefill batch that fits in what is free before anything is evicted."""
     tried, free = pool.tried_tokens or 0, pool.available_tokens or 0
     parts = next((count for count in _PARTS if tried // count <= free), None)
     if pool.batch is None or parts is None:

@@ -1032,12 +1032,10 @@ def _more_of_the_scheduler(kill: LimitKill, crash: Crash) -> Answer:
     """Beyond what the job had reached, where that or the limit is printed."""
     knobs = ("more-address-space", "raise-container-limit")
     row = next((row for knob in knobs if (row := spelling(knob, crash.context, kill.manager)) is not None), None)
-    if row is None:
-        return Proposal(action=say("Request more virtual memory of the scheduler for this job"), setting="")
-    used = max(kill.used_bytes or 0, kill.limit_bytes or 0)
     action = say("Request more virtual memory of the scheduler for this job")
-    if not used:
-        return Proposal(action=action, setting=row.setting)
+    used = max(kill.used_bytes or 0, kill.limit_bytes or 0)
+    if row is None or not used:
+        return Proposal(action=action, setting=row.setting if row is not None else "")
     amount = _in_units_of(kill.manager, f"{_gib_up(MORE * used)}G")
     return Proposal(
         action=action,

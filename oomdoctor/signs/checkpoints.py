@@ -10,6 +10,7 @@ from oomdoctor.families.lines import PROGRESS
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
+from oomdoctor.incident.prints import is_told_last
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -152,12 +153,7 @@ def _ends_at_a_checkpoint(crash: Crash) -> bool:
     root = crash.root
     if any(_SAVING_LINE.search(line) for line in root.around.after):
         return True
-    for line in (root.at.text, *reversed(root.around.before)):
-        if _SAVING_LINE.search(line):
-            return True
-        if PROGRESS.search(line):
-            return False
-    return False
+    return is_told_last((root.at.text, *reversed(root.around.before)), _SAVING_LINE, (PROGRESS,))
 
 
 @sign

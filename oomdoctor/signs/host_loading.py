@@ -16,7 +16,7 @@ from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, held_in_words
-from oomdoctor.incident.prints import own_lines
+from oomdoctor.incident.prints import is_told_last, own_lines
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -42,6 +42,7 @@ _RUNS: Final = late(
     r"|^== Running in interactive|Application startup complete|Uvicorn running on|server is listening on"
 )
 _LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listening|serving|saved|saving)\b")
+_OVER: Final = (PROGRESS, _LOADED, _RUNS)  # what tells of the end of loading, or of what comes after it
 _RIGHT_BEFORE: Final = 12  # lines: what is printed while a model is set up
 # "blk.35.ffn_norm.weight, n_dims = 1", "model.layers.0.self_attn.q_proj.weight -> ..."
 _TENSOR: Final = late(r"(?:^|[\s'\"|:>])[A-Za-z_]\w{0,40}(?:\.\w{1,40}){1,12}\.(?:weight|bias|scale|lora_[AB])\b")
@@ -236,12 +237,7 @@ def _speaks_of_loading(event: Event) -> bool:
     """Whether what the model is loaded for had not begun behind the last line on loading."""
     if any(_LOADING_LINE.search(line) for line in event.around.after):
         return True
-    for line in (event.at.text, *reversed(event.around.before)):
-        if _LOADING_LINE.search(line):
-            return True
-        if _RUNS.search(line) or PROGRESS.search(line):
-            return False
-    return False
+    return is_told_last((event.at.text, *reversed(event.around.before)), _LOADING_LINE, (_RUNS, PROGRESS))
 
 
 def _is_still_loading(crash: Crash, kill: Kill) -> bool:
@@ -253,22 +249,12 @@ def _is_still_loading(crash: Crash, kill: Kill) -> bool:
     if line not in near:
         return False
     later = near[near.index(line) + 1 :]
-    return not any(map(_is_over, later))
+    return not any(words.search(one) for one in later for words in _OVER)
 
 
 def _opens_weights(kill: Kill) -> bool:
     """Whether a file of weights was being read right before the kill: nothing says that it was done."""
-    for line in reversed(kill.around.before[-_RIGHT_BEFORE:]):
-        if _WEIGHTS_FILE.search(line):
-            return True
-        if _is_over(line):
-            return False
-    return False
-
-
-def _is_over(line: str) -> bool:
-    """Whether it tells of the end of loading, or of what comes after it."""
-    return any(words.search(line) is not None for words in (PROGRESS, _LOADED, _RUNS))
+    return is_told_last(reversed(kill.around.before[-_RIGHT_BEFORE:]), _WEIGHTS_FILE, _OVER)
 
 
 def _walks_weights(kill: Kill) -> bool:

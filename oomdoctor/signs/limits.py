@@ -62,7 +62,7 @@ MANAGERS: Final = {
 @sign
 def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
     """The kernel's record names a cgroup at its limit."""
-    kill = next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
+    kill = _kill_in_a_group(crash)
     if kill is None:
         return None
     words = joined((_limit_hit(kill), _victim(kill), _of_nobody(kill)))
@@ -82,8 +82,12 @@ def _of_nobody(kill: KernelKill) -> str:
 @sign
 def most_is_in_no_process(crash: Crash) -> Seen | None:
     """The kernel's table of a cgroup's tasks explains less than half of what was in use at its limit."""
-    kill = next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
+    kill = _kill_in_a_group(crash)
     return Seen(words="", evidence=(kill,)) if kill is not None and _in_no_process(kill) else None
+
+
+def _kill_in_a_group(crash: Crash) -> KernelKill | None:
+    return next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
 
 
 def _in_no_process(kill: KernelKill) -> int | None:
