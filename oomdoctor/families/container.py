@@ -133,6 +133,8 @@ _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
 _DESCRIBED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
 _EVICTED = late(
     r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory"
+    # the kubelet's eviction_manager.go; what it reclaims before costs no pod
+    r"|must evict pod\(s\) to reclaim(?: |\\?\" resourceName=\\?\")memory\b"
     # Volcano's agent (eviction.go, 1.10 on), and others that evict what may be evicted
     r"|^(?!.{0,400}\b(?:not|no|never|skip\w{0,4}|if|when|may|might|would|could|should|will)\b).{0,400}?"
     r"\b[Ee]vict(?:ed|ing|s)? (?:[\w./-]{1,80} ){0,4}?(?:pods?|jobs?|tasks?|containers?|workloads?|allocs?|instances?) "
@@ -826,6 +828,7 @@ FAMILY = Family(
         " pressure",
         "container oom",
         "low on resource",
+        "must evict pod(s)",
         "MemoryPressure",
         "instance type with more memory",
         "System OOM encountered",

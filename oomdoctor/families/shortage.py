@@ -331,6 +331,13 @@ _IS_LACKING = late(
     r" (?:for|on|in|with|by) (?:the |this |your |any )?(?:[\w-]{1,16} ){0,2}"
     r"(?:device|gpu|card|platform|architecture|build|driver|runtime|system|machine|backend|version)s?\b"
 )
+# A plan that is worked out anew: "cannot meet the free memory target of 2048 MiB, must use 512 MiB less"
+_IS_A_TARGET = late(
+    r"(?i)\b(?:cannot|can't|could not|couldn't|unable to|does not|doesn't|won't) (?:meet|reach|hit|satisfy|match|fulfil)"
+    r" (?:the |its |this |all )?(?:\w{1,12} ){0,3}targets?\b"
+)
+# Another kind of array than the pool is made of: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
+_IS_OF_ANOTHER_SHAPE = late(r"(?i)\b\w{0,20}shape\b.{1,120}\b(?:require|expect|request|got|given)\w{0,3}:? shape\b")
 # What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
 _OBSERVER = late(
     r"(?i)\b(?:profiler|inspector|tracer|tracing|telemetry|metrics?|span|flight recorder)\b"
@@ -469,7 +476,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     An exception is raised whatever was tried before.
     """
     others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _LOOKS_UP.search, _IS_UNABLE.search,
-              _IS_LACKING.search)  # fmt: skip
+              _IS_LACKING.search, _IS_A_TARGET.search, _IS_OF_ANOTHER_SHAPE.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
