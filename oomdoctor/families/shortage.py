@@ -336,7 +336,7 @@ _IS_A_TARGET = late(
     r"(?i)\b(?:cannot|can't|could not|couldn't|unable to|does not|doesn't|won't) (?:meet|reach|hit|satisfy|match|fulfil)"
     r" (?:the |its |this |all )?(?:\w{1,12} ){0,3}targets?\b"
 )
-# Another kind of array than the pool is made of: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
+# Another kind of array than the pool holds: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
 _IS_OF_ANOTHER_SHAPE = late(r"(?i)\b\w{0,20}shape\b.{1,120}\b(?:require|expect|request|got|given)\w{0,3}:? shape\b")
 # What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
 _OBSERVER = late(

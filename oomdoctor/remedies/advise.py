@@ -223,7 +223,9 @@ def _any_of(words: Sequence[str]) -> str:
 
 def _reaches(row: Spelling, crash: Crash) -> bool:
     """Whether the option is about the processes that hold the memory: Ray's number of CPUs is about its tasks."""
-    return row.knob != "fewer-workers" or row.framework != ray_workers.NAME or ray_workers.tasks(crash)
+    if row.knob != "fewer-workers" or row.framework != ray_workers.NAME:
+        return True
+    return ray_workers.tasks(crash) or ray_workers.are_unnamed(crash)
 
 
 def _calls(knob: Knob, crash: Crash) -> Iterator[str]:

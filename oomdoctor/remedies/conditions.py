@@ -25,7 +25,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, host, own_line, own_options, training
+from oomdoctor.remedies import engine, host, own_line, own_options, ray_workers, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.whatif.states import STARTING
@@ -386,6 +386,8 @@ def worker_processes(case: Case) -> bool:
     """A refusal is one process's own; a kill may be of one among many, unless the kernel lists no second one."""
     crash = case.crash
     if only_small_processes_were_killed(crash) is not None:
+        return False
+    if case.row is None and case.cause != "too-many-workers" and ray_workers.are_one_for_each_gpu(crash):
         return False
     if a_thread_was_refused(crash) is not None:
         return True

@@ -19,7 +19,7 @@ from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.memory_summary import MemorySummary
-from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
@@ -784,7 +784,7 @@ def collect(case: Case) -> Answer:
         )
     if case.cause in (PROCESS_HOG, REWARD_HOG):
         return _of_the_next_run(crash)
-    if "ray" in crash.context.frameworks:
+    if "ray" in crash.context.frameworks or _ray_killed(crash):
         return _of_ray(crash)
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)
@@ -810,7 +810,7 @@ def _the_same_alone(crash: Crash) -> Proposal | None:
 def _of_ray(crash: Crash) -> Answer:
     """A kill of Ray's leaves no line in the kernel's log."""
     asked = commands.raylet_log(crash)
-    if crash.first(NodeOutOfMemory) is None:
+    if not _ray_killed(crash):
         return Proposal(
             action=say("Read the node's raylet log and kernel log"), snippet="; ".join((*asked, commands.DMESG))
         )
@@ -821,6 +821,10 @@ def _of_ray(crash: Crash) -> Answer:
     else:
         action = say("Read the node's raylet log: Ray's table there names who held the memory")
     return Proposal(action=action, snippet="; ".join(asked))
+
+
+def _ray_killed(crash: Crash) -> bool:
+    return crash.first(NodeOutOfMemory) is not None or crash.first(KillCount) is not None
 
 
 def _of_the_next_run(crash: Crash) -> Answer:

@@ -214,7 +214,7 @@ def fewer_workers(case: Case) -> Answer:
     threshold = threshold_of(case.crash)
     group = memory.group if memory is not None else None
     if memory is None or group is None or threshold is None or memory.used_bytes is None:
-        return _of_actors(case) or engine.half(case)
+        return _of_actors(case) or _of_tasks(case) or engine.half(case)
     limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
@@ -268,6 +268,19 @@ def _of_actors(case: Case) -> Proposal | None:
         return None
     action = say("Start fewer {name} actors: their number is set in your program", name=name)
     return Proposal(action=action, subject=name)
+
+
+def _of_tasks(case: Case) -> Proposal | None:
+    """Tasks of Ray, which runs as many at once as there are CPUs for."""
+    row = case.row
+    if row is None or row.framework != ray_workers.NAME or row.takes_value:
+        return None
+    unnamed = ray_workers.are_unnamed(case.crash)
+    return Proposal(
+        action=say("Run fewer Ray tasks at once: let each request more CPUs"),
+        assumes=(say("Ray killed tasks; of actors the program starts as many as it is told"),) if unnamed else (),
+        snippet=row.snippet(row.value),
+    )
 
 
 # offload, swap, store

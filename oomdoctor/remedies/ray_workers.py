@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
+from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, Victim
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, is_rank, node_memory
 from oomdoctor.job.roles import class_and_method, role_of
@@ -44,6 +44,8 @@ def _of_the_table(holder: Holder) -> _Worker | None:
 def _killed(victim: Victim) -> _Worker:
     name = victim.name or ""
     own = class_and_method(name)[0] or name
+    if victim.task_id is not None:
+        return _Worker(own, is_actor=False)
     return _Worker(own, victim.actor_id is not None or name.endswith(_CREATION) or own[:1].isupper())
 
 
@@ -51,6 +53,23 @@ def tasks(crash: Crash) -> bool:
     """Whether Ray itself says how many of them run."""
     shown = _worker(crash)
     return shown is not None and not shown.is_actor and role_of(shown.name) is None
+
+
+def are_unnamed(crash: Crash) -> bool:
+    """Whether Ray killed workers and names none of them."""
+    if crash.first(NodeOutOfMemory) is None and crash.first(KillCount) is None:
+        return False
+    memory = node_memory(crash)
+    return (memory is None or not memory.holders) and _worker(crash) is None
+
+
+def are_one_for_each_gpu(crash: Crash) -> bool:
+    """Whether the worker is one of those whose number follows from the job's GPUs; in reinforcement learning with an
+    engine nearly all are."""
+    shown = _worker(crash)
+    if shown is None:
+        return are_unnamed(crash) and crash.job.task == "rl"
+    return not shown.name.startswith("IDLE") and (is_rank(shown.name) or role_of(shown.name) in _OF_GPUS)
 
 
 def own_actor(crash: Crash) -> str | None:
@@ -61,4 +80,4 @@ def own_actor(crash: Crash) -> str | None:
     return None if role_of(shown.name) in _OF_GPUS else shown.name
 
 
-__all__ = ["NAME", "own_actor", "tasks"]
+__all__ = ["NAME", "are_one_for_each_gpu", "are_unnamed", "own_actor", "tasks"]

@@ -120,7 +120,7 @@ SAID = (
     ("ERROR Failed to build the graph on the GPU, CPU instead of it failed. Error: out of memory", "gpu"),
     ("RuntimeError: memory pool is not available for 3 tensors of 4 GiB", "host_ram"),
     ("ERROR fit: cannot allocate the target buffer of 512 MiB", "host_ram"),
-    ("RuntimeError: allocate from slab pool failed, require shape [2, 64, 128], 512 MiB needed, 12 MiB free", "host_ram"),
+    ("RuntimeError: allocate from slab pool failed, require shape [2, 64], 512 MiB needed, 12 MiB free", "host_ram"),
     ("Mon Sep  1 10:20:44 2025 (77): Error Not enough free space in memory to allocate 1048616 bytes", "host_ram"),
     ("ERROR: pool.c: unable to resize the shared memory segment /veda.7 to size 4294967296 (errno 28)", "shm"),
     ("could not extend a shared memory object of the ring, error 28", "shm"),
@@ -247,7 +247,7 @@ NOT_SAID = (
     # a plan that goes on, and an array of another kind than the pool's
     "INFO fit: cannot meet the free memory target of 2048 MiB, must use 512 MiB less",
     "INFO plan: cannot reach all memory targets, need to use 300 MiB less in total",
-    "ERROR allocate from slab pool failed, slab_shape [64, 8, 128], dtype float16, require shape [2, 64, 128], dtype float16",
+    "ERROR allocate from slab pool failed, slab_shape [64, 8], dtype float16, require shape [2, 64], dtype float16",
     # what is multiplied, and no size
     "ERROR 2: mosaic.cpp: 91: Multiplication overflow : 12 * 4",
     "Out of Range Error: Overflow in multiplication of INT64 (9223372036854775807 * 2)!",

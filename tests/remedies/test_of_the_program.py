@@ -89,9 +89,50 @@ def test_rays_number_of_cpus_is_about_tasks(row: str, above: str, snippet: str |
 
 
 def test_of_one_task_no_number_is_known_and_it_asks_for_more_cpus() -> None:
-    text = kill(95.1, 100.0, "").replace("name=LLMRayActor.__init__", "name=shard").replace("actor ID", "task ID")
-    remedy = advise(text, WORKERS)[0][WORKERS]
-    assert (remedy.action, remedy.snippet) == ("Run fewer worker processes", "task.options(num_cpus=2).remote(...)")
+    text = kill(95.1, 100.0, "").replace("actor ID", "task ID")
+    for name in ("shard", "Shuffle [Stage:3]"):
+        remedy = advise(text.replace("LLMRayActor.__init__", name), WORKERS)[0][WORKERS]
+        assert (remedy.action, remedy.snippet) == (
+            "Run fewer Ray tasks at once: let each request more CPUs",
+            "task.options(num_cpus=2).remote(...)",
+        )
+        assert "Ray killed tasks" not in str(remedy.assumes)
+
+
+KILLED = (
+    "(raylet) node_manager.cc:3069: 4 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed "
+    "due to other reasons at node (ID: c0ffee, IP: 10.0.0.7) over the last time period.\n"
+)
+
+
+def test_workers_that_nobody_names_may_be_tasks() -> None:
+    remedy = advise(KILLED, WORKERS)[0][WORKERS]
+    assert remedy.snippet == "task.options(num_cpus=2).remote(...)"
+    assert "Ray killed tasks" in str(remedy.assumes)
+    table = kill(95.1, 100.0, "".join(f"{pid}\t15.00\tpython worker.py\n" for pid in range(6)))
+    outside = advise(table.replace("LLMRayActor", "Shard") + KILLED, WORKERS, cause="too-many-workers")[0][WORKERS]
+    assert "Ray tasks" not in outside.action
+
+
+@pytest.mark.parametrize(
+    ("log", "there"),
+    [
+        (kill(95.1, 100.0, "").replace("LLMRayActor", "WorkerDict"), False),
+        (kill(95.1, 100.0, "").replace("LLMRayActor", "SimEnv"), True),
+        ("python3 -m verl.trainer.main_ppo trainer.nnodes=1\n" + KILLED, False),
+        ("python3 train.py\n" + KILLED, True),
+    ],
+)
+def test_of_workers_that_each_gpu_has_none_is_too_many(log: str, there: bool) -> None:
+    chosen = advise(log, WORKERS, cause="host-memory-exhausted")[0]
+    assert (WORKERS in chosen) is there
+
+
+def test_a_kill_of_rays_is_not_looked_up_in_the_kernels_log() -> None:
+    for log in (KILLED, kill(95.1, 100.0, "")):
+        remedy = advise(log, "collect-evidence", cause="host-memory-exhausted")[0]["collect-evidence"]
+        assert "dmesg" not in str(remedy.snippet)
+        assert "ray logs raylet.out" in str(remedy.snippet)
 
 
 @pytest.mark.parametrize(
