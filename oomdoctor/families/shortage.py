@@ -333,7 +333,7 @@ _IS_LACKING = late(
 )
 # A plan that is worked out anew: "cannot meet the free memory target of 2048 MiB, must use 512 MiB less"
 _IS_A_TARGET = late(
-    r"(?i)\b(?:cannot|can't|could not|couldn't|unable to|does not|doesn't|won't) (?:meet|reach|hit|satisfy|match|fulfil)"
+    r"(?i)\b(?:cannot|can't|could not|couldn't|unable to|does not|doesn't) (?:meet|reach|hit|satisfy|match|fulfil)"
     r" (?:the |its |this |all )?(?:\w{1,12} ){0,3}targets?\b"
 )
 # Another kind of array than the pool holds: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
