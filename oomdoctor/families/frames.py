@@ -55,7 +55,11 @@ _ARROW = late(r"\s{0,8}(?:❱|-{1,10}>|>(?= {1,8}\d{1,7} {2})) {0,8}\d{1,7} ?│
 # "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Policy.fit() (pid=7, ip=10.0.0.7, ...)"
 _REMOTE = late(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
 EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")
-_RAISED = late(r"\W{0,4}(?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception|Interrupt)\b(?:: |\s{0,4}$)")
+# Where its name does not say so, its module does: "triton.runtime.errors.OutOfResources: ..."
+_RAISED = late(
+    r"\W{0,4}(?:\w{1,60}\.){0,6}(?:\w{1,60}(?:Error|Exception|Interrupt)\b|(?:errors?|exc|exceptions?)\.[A-Z]\w{1,60})"
+    r"(?:: |\s{0,4}$)"
+)
 _NAMED = late(r"(?<![\w.])(?:\w{1,60}\.){0,6}\w{1,60}(?:Error|Exception): ")
 _OF_MEMORY = late(r"(?i)out of memory|OutOfMemory|MemoryError|RESOURCE_EXHAUSTED|alloc")
 _CARETS = late(r"[\s~^]{1,400}$")
