@@ -13,6 +13,7 @@ from msgspec import Struct
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, Victim
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, is_rank, node_memory
+from oomdoctor.job.job import remote_call
 from oomdoctor.job.roles import class_and_method, role_of
 
 NAME: Final = "ray"
@@ -56,8 +57,10 @@ def tasks(crash: Crash) -> bool:
 
 
 def are_unnamed(crash: Crash) -> bool:
-    """Whether Ray killed workers and names none of them."""
+    """Whether Ray killed workers and names none of them, nor what it was called for."""
     if crash.first(NodeOutOfMemory) is None and crash.first(KillCount) is None:
+        return False
+    if remote_call(crash.root) is not None:
         return False
     memory = node_memory(crash)
     return (memory is None or not memory.holders) and _worker(crash) is None

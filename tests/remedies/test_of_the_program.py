@@ -110,6 +110,11 @@ def test_workers_that_nobody_names_may_be_tasks() -> None:
     assert remedy.snippet == "task.options(num_cpus=2).remote(...)"
     assert "Ray killed tasks" in str(remedy.assumes)
     table = kill(95.1, 100.0, "".join(f"{pid}\t15.00\tpython worker.py\n" for pid in range(6)))
+    called = (
+        "ray.exceptions.RayTaskError(RayOutOfMemoryError): ray::Tuner.step() (pid=7, ip=10.0.0.7)\n"
+        "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node n7 is used (7.4 / 7.5 GB).\n"
+    )
+    assert "num_cpus" not in str(advise(called, WORKERS))
     outside = advise(table.replace("LLMRayActor", "Shard") + KILLED, WORKERS, cause="too-many-workers")[0][WORKERS]
     assert "Ray tasks" not in outside.action
 
