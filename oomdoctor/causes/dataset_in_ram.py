@@ -10,6 +10,8 @@ KNOBS = (
     "stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
     "smaller-microbatch", "more-host-memory",
 )  # fmt: skip
+# So many processes are a choice of whoever started them, and the first thing to change
+OF_MANY_READERS = ("fewer-workers", *(knob for knob in KNOBS if knob != "fewer-workers"))
 # What is kept has a size of its own, and elements that may be smaller
 OF_A_BUFFER = (
     "smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch", "more-host-memory",
@@ -58,7 +60,7 @@ CAUSE = Cause(
         Row(host_data.arrow_was_refused, Grade.HINTS),
         Row(host_data.a_data_library_was_refused, Grade.POINTS),
         Row(host_data.a_vector_of_r_was_refused, Grade.HINTS),
-        Row(host_data.many_readers_and_one_vanished, Grade.POINTS),
+        Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
         Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
         Row(host_data.vanished_while_reading_data, Grade.LEFT),
         Row(other_words.data_by_the_message, Grade.POINTS),

@@ -6,6 +6,8 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, engine_steps, placement
 
+# The loader chooses the GPU, whatever device is set before it
+OF_A_FILE = ("low-memory-loading", "fix-placement", "free-the-gpu")
 OF_AN_ENGINE = ("fix-placement", "pin-version", "free-the-gpu")
 
 CAUSE = Cause(
@@ -26,13 +28,13 @@ CAUSE = Cause(
     pools=("gpu",),
     signs=(
         Row(placement.own_ranks_on_the_card, Grade.PROVES),
-        Row(placement.restored_beside_others, Grade.PROVES),
-        Row(placement.restored_by_a_rank, Grade.NAMES),
+        Row(placement.restored_beside_others, Grade.PROVES, OF_A_FILE),
+        Row(placement.restored_by_a_rank, Grade.NAMES, OF_A_FILE),
         Row(placement.process_on_several_cards, Grade.NAMES),
         Row(placement.on_an_integrated_gpu, Grade.NAMES),
         Row(placement.ranks_in_a_row, Grade.NAMES),
         Row(placement.others_of_its_size, Grade.POINTS),
-        Row(placement.restored, Grade.POINTS),
+        Row(placement.restored, Grade.POINTS, OF_A_FILE),
         Row(engine_steps.weights_on_another_card, Grade.POINTS, OF_AN_ENGINE),
     ),
     knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),

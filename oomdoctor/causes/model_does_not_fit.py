@@ -11,6 +11,7 @@ KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model",
 # Where nothing is trained there are no states to shard; another model is another answer, and comes behind more GPUs.
 INFERENCE_KNOBS = ("quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "more-gpus",
                    "shard-states", "mixed-precision")  # fmt: skip
+OF_A_PLAN = ("quantize-weights", "free-the-gpu", "offload-parameters", "smaller-model", "tensor-parallel")
 BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 CACHE_KNOBS = ("shorter-context", "quantize-kv-cache", "offload-parameters", "quantize-weights", "smaller-model")
 WORKSPACE_KNOBS = ("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context")
@@ -44,10 +45,9 @@ CAUSE = Cause(
         Row(ggml.plan_larger_than_what_is_free, Grade.PROVES, BUFFER_KNOBS),
         Row(ggml.weights_larger_than_the_loaders_table, Grade.PROVES, BUFFER_KNOBS),
         Row(loading.weights_larger_than_the_share, Grade.PROVES, INFERENCE_KNOBS),
-        Row(loading.weights_left_off_the_card, Grade.PROVES),
         Row(loading.executor_without_weights, Grade.PROVES, INFERENCE_KNOBS),
-        Row(loading.loading_fills_the_card, Grade.PROVES),
-        Row(ggml.weights_refused, Grade.NAMES, BUFFER_KNOBS),
+        Row(loading.weights_left_off_the_card, Grade.PROVES, OF_A_PLAN),
+        Row(loading.loading_fills_the_card, Grade.PROVES), Row(ggml.weights_refused, Grade.NAMES, BUFFER_KNOBS),
         Row(ggml.model_refused_by_ollama, Grade.NAMES, BUFFER_KNOBS),
         Row(loading.message_says_that_the_model_is_too_large, Grade.PROVES, INFERENCE_KNOBS),
         Row(loading.executors_weights_fill_the_card, Grade.NAMES, INFERENCE_KNOBS),

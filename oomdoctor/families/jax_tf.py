@@ -25,6 +25,10 @@ _WIDTHS: Final = {
     "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
 }  # fmt: skip
 
+# Floating-point types by TensorFlow's names and by XLA's (xla/primitive_util.cc)
+OF_16_BITS: Final = frozenset({"half", "bfloat16", "f16", "bf16"})
+OF_32_BITS: Final = frozenset({"float", "double", "complex64", "complex128", "f32", "f64", "c64", "c128"})  # or more
+
 
 class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
     """JAX, TensorFlow or Paddle could not get memory for an array or a program."""
@@ -101,6 +105,12 @@ class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
         """The largest array of the program, where the program asked for more than that in one piece."""
         largest = max((one for one in self.buffers if one.shape), key=lambda one: one.bytes or 0, default=None)
         return largest if largest is not None and (largest.bytes or 0) < (self.tried_bytes or 0) else None
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Of what was refused, and of the largest arrays of the program."""
+        largest = (one.shape.partition("[")[0] for one in self.buffers if one.shape)
+        return frozenset((*largest, *((self.dtype,) if self.dtype else ())))
 
     @property
     def lengths(self) -> list[int]:

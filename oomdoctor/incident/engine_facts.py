@@ -111,18 +111,13 @@ class Loading(Struct, frozen=True):
 
 
 def loading(crash: Crash) -> Loading | None:
-    """The engine reckons with the least of all ranks, before and after."""
-    before, after = (
-        min(
-            (
-                step.free_bytes
-                for step in crash.every(EngineStep)
-                if step.step == name and step.free_bytes is not None and _until(step, crash.root)
-            ),
-            default=0,
-        )
-        for name in ("before-weights", "weights")
-    )
+    """The engine reckons with the least of all ranks, before and after. What was free before is printed, or is what the
+    weights took beside what they left: model_runner.py, "mem usage" of load_model."""
+    steps = [step for step in crash.every(EngineStep) if step.free_bytes is not None and _until(step, crash.root)]
+    ends = [step for step in steps if step.step == "weights"]
+    printed = [step.free_bytes or 0 for step in steps if step.step == "before-weights"]
+    before = min(printed or [(end.free_bytes or 0) + (end.used_bytes or 0) for end in ends], default=0)
+    after = min((end.free_bytes or 0 for end in ends), default=0)
     return Loading(before, after) if before > after > 0 else None
 
 

@@ -186,7 +186,9 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
         return None
     in_sight = partial(_in_sight, crash=crash)
-    row = spelling(knob.id, crash.context, in_sight=in_sight) or _engines_own(knob, crash) or _systems_own(knob, crash)
+    row = spelling(knob.id, crash.context, in_sight=in_sight)
+    if row is None or _is_for_callers(row, crash):
+        row = _engines_own(knob, crash) or row or _systems_own(knob, crash)
     if row is None or _of_another_world(row, crash):
         row = spelling(knob.id, crash.context, crash.job.world, in_sight)
     if row is not None and not _reaches(row, crash):
@@ -203,6 +205,12 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     if in_code and _told_by_an_application(crash):
         return None
     return None if row is not None and row.is_call and not _own_program(crash) else row
+
+
+def _is_for_callers(row: Spelling, crash: Crash) -> bool:
+    """A call of the arrays' own library, whose model an engine has in its hands."""
+    own = framework(row.framework)
+    return row.is_call and crash.job.in_engine and own is not None and own.layer == "base"
 
 
 def _in_sight(row: Spelling, crash: Crash) -> bool:

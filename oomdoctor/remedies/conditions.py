@@ -13,7 +13,7 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
-from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.jax_tf import OF_16_BITS, OF_32_BITS, ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_store import StoreTooLarge
@@ -233,6 +233,13 @@ def gradients(case: Case) -> bool:
     return not named or case.crash.mentions(_OF_A_GRADIENT) is not None
 
 
+def something_in_32_bits(case: Case) -> bool:
+    """Not where what was refused, and the largest arrays of the program, are numbers of 16 bits and none of more."""
+    root = case.crash.root
+    types = root.types if isinstance(root, ArrayOutOfMemory) else frozenset[str]()
+    return not types & OF_16_BITS or bool(types & OF_32_BITS)
+
+
 def attention(case: Case) -> bool:
     """Arrays of JAX and TensorFlow are of anything, and who computes pictures may have none: there, a frame, a line or
     a model's name tells of attention."""
@@ -247,6 +254,11 @@ def attention(case: Case) -> bool:
 def a_step_runs(case: Case) -> bool:
     """Weights that are loaded, saved or handed on have no batches and no sequences."""
     return case.crash.stage not in _WEIGHTS_MOVE
+
+
+def past_the_load(case: Case) -> bool:
+    """Weights that find no room while they are loaded have no gradients and no optimizer states yet."""
+    return case.crash.stage != "model_load" or case.crash.pool != "gpu"
 
 
 def batch_of_its_own(case: Case) -> bool:
@@ -504,6 +516,8 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
     "a step runs": a_step_runs,
+    "past the load": past_the_load,
+    "something in 32 bits": something_in_32_bits,
     "gradients": gradients,
     "attention": attention,
     "sequences": sequences,

@@ -39,7 +39,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.cache_left import spare
 from oomdoctor.remedies.floors import Floor, floor
-from oomdoctor.remedies.initial import as_default, begin, default_of
+from oomdoctor.remedies.initial import as_default, begin, default_of, may_be_none
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
@@ -752,19 +752,32 @@ def half(case: Case) -> Answer:
     if now is None or case.now is None:
         return begin(case)
     if now <= 1:
-        return already(case.now, f"{now:g}")
+        return _to_none(case, case.now) if now == 1 and may_be_none(case) else already(case.now, f"{now:g}")
     then = int(now) // 2
     least = floor(case)
     if least is not None and then < least.value + (not least.equal):
         return _down_to(case.now, least)
     own = case.own_name()
+    name = case.name if case.is_printed_by_a_bar else case.now.name
     return Proposal(
-        action=say("Halve {name}: {now} -> {then}", name=case.now.name, now=f"{now:g}", then=then),
+        action=say("Halve {name}: {now} -> {then}", name=name, now=f"{now:g}", then=then),
         current=case.now.value,
         suggested=then,
         derivation=f"{now:g} / 2 = {then}",
         setting=own,
         snippet=case.own_spelling(then) if own is not None else None,
+    )
+
+
+def _to_none(case: Case, now: Setting) -> Proposal:
+    own = case.own_name()
+    return Proposal(
+        action=say("Lower {name} from {now} to 0", name=now.name, now=now.value),
+        current=now.value,
+        suggested=0,
+        derivation=say("0 is the minimum"),
+        setting=own,
+        snippet=case.own_spelling(0) if own is not None else None,
     )
 
 

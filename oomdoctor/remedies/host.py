@@ -47,6 +47,7 @@ from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands, limits
 from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
+from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
 from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -62,6 +63,7 @@ ROOM: Final = 0.8  # of a limit, to come to rest below it
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 USUAL_SHM: Final = "8g"
 _CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=host|shm[-_]size"
+_PROCESSES_OF_A_MAP: Final = 16  # preprocessing_num_workers in examples/train_lora of LLaMA-Factory v0.9.0
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
 _PORT: Final = "PORT"
 _URL: Final = late(
@@ -214,7 +216,7 @@ def fewer_workers(case: Case) -> Answer:
     threshold = threshold_of(case.crash)
     group = memory.group if memory is not None else None
     if memory is None or group is None or threshold is None or memory.used_bytes is None:
-        return _of_actors(case) or _of_tasks(case) or engine.half(case)
+        return _of_actors(case) or _of_tasks(case) or _of_a_map(case) or engine.half(case)
     limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
@@ -280,6 +282,23 @@ def _of_tasks(case: Case) -> Proposal | None:
         action=say("Run fewer Ray tasks at once: let each request more CPUs"),
         assumes=(say("Ray killed tasks; of actors the program starts as many as it is told"),) if unnamed else (),
         snippet=row.snippet(row.value),
+    )
+
+
+def _of_a_map(case: Case) -> Proposal | None:
+    """Half of hundreds of processes is as many as no machine has cores for."""
+    now = case.now
+    if now is None or many_readers_and_one_vanished(case.crash) is None or (now.whole or 0) < MANY:
+        return None
+    answer = engine.half(case)
+    if not isinstance(answer, Proposal):
+        return None
+    return replace(
+        answer,
+        action=say("Lower {name} from {now} to {then}", name=case.name, now=now.value, then=_PROCESSES_OF_A_MAP),
+        suggested=_PROCESSES_OF_A_MAP,
+        derivation=say("{value} is a usual start value", value=_PROCESSES_OF_A_MAP),
+        snippet=case.own_spelling(_PROCESSES_OF_A_MAP) if answer.snippet is not None else None,
     )
 
 

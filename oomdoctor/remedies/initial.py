@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.remedies.proposal import Answer, Case, Proposal
+from oomdoctor.remedies import cells
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.versions import version_of
 
-# The least with which a program still works
+# The least with which a program still works, where least.txt has no other one for the option
 LEAST: Final[Mapping[str, int]] = {
     "smaller-microbatch": 1,
     "fewer-workers": 1,
@@ -19,6 +22,8 @@ LEAST: Final[Mapping[str, int]] = {
 }
 # Half of a context that nobody printed cuts off what the job needs, and half of a budget may be less than one request
 _OF_TOKENS: Final = ("shorter-context", "shorter-sequences", "smaller-prefill", "token-budget-batching")
+# Where a worker process is seen, the default of none is not what holds
+_LOADS_WITH_WORKERS: Final = r"DataLoader worker|utils/data/_utils/worker|\bpt_data_worker\b"
 _TOKENS: Final = late(r"(?i)token|(?:^|[._-])(?:max|seq\w{0,6})_?len(?:gth)?\b")
 
 
@@ -69,14 +74,44 @@ def begin(case: Case) -> Answer:
         )
     if row.value is not None:
         return None
-    least = LEAST.get(case.knob)
+    least = least_of(case)
     if least is None:
         return _half_of_what_it_is(row.setting)
+    if least == 0:
+        if known is not None and known[0] == 0 and not case.crash.shows(_LOADS_WITH_WORKERS):
+            return Refusal(say("{name} is already {value} by default", name=row.setting, value=0))
+        return Proposal(
+            action=say(
+                "Start with {name} 0, which loads in the main process, and add workers while they fit", name=row.setting
+            ),
+            suggested=least,
+            derivation=say("{least} is the minimum; current value not in the log", least=least),
+        )
     return Proposal(
         action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=least),
         suggested=least,
         derivation=say("{least} is the minimum; current value not in the log", least=least),
     )
+
+
+def least_of(case: Case) -> int | None:
+    """The least that the option may be set to: the table's, else that of all options of the knob."""
+    row = case.row
+    known = (least for name, key, least in _table() if row is not None and (name, key) == (row.framework, row.key))
+    return next(known, LEAST.get(case.knob))
+
+
+def may_be_none(case: Case) -> bool:
+    """Whether the option that the log states is one that may be 0."""
+    if case.row is None or case.now is None or least_of(case) != 0:
+        return False
+    return case.now.name.rsplit(".", 1)[-1] == case.row.key.rsplit(".", 1)[-1]
+
+
+@cache
+def _table() -> tuple[tuple[str, str, int], ...]:
+    rows = cells.rows(Path(__file__).with_name("least.txt"))
+    return tuple((framework, option, int(least)) for framework, option, least, _ in rows)
 
 
 def _half_of_what_it_is(name: str) -> Proposal:

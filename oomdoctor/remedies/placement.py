@@ -25,7 +25,7 @@ from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.engine_steps import weights_on_another_card
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less
-from oomdoctor.signs.placement import own_processes, ranks
+from oomdoctor.signs.placement import own_processes, ranks, restored
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
 
@@ -232,7 +232,9 @@ def fix_placement(case: Case) -> Answer:
             value=masks.value,
             place=masks.place,
         )
-    return Proposal(action=action, snippet=_line(case))
+    told = row or _has_ranks(crash) or restored(crash) is None
+    assumes = () if told else (say("several ranks run, and their launcher sets LOCAL_RANK (neither is in the log)"),)
+    return Proposal(action=action, snippet=_line(case), assumes=assumes)
 
 
 def _a_card_for_the_engine(case: Case) -> Answer:

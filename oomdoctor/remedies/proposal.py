@@ -21,7 +21,9 @@ REWARD_HOG: Final = "reward-model-ram-hog"
 NODE_FULL: Final = "host-memory-exhausted"
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
-_NO_OPTIONS: Final = frozenset({"max_seq_len"})  # names that only vLLM's dump of its configuration has
+# Names that a library prints and no launch line has: of vLLM's dump of its configuration; of the bar of datasets' map
+_NO_OPTIONS: Final = frozenset({"max_seq_len"})
+_OF_A_BAR: Final = "num_proc"
 
 
 class Case(Struct, frozen=True):
@@ -40,9 +42,15 @@ class Case(Struct, frozen=True):
             return self.row.setting
         return self.now.name if self.now is not None else self.knob
 
+    @property
+    def is_printed_by_a_bar(self) -> bool:
+        """What a library was called with, by a program that has another option for it."""
+        own = self.row is not None and not self.row.is_call
+        return own and self.now is not None and self.now.name == _OF_A_BAR and self.now.written is None
+
     def own_name(self) -> str | None:
         """The log's own name, where it is another option than the framework's usual one."""
-        if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name):
+        if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name) or self.is_printed_by_a_bar:
             return None
         stated, usual = (name.rsplit(".", 1)[-1] for name in (self.now.name, self.row.key))
         if stated in _NO_OPTIONS or (stated == usual and not self.row.is_argument):

@@ -325,6 +325,8 @@ def _half_while_they_load(crash: Crash) -> Proposal:
 def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
+    if (shown := engine.quantized(crash)) is not None:
+        return Refusal(say("weights already quantized ({shown})", shown=shown))
     if own_option(case.knob, crash) is not None:
         own = own_options.proposal(case.knob, KNOBS[case.knob].action, crash)
         slow = say("lower precision; slow on CPUs without bf16 instructions")

@@ -192,8 +192,8 @@ def _restored(crash: Crash) -> Seen | None:
     if not innermost(crash, _RESTORING, _FRAMES) or not crash.in_trace(_LOADING):
         return None
     words = say(
-        "torch.load failed. It restores tensors to the GPU that they were saved from, so every rank loads onto "
-        "the same GPU."
+        "torch.load failed. It restores tensors to the GPU that they were saved from: if several ranks load the "
+        "file, all of them load onto that one GPU."
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="checkpoint_load")
 

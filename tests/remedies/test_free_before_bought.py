@@ -92,7 +92,7 @@ def test_the_loader_behind_a_limit_lends_its_workers(tmp_path: Path) -> None:
     cause, knobs, lines = advised(tmp_path, LOADER + SLURM)
     assert cause == LIMIT
     assert knobs[0] == "fewer-workers"
-    assert lines["fewer-workers"] == "num_workers=1"
+    assert lines["fewer-workers"] == "num_workers=0"
     assert "raise-container-limit" in knobs[:3]
 
 

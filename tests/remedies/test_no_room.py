@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remedy_logs import advise, crashes_of
+import pytest
+from remedy_logs import advise, crashes_of, cuda
 
 from oomdoctor import diagnose
 from oomdoctor.remedies import Beside, Gap, Remedy
@@ -139,3 +140,67 @@ def test_what_is_put_first_says_why() -> None:
     assert moved.derivation == "enough alone: 2 - 1 = 1"
     assert [one.derivation for one in others] == [None]
     assert shown(remedies("split", "smaller-prefill"), lacking)[0].derivation is None
+
+
+# what the engine reckons with
+
+LEFT = (
+    "[2025-11-03 09:14:21 TP{rank}] Load weight end. type=DemoForCausalLM, dtype=torch.bfloat16, avail mem={left} GB, "
+    "mem usage={used} GB.\n"
+)
+NO_POOL = (
+    "[2025-11-03 09:14:22 TP0] max_total_tokens=65536 is larger than the profiled value -20480. Use the profiled "
+    "value instead.\n"
+)
+ASKED = ("raise-engine-reservation", "quantize-weights", "tensor-parallel")
+
+
+def test_what_the_weights_took_and_left_was_free_before() -> None:
+    log = LEFT.format(rank=0, left="16.00", used="64.00") + NO_POOL
+    raised = advise(log, *ASKED, cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert raised.suggested == 0.82
+    assert "80.00 GiB before loading" in (raised.derivation or "")
+
+
+def test_the_least_of_all_ranks_counts() -> None:
+    log = LEFT.format(rank=0, left="16.00", used="64.00") + LEFT.format(rank=1, left="13.60", used="64.00") + NO_POOL
+    raised = advise(log, *ASKED, cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert "1 - 13.60 GiB after / 77.60 GiB before loading" in (raised.derivation or "")
+
+
+def test_what_is_printed_before_goes_before_a_sum() -> None:
+    before = "[2025-11-03 09:13:02 TP0] Load weight begin. avail mem=79.00 GB\n"
+    log = before + LEFT.format(rank=0, left="16.00", used="64.00") + NO_POOL
+    raised = advise(log, *ASKED, cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert "79.00 GiB before loading" in (raised.derivation or "")
+
+
+def test_without_what_they_took_nothing_is_reckoned() -> None:
+    log = LEFT.format(rank=0, left="16.00", used="64.00").partition(", mem")[0] + "\n" + NO_POOL
+    assert advise(log, *ASKED, cause="kv-cache-no-room")[0]["raise-engine-reservation"].suggested is None
+
+
+def test_prefills_are_in_no_account_of_the_pool(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(LEFT.format(rank=0, left="16.00", used="64.00") + NO_POOL)
+    best = diagnose(tmp_path / "job.log").incidents[0].diagnoses[0]
+    assert best.cause == "kv-cache-no-room"
+    assert "smaller-prefill" not in {one.knob for one in best.remedies}
+
+
+NO_BLOCKS = (
+    "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
+    "the engine.\n"
+)
+
+
+def test_nobody_calls_a_library_with_an_engines_model() -> None:
+    chosen, _ = advise("torch==2.4.0\n" + NO_BLOCKS, "quantize-weights", cause="kv-cache-no-room")
+    assert chosen["quantize-weights"].snippet == "--quantization fp8"
+
+
+@pytest.mark.parametrize("beside", ["", "found on this machine: vllm\n"])
+def test_a_program_of_ones_own_calls_the_library(beside: str) -> None:
+    trace = 'Traceback (most recent call last):\n  File "/a/torch/nn/modules/module.py", line 3, in to\n    move(t)\n'
+    log = f"{beside}{trace}torch.OutOfMemoryError: {cuda()}"
+    chosen, _ = advise(log, "quantize-weights", cause="model-does-not-fit")
+    assert "torchao" in (chosen["quantize-weights"].snippet or "")
