@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oomdoctor.arithmetic import vllm
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import mark, say, translated
@@ -22,6 +23,7 @@ _CALLED: Final = {
     "PyTorch engine": mark("its PyTorch engine"),
 }
 ITSELF: Final = "itself"
+_TUNES: Final = r"sft_trainer\b"
 _SLEEP: Final = "engine-sleep"  # a knob, which an option or a default of the framework turns
 
 
@@ -71,7 +73,7 @@ def _why(pair: Pair) -> str:
 
 
 def _is_there(pair: Pair, crash: Crash) -> bool:
-    own = pair.package in crash.context.frameworks
+    own = pair.package in crash.context.frameworks or (pair.package == vllm.NAME and _has_an_engine_unseen(crash))
     if pair.other == ITSELF:
         return own
     if pair.trace and crash.in_trace(pair.trace) is not None:
@@ -81,6 +83,12 @@ def _is_there(pair: Pair, crash: Crash) -> bool:
     if any(setting_of(one, crash.context) is not None for one in pair.settings if "=" in one):
         return True
     return own and _SLEEP in pair.settings and _turned(_SLEEP, crash)
+
+
+def _has_an_engine_unseen(crash: Crash) -> bool:
+    """The trainer puts an engine on its own GPUs, and the log does not show which: vLLM is what they take by default.
+    What only tunes has none, whatever else the framework trains."""
+    return crash.job.engine is None and crash.job.placement == "shared cards" and not crash.shows(_TUNES)
 
 
 def _turned(knob: str, crash: Crash) -> bool:
