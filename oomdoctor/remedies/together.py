@@ -23,6 +23,7 @@ _CALLED: Final = {
     "PyTorch engine": mark("its PyTorch engine"),
 }
 ITSELF: Final = "itself"
+_NAMES_THE_ENGINE: Final = ("actor_rollout_ref.rollout.name", "worker.rollout.name", "rollout.name")
 _TUNES: Final = r"sft_trainer\b"
 _SLEEP: Final = "engine-sleep"  # a knob, which an option or a default of the framework turns
 
@@ -73,7 +74,7 @@ def _why(pair: Pair) -> str:
 
 
 def _is_there(pair: Pair, crash: Crash) -> bool:
-    own = pair.package in crash.context.frameworks or (pair.package == vllm.NAME and _has_an_engine_unseen(crash))
+    own = pair.package in crash.context.frameworks or pair.package == _engine_unseen(crash)
     if pair.other == ITSELF:
         return own
     if pair.trace and crash.in_trace(pair.trace) is not None:
@@ -85,10 +86,13 @@ def _is_there(pair: Pair, crash: Crash) -> bool:
     return own and _SLEEP in pair.settings and _turned(_SLEEP, crash)
 
 
-def _has_an_engine_unseen(crash: Crash) -> bool:
-    """The trainer puts an engine on its own GPUs, and the log does not show which: vLLM is what they take by default.
-    What only tunes has none, whatever else the framework trains."""
-    return crash.job.engine is None and crash.job.placement == "shared cards" and not crash.shows(_TUNES)
+def _engine_unseen(crash: Crash) -> str | None:
+    """The engine that a trainer puts on its own GPUs and that prints nothing: a setting names it, else it is vLLM, the
+    default of such trainers. What only tunes has none, whatever else the framework trains."""
+    if crash.job.engine is not None or crash.job.placement != "shared cards" or crash.shows(_TUNES):
+        return None
+    told = crash.setting(*_NAMES_THE_ENGINE)
+    return str(told.value) if told is not None else vllm.NAME
 
 
 def _turned(knob: str, crash: Crash) -> bool:

@@ -103,11 +103,17 @@ WITHOUT_AN_ENGINE = "python3 -m verl.trainer.main_ppo data.train_batch_size=64{}
         ("", False),
         (" actor_rollout_ref.rollout.free_cache_engine=True", False),
         (" actor_rollout_ref.rollout.free_cache_engine=False", True),
+        (" actor_rollout_ref.rollout.name=hf", True),
     ],
 )
 def test_an_engine_that_the_log_does_not_name_sleeps_by_default(more: str, proposed: bool) -> None:
     log = WITHOUT_AN_ENGINE.format(more) + trace("verl/workers/actor/dp_actor.py", "loss.backward()")
     assert is_proposed(log) is proposed
+
+
+def test_the_reason_is_that_of_the_engine_in_the_log() -> None:
+    log = WITHOUT_AN_ENGINE.format(" actor_rollout_ref.rollout.name=sglang") + IN_PIECES
+    assert "SGLang" in (refused(KNOB, crashes_of(log)[0]) or "")
 
 
 @pytest.mark.parametrize(
