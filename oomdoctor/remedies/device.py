@@ -786,7 +786,7 @@ def collect(case: Case) -> Answer:
         )
     if case.cause in (PROCESS_HOG, REWARD_HOG):
         return _of_the_next_run(crash)
-    if "ray" in crash.context.frameworks:
+    if "ray" in crash.context.frameworks or crash.first(NodeOutOfMemory) is not None:
         return _of_ray(crash)
     action, snippet = _record(crash)
     return Proposal(action=action, snippet=snippet)

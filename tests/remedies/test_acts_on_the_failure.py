@@ -283,3 +283,22 @@ def test_layers_on_the_host_do_not_count_for_metals_own_limit() -> None:
         "size = 9216.00 MiB\nllama_model_load: error loading model: unable to allocate Metal buffer\n"
     )
     assert "-ngl" in advise(log, "offload-parameters", cause="model-does-not-fit")[0]["offload-parameters"].action
+
+
+ALONE = (
+    'error_message: "Task was killed due to the node running low on memory.\\nMemory on the node (IP: 10.0.0.9, ID: '
+    "{node}) where the task (task ID: {task}, name=squeeze, pid=77, memory used=0.20GB) was running was 61.00GB / "
+    '63.00GB (0.968254), which exceeds the memory usage threshold of 0.95. Ray killed this worker"\n'
+).format(node="ab" * 28, task="cd" * 24)
+
+
+@pytest.mark.parametrize(
+    ("log", "asked"),
+    [
+        (ALONE, "raylet.out"),
+        ("Memory cgroup out of memory: Killed process 77 (python) total-vm:9kB, anon-rss:64225280kB\n", "dmesg"),
+    ],
+)
+def test_a_kill_of_rays_leaves_no_line_in_the_kernels_log(log: str, asked: str) -> None:
+    chosen, _ = advise(log, "collect-evidence", cause="host-memory-exhausted")
+    assert asked in (chosen["collect-evidence"].snippet or "")
