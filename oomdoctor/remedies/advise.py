@@ -194,7 +194,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     if row is not None and not _reaches(row, crash):
         return None
     if row is not None:
-        row = of_call(row, crash.context, _calls(knob, crash))
+        row = of_call(row, crash.context, _calls(knob, crash), in_sight)
     if evaluation.concerns(knob.id, crash):
         row = evaluation.row_of(row, crash.context)
     if row is not None and some([row.framework], "takes its options as arguments") and engine.in_python(crash):

@@ -34,7 +34,7 @@ from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import PROCESS_HOG, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import Spelling, of_knob, same, spelling
+from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, same, spelling
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.remedies.training import WITHOUT_TRAINING
 from oomdoctor.signs import commands, releases
@@ -171,10 +171,12 @@ def _by_itself(case: Case) -> str | None:
 
 
 def set_by_a_framework(crash: Crash) -> str | None:
-    """A sentence, where one of the job's frameworks lets the allocator grow its segments by default."""
+    """A sentence, where one of the job's frameworks lets the allocator grow its segments by default, in each release
+    that it may be."""
     for framework, release in crash.context.frameworks.items():
-        default = next((row.default(version_of(release)) for row in of_knob("allocator-config", framework)), None)
-        if default in (True, EXPANDABLE):
+        known = known_versions(framework, crash.context)
+        row = next((one for one in of_knob("allocator-config", framework) if one.versions.covers(known)), None)
+        if row is not None and row.default(version_of(release)) in (True, EXPANDABLE):
             return say("{framework} sets it by default", framework=title(framework))
     return None
 

@@ -234,10 +234,12 @@ def in_python(crash: Crash) -> bool:
 
 def _as_the_engine_says(case: Case) -> Proposal | None:
     event, row = cache_that_fits(case.crash), case.row
-    if event is None or (row is not None and row.framework not in (vllm.NAME, "unsloth")):
+    if event is None:
         return None
     fits, now = event.kv_to_fit_bytes or 0, event.kv_bytes or 0
-    in_code = (row is not None and row.framework != vllm.NAME) or in_python(case.crash)
+    if row is not None and row.framework != vllm.NAME:
+        return _share_for(fits, now, event.total_bytes, case)
+    in_code = in_python(case.crash)
     return Proposal(
         action=say("Limit the KV cache to what fits by the log: {now} -> {then}", now=show(now), then=show(fits)),
         current=now,
@@ -246,6 +248,26 @@ def _as_the_engine_says(case: Case) -> Proposal | None:
         snippet=f"{FIXED_CACHE}={fits}" if in_code else f"--{FIXED_CACHE.replace('_', '-')} {fits}",
         derivation=say("{size} is the engine's own suggestion in line {line}", size=show(fits), line=event.at.line),
     )
+
+
+def _share_for(fits: int, cache: int, total: int | None, case: Case) -> Proposal | None:
+    """The engine's suggestion as a share, where the framework that starts it does not hand on a size in bytes."""
+    known = share(case.crash)
+    if known is None or known[1] or not total:
+        return None
+    now, _ = known
+    then = shares.lowered(now, cache - fits, total)
+    if then < shares.LEAST:
+        return None
+    return Proposal(
+        action=_lowered(round(now, 2), then),
+        current=now,
+        suggested=then,
+        derivation=say(
+            "{now} - ({cache} of KV cache - {fits} that fit by the log) / {total} = {share}",
+            now=f"{now:.2f}", cache=show(cache), fits=show(fits), total=show(total), share=f"{then:.2f}",
+        ),
+    )  # fmt: skip
 
 
 def _contradicts(oom: DeviceOutOfMemory, now: float, assumed: tuple[str, ...]) -> bool:
@@ -802,6 +824,8 @@ def _down_to(now: Setting, least: Floor) -> Answer:
 
 
 def fewer_sequences(case: Case) -> Answer:
+    if case.row is not None and case.row.type == "float":
+        return None  # a factor of what the framework counts itself
     state = case.crash.first(SequencesExceedState)
     if state is not None and state.state_blocks:
         return Proposal(

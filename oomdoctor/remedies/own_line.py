@@ -300,9 +300,12 @@ def referring(remedy: Remedy, case: Case) -> Remedy:
     by_size = _by_the_size(remedy, reading)
     if in_code and reading.snippet and not by_size and not _has_a_value(remedy, reading.row):
         return _changed(remedy, reading, case.crash)
-    if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or reading.line.owner == "framework"):
+    of_a_framework = reading.line.owner == "framework"
+    if of_a_framework and reading.row.of == "pass":
+        return remedy  # every job that trains with it goes through that line
+    if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or of_a_framework):
         return remedy
-    in_words = in_code and not by_size and remedy.snippet is None and reading.line.owner != "framework"
+    in_words = in_code and not by_size and remedy.snippet is None and not of_a_framework
     action = _sentence(reading, translated(reading.row.instead) if in_words else remedy.action)
     line = reading.line
     subject = remedy.subject or (f"{line.file}:{line.line}" if line.file else None)

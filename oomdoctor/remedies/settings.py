@@ -256,14 +256,16 @@ def spelling(
     return next((row for row in chosen if not row.is_code), chosen[0] if chosen else None)
 
 
-def of_call(row: Spelling, context: Context, names: Iterable[str]) -> Spelling:
+def of_call(
+    row: Spelling, context: Context, names: Iterable[str], in_sight: Callable[[Spelling], bool] = _anywhere
+) -> Spelling:
     """The framework's row of the knob whose option is named after what was called; the row itself where none is."""
     if row.key in context.settings:
         return row
     known = known_versions(row.framework, context)
     others = [one for one in of_knob(row.knob, row.framework) if one.takes_value and not one.is_code]
     fitting = [one for one in others if _is_there(one, context) and one.versions.overlaps(known)]
-    by_name = (one for name in names for one in fitting if name in one.key.replace(".", "_"))
+    by_name = (one for name in names for one in fitting if name in one.key.replace(".", "_") and in_sight(one))
     return next(by_name, row)
 
 

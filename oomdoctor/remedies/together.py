@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oomdoctor.arithmetic import vllm
 from oomdoctor.families.vllm_figures import Sleep
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import mark, say, translated
@@ -22,6 +23,8 @@ _CALLED: Final = {
     "PyTorch engine": mark("its PyTorch engine"),
 }
 ITSELF: Final = "itself"
+_NAMES_THE_ENGINE: Final = ("actor_rollout_ref.rollout.name", "worker.rollout.name", "rollout.name")
+_TUNES: Final = r"sft_trainer\b"
 _SLEEP: Final = "engine-sleep"  # a knob, which an option or a default of the framework turns
 
 
@@ -71,7 +74,7 @@ def _why(pair: Pair) -> str:
 
 
 def _is_there(pair: Pair, crash: Crash) -> bool:
-    own = pair.package in crash.context.frameworks
+    own = pair.package in crash.context.frameworks or pair.package == _engine_unseen(crash)
     if pair.other == ITSELF:
         return own
     if pair.trace and crash.in_trace(pair.trace) is not None:
@@ -81,6 +84,15 @@ def _is_there(pair: Pair, crash: Crash) -> bool:
     if any(setting_of(one, crash.context) is not None for one in pair.settings if "=" in one):
         return True
     return own and _SLEEP in pair.settings and _turned(_SLEEP, crash)
+
+
+def _engine_unseen(crash: Crash) -> str | None:
+    """The engine that a trainer puts on its own GPUs and that prints nothing: a setting names it, else it is vLLM, the
+    default of such trainers. What only tunes has none, whatever else the framework trains."""
+    if crash.job.engine is not None or crash.job.placement != "shared cards" or crash.shows(_TUNES):
+        return None
+    told = crash.setting(*_NAMES_THE_ENGINE)
+    return str(told.value) if told is not None else vllm.NAME
 
 
 def _turned(knob: str, crash: Crash) -> bool:

@@ -28,6 +28,7 @@ from oomdoctor.report.words import (
     formula,
     growth,
     headline,
+    message,
     nothing_in_a_line,
     open_question,
     root_of,
@@ -175,7 +176,8 @@ def _reasons(diagnosis: Diagnosis) -> Iterator[str]:
 def _healthy(report: Report) -> Iterator[str]:
     yield f"## {nothing_in_a_line(report)}"
     if report.last_error is not None:
-        place, text = _at(report.last_error.file, report.last_error.line), code(report.last_error.text, LONGEST_NAME)
+        place = _at(report.last_error.file, report.last_error.line)
+        text = code(message(report.last_error.text), LONGEST_NAME)
         yield say("It ends with another error: {line}", line=say("{name}: {why}", name=place, why=text))
 
 

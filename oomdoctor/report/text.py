@@ -193,6 +193,7 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
     yield from _quotes(say("Ignore this hint in the log"), report.advice_rejected, page)
     if page.verbose or not report.incidents:
         yield from _quotes(not_memory(report), report.lookalikes, page)
+        yield from _only_trouble(report, page)
     for note in report.notes:
         yield _line((say("Note: "), "bold"), note)
     if page.verbose:
@@ -207,6 +208,13 @@ def _healthy(report: Report, page: Page) -> Iterator[RenderableType]:
     )
     if error := last_error(report):
         yield _line(say("It ends with another error: {line}", line=error), lines=page.some(ENDING))
+
+
+def _only_trouble(report: Report, page: Page) -> Iterator[RenderableType]:
+    """The one line that is called no memory failure, where nothing else tells what happened."""
+    if len(report.lookalikes) == 1 and report.last_error is None and not page.verbose:
+        only = report.lookalikes[0]
+        yield _quoted(only.file, only.line, only.text, page)
 
 
 def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:

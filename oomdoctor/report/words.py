@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 _NOTHING_SHORT: Final = "profiling-race"  # a cause
 OTHERS: Final = 2  # causes that a line names beside the likeliest
+# Of a kernel or the C library: "FILE:LINE: FUNCTION: block: [0,0,0], thread: [4,0,0] Assertion `CHECK` failed."
+_CHECK: Final = late(
+    r"(?:\S{0,400}[/\\])?(?P<place>[^\s/\\:]{1,100}:\d{1,7}): .{1,2000}?\b(?P<check>Assertion [`'].{1,2000})"
+)
 _OF_A_WATCHDOG: Final = late(r"ProcessGroupNCCL|\bNCCL (?:operations|work)\b|[Ww]atchdog|\bPG (?:ID|GUID)\b")
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
@@ -149,7 +153,13 @@ def last_error(report: Report) -> str | None:
     error = report.last_error
     if error is None or (waits_for_another(report) and _OF_A_WATCHDOG.search(error.text) is not None):
         return None
-    return say("{file}:{line}: {text}", file=error.file, line=error.line, text=error.text.strip())
+    return say("{file}:{line}: {text}", file=error.file, line=error.line, text=message(error.text.strip()))
+
+
+def message(text: str) -> str:
+    """The line without the signature of a kernel in front of its failed check, which may be longer than two lines."""
+    check = _CHECK.match(text)
+    return f"{check['place']}: {check['check']}" if check is not None else text
 
 
 def what_was_read(report: Report) -> str:

@@ -129,6 +129,8 @@ SIGNS = (
     ('  File "/env/unsloth_zoo/compiler.py", line 9, in compile', ["unsloth"]),
     ('  File "/w/unsloth_compiled_cache/UnslothGRPOTrainer.py", line 9, in step', ["unsloth"]),
     ("🦥 Unsloth: Will patch your computer", ["unsloth"]),
+    ("INFO 02-03 04:05:06 [vllm_utils.py:9] Unsloth: Patched vLLM v1 graph capture mode.", ["unsloth"]),
+    ("Unsloth: vLLM loading acme/chat with actual GPU utilization = 48.5%", ["unsloth"]),
     ('  File "/env/trl/trainer/grpo_trainer.py", line 9, in step', ["trl"]),
     ("trl vllm-serve --model m", ["trl"]),
     ("trl grpo --config x", ["trl"]),

@@ -8,6 +8,7 @@ import pytest
 
 from oomdoctor import diagnose
 from oomdoctor.report.text import rendered
+from oomdoctor.report.words import message
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
 
@@ -132,3 +133,36 @@ def test_the_text_names_the_line(tmp_path: Path) -> None:
     log.write_text(f"{TRACE}ValueError: length 900 is more than 800\n", encoding="utf-8")
     text = rendered(diagnose(log), width=100, color=False, unicode=False, verbose=False)
     assert "It ends with another error: train.log:4: ValueError: length 900 is more than 800\n" in text
+
+
+KERNEL = (
+    "/build/src/aten/native/cuda/{}: void gather(float *, long *) [with T = float]: block: [3,0,0], thread: [1,0,0] "
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (KERNEL.format("Pick.cu:40") + "Assertion `i < n` failed.", "Pick.cu:40: Assertion `i < n` failed."),
+        ("C:\\b\\Pick.cu:7: block: [0,0,0] Assertion `i >= 0` failed.", "Pick.cu:7: Assertion `i >= 0` failed."),
+        ("python: heap.c:2379: sysmalloc: Assertion `top == 0' failed.", "python: heap.c:2379: sysmalloc: Assertion"),
+        ("AssertionError: Assertion `i < n` failed", "AssertionError: Assertion `i < n` failed"),
+        ("/srv/run.py:12: ValueError: no Assertion here", "/srv/run.py:12: ValueError: no Assertion here"),
+        ("ValueError: 3 is not in range", "ValueError: 3 is not in range"),
+    ],
+)
+def test_a_failed_check_stands_without_the_signature_before_it(line: str, shown: str) -> None:
+    assert message(line).startswith(shown)
+
+
+GRAPHS = "Exception: Capture cuda graph failed: Triton Error [CUDA]: misaligned address\nPossible solutions:\n1. x\n"
+
+
+def test_the_only_line_that_is_called_no_memory_failure_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "serve.log"
+    log.write_text(f"python -m sglang.launch_server --model-path a/b\n{GRAPHS}", encoding="utf-8")
+    assert "misaligned address" in rendered(diagnose(log), width=100, color=False, unicode=False, verbose=False)
+    log.write_text(f"step 1\n{GRAPHS}{TRACE}ValueError: no\n", encoding="utf-8")
+    text = rendered(diagnose(log), width=100, color=False, unicode=False, verbose=False)
+    assert "ValueError: no" in text
+    assert "misaligned address" not in text

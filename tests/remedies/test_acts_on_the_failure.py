@@ -38,6 +38,25 @@ def test_chunks_come_too_late_for_a_cast_of_whole_logits(trace: str, given: bool
     assert (snippet == "--log-probs-chunk-size 1024") == given
 
 
+PADDED = "entropy = verl_F.entropy_from_logits(scores)"
+PACKED = "entropy_rmpad = self.compute_entropy_from_logits(scores_rmpad)"
+SCORED = "log_probs = logprobs_from_logits(scores, labels=labels)"
+BY_CHUNKS = "actor_rollout_ref.actor.entropy_from_logits_with_chunking=True"
+FUSED = "actor_rollout_ref.model.use_fused_kernels=True"
+
+
+@pytest.mark.parametrize(("code", "line"), [(PACKED, BY_CHUNKS), (PADDED, FUSED), (SCORED, FUSED)])
+def test_only_the_entropy_of_packed_sequences_is_cut_in_chunks(code: str, line: str) -> None:
+    called = code.partition("(")[0].rpartition(".")[2].rpartition(" ")[2].removeprefix("compute_")
+    trace = (
+        f'  File "/s/verl/workers/actor/dp_actor.py", line 77, in _forward_micro_batch\n    {code}\n'
+        f'  File "/s/verl/utils/torch_functional.py", line 33, in {called}\n    x = torch.exp(scores)\n'
+    )
+    log = "verl==0.5.0\n" + trace + REFUSED + cuda(tried="9.00 GiB")
+    chosen, _ = advise(log, "chunked-logits", cause="logits-spike")
+    assert chosen["chunked-logits"].snippet == line
+
+
 @pytest.mark.parametrize(("tried", "given"), [("2.00 GiB", True), ("79.00 GiB", True), ("80.00 GiB", False)])
 def test_recomputation_asks_for_the_same_piece_again(tried: str, given: bool) -> None:
     log = "python train.py\n" + ATTENTION + REFUSED + cuda(tried=tried)
@@ -264,3 +283,22 @@ def test_layers_on_the_host_do_not_count_for_metals_own_limit() -> None:
         "size = 9216.00 MiB\nllama_model_load: error loading model: unable to allocate Metal buffer\n"
     )
     assert "-ngl" in advise(log, "offload-parameters", cause="model-does-not-fit")[0]["offload-parameters"].action
+
+
+ALONE = (
+    'error_message: "Task was killed due to the node running low on memory.\\nMemory on the node (IP: 10.0.0.9, ID: '
+    "{node}) where the task (task ID: {task}, name=squeeze, pid=77, memory used=0.20GB) was running was 61.00GB / "
+    '63.00GB (0.968254), which exceeds the memory usage threshold of 0.95. Ray killed this worker"\n'
+).format(node="ab" * 28, task="cd" * 24)
+
+
+@pytest.mark.parametrize(
+    ("log", "asked"),
+    [
+        (ALONE, "raylet.out"),
+        ("Memory cgroup out of memory: Killed process 77 (python) total-vm:9kB, anon-rss:64225280kB\n", "dmesg"),
+    ],
+)
+def test_a_kill_of_rays_leaves_no_line_in_the_kernels_log(log: str, asked: str) -> None:
+    chosen, _ = advise(log, "collect-evidence", cause="host-memory-exhausted")
+    assert asked in (chosen["collect-evidence"].snippet or "")

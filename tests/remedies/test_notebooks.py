@@ -64,3 +64,40 @@ def test_a_program_that_builds_the_engine_has_arguments(tmp_path: Path, where: s
     written = {one.knob: one.snippet for one in first(tmp_path, where, WEIGHTS).remedies}
     assert written["quantize-weights"] == ("model_format='awq'" if in_code else "--model-format awq")
     assert written["tensor-parallel"] == ("tp=2" if in_code else "--tp 2")
+
+
+TUNER = '  File "/opt/py/lib/python3.11/site-packages/unsloth/models/loader.py", line 9, in from_pretrained\n    x\n'
+ACCOUNT = (
+    "INFO 02-03 04:05:06 [gpu_worker.py:391] Free memory on device (46.00/48.00 GiB) on startup. Desired GPU memory "
+    "utilization is (0.9, 43.20 GiB). Actual usage is 9.00 GiB for weight, 1.00 GiB for peak activation, 0.20 GiB for "
+    "non-torch memory, and 2.40 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with "
+    "`--kv-cache-memory={fits}` to fit into requested memory, or `--kv-cache-memory=37580963840` to fully utilize gpu "
+    "memory. Current kv cache memory in use is 35433480192 bytes.\n"
+)
+WARMED = (
+    "RuntimeError: CUDA out of memory occurred when warming up sampler with {} dummy requests. Please try lowering "
+    "`max_num_seqs` or `gpu_memory_utilization` when initializing the engine.\n"
+)
+
+
+def lines_of(tmp_path: Path, *lines: str) -> dict[str, str | None]:
+    return {one.knob: one.snippet for one in first(tmp_path, *lines).remedies}
+
+
+def test_what_starts_the_engine_hands_on_only_its_own_arguments(tmp_path: Path) -> None:
+    lines = lines_of(tmp_path, CELL, TUNER, WARMED.format(288), ACCOUNT.format(fits=32212254720))
+    # 0.9 - (33 GiB - 30 GiB) / 48 GiB
+    assert lines["lower-engine-reservation"] == "gpu_memory_utilization=0.83"
+    assert lines["fewer-sequences"] == "conservativeness=0.5"
+
+
+@pytest.mark.parametrize("fits", [35433480192, 36507222016])
+def test_a_cache_that_fits_already_gives_no_share(tmp_path: Path, fits: int) -> None:
+    lines = lines_of(tmp_path, CELL, TUNER, WARMED.format(288), ACCOUNT.format(fits=fits))
+    assert lines["lower-engine-reservation"] == "gpu_memory_utilization=0.85"
+
+
+def test_the_engine_itself_takes_bytes_and_a_number(tmp_path: Path) -> None:
+    lines = lines_of(tmp_path, CELL, WARMED.format(288), ACCOUNT.format(fits=32212254720))
+    assert lines["lower-engine-reservation"] == "kv_cache_memory_bytes=32212254720"
+    assert lines["fewer-sequences"] == "max_num_seqs=144"

@@ -293,6 +293,15 @@ def test_a_line_of_an_installed_framework_is_named_and_not_changed() -> None:
     assert "preds.cpu()" not in (remedy.snippet or "")
 
 
+def test_a_line_that_every_job_of_a_framework_goes_through_is_no_reason() -> None:
+    launch = "python train.py --per_device_train_batch_size 8 --learning_rate 1e-5\n"
+    file = "/v/lib/python3.11/site-packages/accelerate/accelerator.py"
+    for code in ("loss.backward(**kwargs)", "self.scaler.scale(loss).backward(**kwargs)"):
+        remedy = of(launch + on_card(code, file=file, function="backward"), "smaller-microbatch")
+        assert "accelerator.py" not in remedy.action
+        assert remedy.suggested == 4
+
+
 def test_the_option_of_the_framework_stays_and_the_line_says_why() -> None:
     launch = "python train.py --per_device_train_batch_size 8 --learning_rate 1e-5\n"
     remedy = of(launch + on_card("loss.backward()", function="train"), "smaller-microbatch")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, crashes_of, cuda
 
+from oomdoctor.remedies.device import set_by_a_framework
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.printed import rejected_advice
 from oomdoctor.remedies.together import refused, table
@@ -91,6 +92,52 @@ def test_a_release_that_is_not_printed_may_not_set_it() -> None:
     launch = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.free_cache_engine=False\n"
     (crash,) = crashes_of(launch + IN_PIECES)
     assert "by itself" not in (refused(KNOB, crash) or "")
+
+
+WITHOUT_AN_ENGINE = "python3 -m verl.trainer.main_ppo data.train_batch_size=64{}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "proposed"),
+    [
+        ("", False),
+        (" actor_rollout_ref.rollout.free_cache_engine=True", False),
+        (" actor_rollout_ref.rollout.free_cache_engine=False", True),
+        (" actor_rollout_ref.rollout.name=hf", True),
+    ],
+)
+def test_an_engine_that_the_log_does_not_name_sleeps_by_default(more: str, proposed: bool) -> None:
+    log = WITHOUT_AN_ENGINE.format(more) + trace("verl/workers/actor/dp_actor.py", "loss.backward()")
+    assert is_proposed(log) is proposed
+
+
+def test_the_reason_is_that_of_the_engine_in_the_log() -> None:
+    log = WITHOUT_AN_ENGINE.format(" actor_rollout_ref.rollout.name=sglang") + IN_PIECES
+    assert "SGLang" in (refused(KNOB, crashes_of(log)[0]) or "")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "python3 -m openrlhf.cli.train_ppo_ray --vllm_num_engines 4\n",  # engines on GPUs of their own
+        "python3 -m verl.trainer.fsdp_sft_trainer data.micro_batch_size=4\n",
+        "python3 -m trl.scripts.grpo --use_vllm False\n",
+    ],
+)
+def test_where_no_engine_shares_the_gpu(before: str) -> None:
+    assert is_proposed(before)
+
+
+AXOLOTL = '  File "/v/site-packages/axolotl/train.py", line 9, in train\n    trainer.train()\n'
+
+
+@pytest.mark.parametrize(
+    ("release", "by_itself"),
+    [("axolotl==0.9.0\n", True), ("axolotl==0.5.0\n", True), ("axolotl==0.4.1\n", False), ("", False)],
+)
+def test_a_release_that_may_be_older_than_the_default_does_not_set_it(release: str, by_itself: bool) -> None:
+    (crash,) = crashes_of(release + AXOLOTL + IN_PIECES)
+    assert (set_by_a_framework(crash) is not None) == by_itself
 
 
 LAUNCH = "llamafactory-cli train --stage sft --deepspeed ds_z2.json --finetuning_type full"
