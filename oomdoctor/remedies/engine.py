@@ -44,6 +44,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.signs import logits
+from oomdoctor.signs.engine import memory_saver_of_nobody_named
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.text import sanitize
@@ -188,7 +189,7 @@ def lower(case: Case) -> Answer:
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused, refused.free_bytes, refused.total_bytes)
-    fixed = _fixed_cache(crash) or _as_the_engine_says(case)
+    fixed = _fixed_cache(crash) or _as_the_engine_says(case) or _of_sglang(crash)
     if fixed is not None:
         return fixed
     elsewhere = not_its_share(crash)
@@ -210,6 +211,18 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _step_down(crash, known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _of_sglang(crash: Crash) -> Proposal | None:
+    """No other engine sleeps with torch_memory_saver: python/sglang/srt/utils/torch_memory_saver_adapter.py."""
+    if memory_saver_of_nobody_named(crash) is None:
+        return None
+    row = next(of_knob("lower-engine-reservation", "sglang"))
+    return Proposal(
+        action=say("Lower the engine's GPU memory share in steps of {step} until the rest fits", step=shares.STEP),
+        setting=row.setting,
+        assumes=(say("the engine is SGLang (not in the log)"),),
+    )
 
 
 def _without_profiling(case: Case) -> Answer:
