@@ -44,7 +44,7 @@ CAUSE = Cause(
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(
         Row(snapshot.passes_hold_most, Grade.PROVES), Row(passes.in_a_backward_pass, Grade.NAMES),
-        Row(passes.in_a_forward_pass, Grade.NAMES),
+        Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.array_of_a_shape, Grade.NAMES),

@@ -34,7 +34,7 @@ CAUSE = Cause(
         mark("Ray's limit of {low_ray_limit} was reached[; Ray killed {ray_killed}]"),
         mark("Memory of {node} is full: {full} in use[; Ray killed {ray_killed}]"),
         mark("Ray killed {ray_kill_count}: {node} ran out of memory"),
-        mark("The kernel killed {small_victim}: no larger process was left to kill on {node}"),
+        mark("The kernel killed {small_victims} on {node}: the memory is probably not in processes"),
         mark(
             "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
         ),
@@ -56,7 +56,7 @@ CAUSE = Cause(
         Row(table_misses_half, Grade.POINTS),
         Row(nobody_stands_out, Grade.HINTS),
         Row(ray_killed_without_a_table, Grade.HINTS),
-        Row(only_small_processes_were_killed, Grade.HINTS, ("collect-evidence", "more-host-memory")),
+        Row(only_small_processes_were_killed, Grade.HINTS, ("collect-evidence",)),
         Row(killed_outside_its_limit, Grade.POINTS),
         Row(killed_for_the_nodes_memory, Grade.HINTS),
         Row(nearly_full_before_the_kill, Grade.POINTS),

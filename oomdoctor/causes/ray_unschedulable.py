@@ -6,6 +6,8 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words, scheduling
 
+OF_A_FULL_CLUSTER = ("fix-environment", "fix-resource-request", "add-nodes", "separate-placement")
+
 CAUSE = Cause(
     id="ray-unschedulable",
     title=mark("Ray cannot place the requested resources"),
@@ -24,4 +26,5 @@ CAUSE = Cause(
         Row(other_words.resources_missing_in_other_words, Grade.POINTS),
     ),
     knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement"),
+    knobs_where=((scheduling.every_gpu_is_taken_by_the_launch, OF_A_FULL_CLUSTER),),
 )

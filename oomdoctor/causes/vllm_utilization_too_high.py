@@ -59,6 +59,7 @@ CAUSE = Cause(
     ),
     against=(
         Row(engine.no_share_helps, Grade.HINTS),
+        Row(engine.memory_saver_of_nobody_named, Grade.POINTS),
         Row(engine.the_engine_holds_too_little, Grade.HINTS),
         Row(engine.tensors_beyond_a_share, Grade.HINTS),
         Row(engine.others_beside_the_engine, Grade.HINTS),

@@ -94,7 +94,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     on_a_card = _OF_A_CARD.search(name) is not None
     yield CutProgram(
-        at=place_of(page, line),
+        at=place_of(page, line, page.lines[end.last]),
         time=line.mark.time,
         process=process_of(line),
         pool="gpu" if on_a_card else _pool(trace),

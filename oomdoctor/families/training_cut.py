@@ -58,7 +58,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         return
     if any(_SAID.match(other.text) for other in above) or (step == "wait" and not _short_of_memory(above)):
         return
-    yield CutTraining(at=place_of(page, line), time=line.mark.time, process=process_of(line), step=step)
+    last = next((other for other in reversed(below) if other.text.strip()), line)
+    yield CutTraining(at=place_of(page, line, last), time=line.mark.time, process=process_of(line), step=step)
 
 
 def _short_of_memory(above: list[Line]) -> bool:

@@ -77,8 +77,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     error = below.pop() if below and _begun(below[-1].text) else None
     telling = error if error is not None and _tells(error.text) else None
     if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(r.text) for r in below):
+        last = telling or error or (below[-1] if below else line)
         yield CutTraceback(
-            at=place_of(page, telling or line),
+            at=place_of(page, telling or line, last),
             time=line.mark.time,
             process=process_of(line),
             stage=_STEPS[step[1]],

@@ -724,6 +724,12 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
     if cluster_cpus is not None and cluster_cpus < cpus:
         return Proposal(
             action=say(
+                "If nothing else holds a GPU, give Ray at least {cpus} CPUs: the launch alone uses all {told}",
+                cpus=cpus,
+                told=f"{cluster_cpus:g}",
+            )
+            if cluster_gpus == gpus
+            else say(
                 "Give Ray at least {cpus} CPUs: the launch alone uses all {told}",
                 cpus=cpus,
                 told=f"{cluster_cpus:g}",

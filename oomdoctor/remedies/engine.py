@@ -43,6 +43,8 @@ from oomdoctor.remedies.initial import as_default, begin, default_of, may_be_non
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
+from oomdoctor.signs import logits
+from oomdoctor.signs.engine import memory_saver_of_nobody_named
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.text import sanitize
@@ -79,6 +81,7 @@ PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
 BEFORE_THE_CACHE: Final = ("loading", "profiling")
+_OF_TOKENS_CHOSEN: Final = (logits.sampler_working_on_logits, logits.engine_working_on_logits)
 TRAINING: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "reward", "eval"})
 
 
@@ -186,7 +189,7 @@ def lower(case: Case) -> Answer:
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:
         return _from_free(crash, refused, refused.free_bytes, refused.total_bytes)
-    fixed = _fixed_cache(crash) or _as_the_engine_says(case)
+    fixed = _fixed_cache(crash) or _as_the_engine_says(case) or _of_sglang(crash)
     if fixed is not None:
         return fixed
     elsewhere = not_its_share(crash)
@@ -201,11 +204,25 @@ def lower(case: Case) -> Answer:
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
         return _step_down(crash, known)
     if known is None:
-        return _by_so_much(oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0)
+        return _by_so_much(
+            oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0, may_be_measured=_may_be_measured(crash)
+        )
     now, assumed = known
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _step_down(crash, known)  # there was room enough, though not in one piece
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _of_sglang(crash: Crash) -> Proposal | None:
+    """No other engine sleeps with torch_memory_saver: python/sglang/srt/utils/torch_memory_saver_adapter.py."""
+    if memory_saver_of_nobody_named(crash) is None:
+        return None
+    row = next(of_knob("lower-engine-reservation", "sglang"))
+    return Proposal(
+        action=say("Lower the engine's GPU memory share in steps of {step} until the rest fits", step=shares.STEP),
+        setting=row.setting,
+        assumes=(say("the engine is SGLang (not in the log)"),),
+    )
 
 
 def _without_profiling(case: Case) -> Answer:
@@ -447,13 +464,22 @@ def is_update(crash: Crash) -> bool:
     return crash.stage in ("forward", "backward", "optimizer_step", "weight_sync", "logprob", "rollout", "eval")
 
 
-def _by_so_much(total: int, tried: int, free: int) -> Answer:
+def _may_be_measured(crash: Crash) -> bool:
+    """The profile at startup samples too (vllm/v1/worker/gpu_model_runner.py, `_dummy_sampler_run`), and before the
+    engine takes its share; the frames that would tell are not in the log."""
+    return phase(crash) is None and any(sign(crash) is not None for sign in _OF_TOKENS_CHOSEN)
+
+
+def _by_so_much(total: int, tried: int, free: int, *, may_be_measured: bool) -> Answer:
     step = shares.ceil(max(tried - free + vllm.CAPTURE_SLACK_BYTES, 0) / total)
+    told = f"{step:.2f}"
     return Proposal(
         action=say(
-            "Lower the engine's GPU memory share (not in the log) by at least {step}",
-            step=f"{step:.2f}",
-        ),
+            "If it failed while serving, lower the engine's GPU memory share (not in the log) by at least {step}",
+            step=told,
+        )
+        if may_be_measured
+        else say("Lower the engine's GPU memory share (not in the log) by at least {step}", step=told),
         derivation=say(
             "({tried} requested - {free} free + {spare} spare) / {total} = {step}",
             tried=show(tried), free=show(free), spare=show(vllm.CAPTURE_SLACK_BYTES), total=show(total),

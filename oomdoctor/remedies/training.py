@@ -36,6 +36,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.signs.passes import in_attention
@@ -489,6 +490,13 @@ def fewer_predictions(case: Case) -> Answer:
         return of_its_own
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)
+    if (copies := copies_of_inputs(crash)) is not None:
+        return Proposal(
+            action=say("Build with one copy of the inputs for pipeline parallelism instead of {copies}", copies=copies),
+            snippet="cmake -B build -DGGML_SCHED_MAX_COPIES=1",
+            setting="",
+            cost=say("slower prompts on several GPUs"),
+        )
     if not keeps_predictions(case.cause, crash):
         return None
     kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
@@ -514,11 +522,20 @@ def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
     )
 
 
+_SCORES_AT_ONCE: Final = "-amb"  # an option of ik_llama.cpp, for what is not fused
+
+
 def fused_attention(case: Case) -> Answer:
     """Who calls one already falls back to the plain one by an explicit mask or float32. On a CPU only PyTorch's own
     kernel is one, and it is what transformers takes where nobody asks for another."""
     if case.crash.pool in RAM:
         return _attention_of_the_cpu(case)
+    if case.row is not None and case.row.setting == _SCORES_AT_ONCE:
+        return Proposal(
+            action=say("Where flash attention (-fa) is off, bound the attention scores of one computation (MiB)"),
+            snippet=f"{case.row.setting} {case.row.set}",
+            cost=say("slower prompts"),
+        )
     if not case.crash.shows(_FUSED):
         return None
     action = say("Let attention take a fused kernel: bf16 or fp16, and no explicit mask (is_causal instead)")
@@ -561,7 +578,9 @@ def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
     if phase(case.crash) == "waking":
-        return Proposal(action=say("Offload the trainer and empty its cache before the engine wakes up"))
+        return Proposal(
+            action=say("Offload the trainer and empty its cache before the engine wakes up"), subject=say("the trainer")
+        )
     if case.crash.pool == "object_store":
         full = case.crash.first(StoreFull)
         if full is not None and full.used_fraction == 0:

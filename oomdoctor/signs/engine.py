@@ -16,7 +16,7 @@ from oomdoctor.families.vllm_figures import KvCacheSize, Sleep
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase, ready_bytes, static_fraction
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among, trainers
+from oomdoctor.job.frameworks import among, engines, trainers
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.library import buffers_between_cards_were_refused
@@ -57,6 +57,7 @@ _MEANINGS: Final = {
     ),
 }
 _ENGINE: Final = "engine"  # a role
+_MEMORY_SAVER: Final = "[torch_memory_saver.cpp]"
 TAKING: Final = ("allocating", "waking")
 _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
 
@@ -184,6 +185,18 @@ def share_fills_the_card(crash: Crash) -> Seen | None:
 def refused_while_taking_its_share(crash: Crash) -> Seen | None:
     """The engine was allocating its KV cache, or was waking up and taking its memory back."""
     return _beside_its_share(crash) if _step(crash) in TAKING else None
+
+
+@sign
+def memory_saver_of_nobody_named(crash: Crash) -> Seen | None:
+    """torch_memory_saver was refused at wake-up, which SGLang sleeps with and trainers too (slime's actor, AReaL's
+    enable_offload); no engine is in the log."""
+    root = crash.root
+    if not isinstance(root, DeviceRefusal) or _MEMORY_SAVER not in root.at.text or phase(crash) != "waking":
+        return None
+    if root.process.role is not None or any(name in engines() for name in crash.context.frameworks):
+        return None
+    return Seen(words=say("trainers use torch_memory_saver too, and the log does not name its process"))
 
 
 @sign

@@ -181,6 +181,10 @@ def the_engine_says_what_fits(crash: Crash) -> Seen | None:
     return Seen(words="") if cache_that_fits(crash) is not None else None
 
 
+# The actor that asked is not named: what relieves the GPU in whichever step it was
+OF_AN_UNSEEN_STEP: Final = ("offload-parameters", "offload-optimizer", "smaller-microbatch", "separate-placement")
+
+
 @sign
 def handing_weights_over(crash: Crash) -> Seen | None:
     """The traceback goes through a function in which a framework sends weights to its engine."""
@@ -323,20 +327,27 @@ def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
 
 
 def _on_their_way(crash: Crash) -> Seen:
-    on_their_way = _killed_on_their_way(crash) or say(
+    if killed_by_ray(crash):
+        return _killed_on_their_way(crash)
+    on_their_way = say(
         "The trainer was sending its weights to the engine. This step gathers whole parameters, in addition "
         "to the trainer's shards and the engine's own copy."
     )
     return Seen(words=joined((on_their_way, _request(crash))), evidence=(crash.root,), stage="weight_sync")
 
 
-def _killed_on_their_way(crash: Crash) -> str | None:
-    """Whom Ray killed is a victim: somebody else ran out of memory."""
-    if not killed_by_ray(crash):
-        return None
-    return say(
+def _killed_on_their_way(crash: Crash) -> Seen:
+    """Whom Ray killed is a victim: somebody else ran out of memory, perhaps in another step."""
+    words = say(
         "A function that sends weights to the engine failed next: its actor was killed. If this step ran out of "
         "memory, it had gathered whole parameters, in addition to the trainer's shards and the engine's own copy."
+    )
+    return Seen(
+        words=joined((words, _request(crash))),
+        evidence=(crash.root,),
+        stage="weight_sync",
+        knobs=OF_AN_UNSEEN_STEP,
+        against=(say("which function asked for the memory is not in the log"),),
     )
 
 

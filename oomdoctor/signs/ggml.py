@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.families.llama_cpp import METALS_COMMAND, PLAN, Buffer, BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
@@ -14,6 +16,8 @@ from oomdoctor.units import show
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
 BESIDE: Final = 0.5
 SCORES: Final = 4  # times the KV cache
+_COPIES_KNOBS: Final = ("smaller-buffers", "memory-efficient-attention", "smaller-prefill", "shorter-context")
+_COPIES: Final = r"pipeline parallelism enabled \(n_copies=([2-9]|\d{2})\)"
 OF_GGML = r"(?i)ggml|llama|gguf|whisper"
 
 
@@ -25,6 +29,24 @@ def scores_fill_the_compute_buffer(crash: Crash) -> Seen | None:
     if not isinstance(root, BufferRefused) or root.what != "compute" or not cache:
         return None
     return compute_buffer_refused(crash) if (root.tried_bytes or 0) >= SCORES * cache else None
+
+
+@sign
+def several_copies_in_a_fork(crash: Crash) -> Seen | None:
+    """ik_llama.cpp reserved its compute buffer for several copies of the inputs. It builds with one since 2025-09-02
+    (ikawrakow/ik_llama.cpp#751), because of such buffers."""
+    refused, copies = compute_buffer_refused(crash), copies_of_inputs(crash)
+    if refused is None or copies is None or not some(crash.context.frameworks, "grows with its copies"):
+        return None
+    words = say("This build keeps {copies} copies of the inputs for pipeline parallelism.", copies=copies)
+    return Seen(words=joined((refused.words, words)), evidence=refused.evidence, knobs=_COPIES_KNOBS)
+
+
+def copies_of_inputs(crash: Crash) -> int | None:
+    """How many of each the scheduler keeps, where they are several."""
+    line = crash.mentions(_COPIES)
+    told = re.search(_COPIES, line) if line is not None else None
+    return int(told[1]) if told is not None else None
 
 
 @sign

@@ -279,12 +279,18 @@ def only_small_processes_were_killed(crash: Crash) -> Seen | None:
     kills = crash.every(KernelKill)
     if any(held_by(each) is None or int(each.oom_score_adj or 0) > 0 for each in kills):
         return None
-    words = say(
-        "The kernel found no larger process to kill than {who} with {held}. So no process that it may kill holds "
-        "the memory: look for files in tmpfs or /dev/shm, huge pages, kernel slab, or a protected process.",
-        who=_who(kill),
-        held=held_in_words(kill),
-    )
+    words = joined(
+        (
+            say("The kernel killed {who} with {held}.", who=_who(kill), held=held_in_words(kill))
+            if len(kills) == 1
+            else say("The kernel killed {count} processes; none held more than {held}.",
+                     count=len(kills), held=held_in_words(kill)),
+            say(
+                "It prefers large processes, so those that it may kill probably do not hold the memory: look for files "
+                "in tmpfs or /dev/shm, huge pages, kernel slab, or a protected process."
+            ),
+        )
+    )  # fmt: skip
     table_of_ram = next((one for one in crash.every(MachineMemory) if _outside(one)), None)
     if table_of_ram is None:
         return Seen(words=words, evidence=tuple(kills[:3]), next_evidence=(OUTSIDE_PROCESSES, *OF_THE_MACHINE))

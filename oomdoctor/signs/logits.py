@@ -206,9 +206,9 @@ def _working(crash: Crash) -> Seen | None:
 
 @sign
 def small_for_logits(crash: Crash) -> Seen | None:
-    """Less than 512 MiB was requested."""
+    """Less than 512 MiB was requested; of an engine, which has one row per request, less than 64 MiB."""
     tried = card(crash).tried_bytes
-    if tried is None or tried >= SPIKE:
+    if tried is None or tried >= (SMALL if crash.job.in_engine else SPIKE):
         return None
     return Seen(words=say("{tried} is small for such a tensor", tried=show(tried)))
 

@@ -74,12 +74,11 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     have, asked = cluster(crash, request), asked_gpus(crash)
     short, beyond = lacking(request, have), _beyond(asked, have) if asked is not None else []
     reasons = [*beyond, *(_missing(*each) for each in short)]
-    if asked is not None and not reasons and taken_by_the_launch(asked, have):
-        reasons = [_taken(asked, have)]
-    parts = [*reasons, _sentence(request)]
-    if have:
+    whole = asked if not reasons and asked is not None and taken_by_the_launch(asked, have) else None
+    parts = [*([_taken(whole, have)] if whole else reasons), _sentence(request)]
+    if have and not whole:
         parts.append(say("The cluster has {amounts}.", amounts=_amounts(have)))
-    if asked is not None:
+    if asked is not None and not whole:
         parts.append(say("The launch line requests {sum} GPUs and as many CPUs.", sum=asked.sum))
     open_end = request.state not in _FINAL and not short and not beyond
     return Seen(
@@ -181,6 +180,16 @@ def _beyond(asked: Asked, have: Mapping[str, float]) -> list[str]:
 def taken_by_the_launch(asked: Asked, have: Mapping[str, float]) -> bool:
     """Whether the launch needs every CPU or GPU of the cluster and not one more."""
     return asked.gpus in (have.get("GPU"), have.get("CPU"))
+
+
+@sign
+def every_gpu_is_taken_by_the_launch(crash: Crash) -> Seen | None:
+    """A request for a GPU waits, and the launch needs each GPU of the cluster: whoever else holds one is in its way,
+    however many CPUs there are."""
+    request, asked = request_of(crash), asked_gpus(crash)
+    if request is None or asked is None or not (request.requested or {}).get("GPU"):
+        return None
+    return _waiting(crash, request) if asked.gpus == cluster(crash, request).get("GPU") else None
 
 
 def _taken(asked: Asked, have: Mapping[str, float]) -> str:

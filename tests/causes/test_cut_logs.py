@@ -10,6 +10,7 @@ from engine_logs import RUNNER, crash_of, traceback
 from oomdoctor import diagnose
 from oomdoctor.decision.judgement import Finding, judgements
 from oomdoctor.decision.ranking import ranked
+from oomdoctor.report.headline.deaths import cut_line
 from oomdoctor.signs import Grade
 
 
@@ -70,3 +71,16 @@ def test_where_a_part_of_a_long_log_ends_it_is_not_cut(tmp_path: Path) -> None:
     cut = traceback((RUNNER, "capture_model"), end="    ^^^^^")
     log.write_text(LONG + cut + LONG)
     assert not diagnose(str(log)).incidents
+
+
+@pytest.mark.parametrize(
+    ("log", "last"),
+    [
+        (traceback((RUNNER, "profile_run"), ("torch/nn/modules/module.py", "_call_impl"), end="    ^^^^^"), 6),
+        (traceback(("torch/_tensor.py", "backward"), ("app/hooks.py", "note"), end='  File "/opt/en'), 6),
+        (traceback((RUNNER, "profile_run"), end="torch.OutOfMemoryError: CUDA out of mem"), None),
+    ],
+)
+def test_where_the_log_ends_is_its_last_line(log: str, last: int | None) -> None:
+    crash = crash_of(log + "\n")
+    assert cut_line(crash) == (None if last is None else str(last))

@@ -68,3 +68,12 @@ def test_what_was_asked_for_is_told_also_where_what_was_free_is_cut() -> None:
     assert whole.why.endswith("An allocation of 1.20 GiB failed with 307 MiB free.")
     assert isinstance(cut, Finding)
     assert cut.why.endswith("An allocation of 1.20 GiB failed.")
+
+
+@pytest.mark.parametrize(("how", "is_seen"), [("killed by `ray.kill`", False), ("it died", True)])
+def test_whose_actor_ray_killed_does_not_tell_which_step_it_was(how: str, is_seen: bool) -> None:
+    line = f"Exception occurred while running RolloutWorker's function sync_model_from_actor: {how}"
+    found = judged(CAUSE, f"{refused()}\n{line}\n")
+    assert isinstance(found, Finding)
+    assert ("sync-in-parts" in found.knobs) is is_seen
+    assert ("which function asked for the memory is not in the log" in found.against) is not is_seen

@@ -53,7 +53,13 @@ def test_only_small_processes_were_left_to_kill() -> None:
     seen = only_small_processes_were_killed(crash)
     assert seen is not None
     assert seen.next_evidence[0].startswith("free -m; df -h -t tmpfs")
-    assert headline(host_memory_exhausted.CAUSE, crash).startswith("The kernel killed python (PID 7, 4.19 MiB)")
+    assert headline(host_memory_exhausted.CAUSE, crash).startswith("The kernel killed 2 processes of at most 4.19 MiB")
+    assert seen.words.startswith("The kernel killed 2 processes; none held more than 4 MiB.")
+    alone = crash_of(killed(7, 4290))
+    assert headline(host_memory_exhausted.CAUSE, alone).startswith("The kernel killed python (PID 7, 4.19 MiB)")
+    told = only_small_processes_were_killed(alone)
+    assert told is not None
+    assert told.words.startswith("The kernel killed python (PID 7) with 4 MiB.")
     assert headline(process_ram_hog.CAUSE, crash)
     assert largest_process_held_little(crash) is None
 

@@ -166,3 +166,27 @@ def test_fewer_bits_of_the_weights_that_were_loaded() -> None:
     remedy = advise(log, "quantize-weights", cause="kv-cache-no-room")[0]["quantize-weights"]
     assert remedy.derivation == "67.70 GiB of weights per GPU; half in 8 bits, a quarter in 4"
     assert remedy.assumes == ("16-bit KV cache now",)
+
+
+WORKER = "(RayWorkerWrapper pid=77) ERROR 02-03 11:00:01 worker_base.py:467] "
+SAMPLED = "    logits_sort, logits_idx = logits.sort(dim=-1, descending=False)"
+NAMED = (
+    f'Traceback (most recent call last):\n{WORKER}  File "/vllm/worker/model_runner.py", line 169, in execute_model\n'
+    f"{WORKER}    logits = self.model.compute_logits(hidden_states)"
+)
+PROFILED = NAMED.replace("model_runner.py", "worker.py").replace("execute_model", "determine_num_available_blocks")
+
+
+@pytest.mark.parametrize(
+    ("above", "is_tied"),
+    [(SAMPLED, True), (NAMED, False), (PROFILED, None), (SAMPLED.replace("logits", "experts"), False)],
+)
+def test_a_share_helps_a_sampler_only_while_it_serves(above: str, is_tied: bool | None) -> None:
+    log = f"{WORKER}{above}\n{WORKER}" + cuda(tried="402.00 MiB", free="9.00 MiB", own="78.90 GiB")
+    chosen, _ = advise(log, "lower-engine-reservation", cause="logits-spike")
+    if is_tied is None:
+        assert not chosen
+        return
+    action = chosen["lower-engine-reservation"].action
+    assert action.startswith("If it failed while serving, lower") is is_tied
+    assert action.startswith("Lower the engine's GPU memory share (not in the log) by") is not is_tied

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
+from oomdoctor import diagnose
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.knobs import KNOBS
@@ -652,6 +653,22 @@ def test_the_launch_against_the_cluster() -> None:
     gpus, _ = advise(start.format(64, 3) + launch + PENDING, "fix-resource-request", "add-nodes", "more-gpus")
     assert (gpus["fix-resource-request"].current, gpus["fix-resource-request"].suggested) == (4, 3)
     assert "1 missing" in (gpus["add-nodes"].derivation or "")
+
+
+@pytest.mark.parametrize(("gpus", "looks_first"), [(4, True), (5, False)])
+def test_a_cpu_more_is_no_gpu_more(gpus: int, looks_first: bool, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        f"ray start --head --num-cpus=4 --num-gpus={gpus}\npython3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes 1 "
+        "--actor_num_gpus_per_node 3 --vllm_num_engines 1 --vllm_tensor_parallel_size 1\n" + PENDING
+    )
+    best = diagnose(log).as_json()["diagnoses"][0]
+    order = [remedy["knob"] for remedy in best["remedies"]]
+    assert (order.index("fix-environment") < order.index("fix-resource-request")) is looks_first
+    cpus = next(remedy for remedy in best["remedies"] if remedy["knob"] == "fix-resource-request")
+    assert cpus["action"].startswith("If nothing else holds a GPU") is looks_first
+    assert "The cluster has" not in best["explanation"]
+    assert "launch line requests" not in best["explanation"]
 
 
 def test_a_cluster_with_all_that_is_asked_for_is_held_by_others() -> None:

@@ -309,3 +309,38 @@ def test_other_weights_are() -> None:
         size_of_model(crashes_of(f"vllm serve org/Some-Llama-3.1-70B-Instruct\ntorch.OutOfMemoryError: {cuda()}")[0])
         is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("log", "is_nobodys"),
+    [
+        (SAVER, True),
+        ("(SGLangEngine pid=41) " + SAVER, False),
+        ("sglang.launch_server --model-path a/b\n" + SAVER, False),
+        (SAVER.replace("func=resume", "func=malloc"), False),
+    ],
+)
+def test_a_memory_saver_of_nobody_named_may_be_a_trainers(log: str, is_nobodys: bool) -> None:
+    cause = "vllm-utilization-too-high"
+    crash = crashes_of(log)[0]
+    told = headline(causes()[cause], crash)
+    assert told.startswith("torch_memory_saver could not take its memory back") is is_nobodys
+    remedy = advise(log, "lower-engine-reservation", cause=cause)[0].get("lower-engine-reservation")
+    assumed = remedy is not None and "the engine is SGLang (not in the log)" in remedy.assumes
+    assert assumed is is_nobodys
+    if is_nobodys:
+        assert remedy is not None
+        assert remedy.setting == "--mem-fraction-static"
+
+
+@pytest.mark.parametrize(
+    ("launch", "first"),
+    [("python -m playground.orz_7b_grpo", None), ("python3 -m openrlhf.cli.train_ppo_ray --vllm_num_engines 2", 0.85)],
+)
+def test_no_share_is_taken_for_granted_where_each_recipe_sets_its_own(launch: str, first: float | None) -> None:
+    woken = FRAME.format(
+        "orz/ppo/trainer.py" if first is None else "openrlhf/trainer/ray/vllm_engine.py", "wake_up", "x()"
+    )
+    log = f"{launch}\n{woken}" + SAVER.replace("[torch_memory_saver.cpp] ", "(LLMRayActor pid=7) ")
+    remedy = one(log, "lower-engine-reservation", "vllm-utilization-too-high")
+    assert remedy.suggested == first

@@ -330,4 +330,4 @@ def test_a_log_that_ends_in_a_traceback_says_so_and_not_that_memory_ran_out(tmp_
     )
     report = diagnose(log)
     assert report.verdict == "inconclusive"
-    assert report.incidents[0].headline.startswith("The log ends inside the traceback")
+    assert report.incidents[0].headline.startswith("The log ends inside the traceback around line 5,")

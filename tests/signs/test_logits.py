@@ -56,6 +56,12 @@ def test_a_small_request_is_weaker_and_a_tiny_one_excludes_it_where_no_frame_tel
     assert logits.too_small_for_a_vocabulary(at("63.00 MiB", LOSS)) is None
 
 
+@pytest.mark.parametrize(("tried", "is_small"), [("63.00 MiB", True), ("64.00 MiB", False), ("511.00 MiB", False)])
+def test_an_engine_has_a_row_per_request_and_less_is_much(tried: str, is_small: bool) -> None:
+    engine = ("vllm/v1/worker/gpu_model_runner.py", "execute_model", "logits = self.model.compute_logits(hidden)")
+    assert (logits.small_for_logits(at(tried, engine)) is not None) is is_small
+
+
 def test_the_job_an_engine_and_its_sampler() -> None:
     engine = ("vllm/v1/worker/gpu_model_runner.py", "execute_model", "logits = self.model.compute_logits(hidden)")
     sampled = ("vllm/v1/sample/sampler.py", "compute_logprobs", "return logits.log_softmax(dim=-1)")

@@ -74,6 +74,7 @@ Trait = Literal[
     "has no sequences",  # but pictures, points or worlds
     "has no batch",  # one prompt, one picture after the other, unless somebody asks for more
     "simulates worlds",
+    "grows with its copies",  # of the inputs, which it keeps for pipeline parallelism
 ]
 Row = tuple[str, ...]
 

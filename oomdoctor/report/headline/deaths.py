@@ -77,7 +77,7 @@ def cut_line(crash: Crash) -> str | None:
     """Where the log ends inside a traceback, without the error's own words."""
     event = crash.root
     cut = isinstance(event, CutTraining) or (isinstance(event, CutTraceback) and not event.begun)
-    return str(event.at.line) if cut and not crash.proven else None
+    return str(event.at.end_line) if cut and not crash.proven else None
 
 
 def lost(crash: Crash) -> str | None:

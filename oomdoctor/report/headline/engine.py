@@ -122,6 +122,8 @@ def graph_pools(event: DeviceOutOfMemory) -> str | None:
 
 def waking(crash: Crash) -> str | None:
     """The engine, where it took its memory back."""
+    if engine_share.memory_saver_of_nobody_named(crash) is not None:
+        return "torch_memory_saver"
     woken = phase(crash) == "waking" or a_server_woke_to_less(crash) is not None
     return engine_first(crash) if woken else None
 

@@ -10,7 +10,7 @@ from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.incident import node
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import ray_kill
+from oomdoctor.incident.node import largest_kill, ray_kill
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
@@ -86,9 +86,12 @@ def left_at_the_kill(kill: UserspaceKill) -> str | None:
 
 
 @where(only_small_processes_were_killed)
-def small_victim(crash: Crash) -> str | None:
-    """The largest of those that the kernel killed, where all of them held next to nothing."""
-    return killed_sized(crash)
+def small_victims(crash: Crash) -> str | None:
+    """Whom the kernel killed, where all of them held next to nothing: "3 processes of at most 5.1 MiB"."""
+    kill, count = largest_kill(crash), len(crash.every(KernelKill))
+    if kill is None or count == 1:
+        return killed_sized(crash)
+    return say("{count} processes of at most {held}", count=count, held=briefly(held_by(kill)))
 
 
 @_of_kill
