@@ -555,11 +555,15 @@ def _not_in_python(crash: Crash) -> bool:
     return _OTHER_LANGUAGES.match(name or "") is not None
 
 
+_TRAINING_PROCESS: Final = "trainer"
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
     if phase(case.crash) == "waking":
-        return Proposal(action=say("Offload the trainer and empty its cache before the engine wakes up"))
+        action = say("Offload the trainer and empty its cache before the engine wakes up")
+        return Proposal(action=action, subject=_TRAINING_PROCESS)
     if case.crash.pool == "object_store":
         full = case.crash.first(StoreFull)
         if full is not None and full.used_fraction == 0:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
+from oomdoctor.causes.vllm_utilization_too_high import CAUSE as VLLM_SHARE
+from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.remedies import ray_workers
 
 BATCH, WORKERS, DATA, BF16 = "smaller-microbatch", "fewer-workers", "stream-data", "mixed-precision"
@@ -278,6 +280,48 @@ WAKE = (
 def test_an_engine_that_is_woken_up_was_built_by_a_program(file: str, snippet: str) -> None:
     knob = "lower-engine-reservation"
     assert advise(WAKE.format(file=file), knob)[0][knob].snippet == snippet
+
+
+OF_OPENRLHF = "python3 -m openrlhf.cli.train_ppo_ray {}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "snippet"),
+    [
+        ("--vllm_num_engines 2", "--deepspeed_enable_sleep"),
+        ("--vllm_num_engines 2 --colocate_all_models", "--deepspeed_enable_sleep"),
+        ("--vllm.num_engines 2", "--ds.enable_sleep"),
+    ],
+)
+def test_a_trainer_sleeps_where_an_engine_wakes_up(given: str, snippet: str) -> None:
+    log = OF_OPENRLHF.format(given) + WAKE.format(file="v1/worker/gpu_worker.py")
+    assert advise(log, "offload-optimizer")[0]["offload-optimizer"].snippet == snippet
+
+
+def test_a_trainer_that_fails_itself_offloads_its_states() -> None:
+    log = OF_OPENRLHF.format("--vllm_num_engines 2") + OOM
+    assert advise(log, "offload-optimizer")[0]["offload-optimizer"].snippet == "--adam_offload"
+
+
+@pytest.mark.parametrize(
+    ("given", "suggested"),
+    [("--vllm_num_engines 2", None), ("--vllm_gpu_memory_utilization 0.8", 0.75), ("--vllm.num_engines 2", 0.9)],
+)
+def test_no_step_is_taken_from_a_default_that_hangs_on_the_release(given: str, suggested: float | None) -> None:
+    knob = "lower-engine-reservation"
+    log = OF_OPENRLHF.format(given) + WAKE.format(file="v1/worker/gpu_worker.py")
+    assert advise(log, knob)[0][knob].suggested == suggested
+
+
+@pytest.mark.parametrize("above", ["", OF_OPENRLHF.format("--vllm_num_engines 2")])
+def test_what_a_trainer_leaves_at_a_wake_up_is_named(above: str) -> None:
+    log = above + WAKE.format(file="v1/worker/gpu_worker.py")
+    found = judgement_of(VLLM_SHARE, crashes_of(log)[0])
+    assert isinstance(found, Finding)
+    knobs = found.knobs
+    assert advise(log, "clear-references")[0]["clear-references"].has_object
+    assert "clear-references" in knobs
+    assert "engine-sleep" not in knobs
 
 
 @pytest.mark.parametrize(
