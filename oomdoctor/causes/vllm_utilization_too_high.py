@@ -66,7 +66,7 @@ CAUSE = Cause(
     ),
     knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "eager-mode",
            "engine-sleep", "separate-placement", "tensor-parallel"),
-    knobs_where=((engine.beside_a_trainer, BESIDE_A_TRAINER), (engine.waking_up, AT_WAKE_UP),
+    knobs_where=((engine.waking_up, AT_WAKE_UP), (engine.beside_a_trainer, BESIDE_A_TRAINER),
                  (sampler_working_on_logits, IN_THE_SAMPLER)),
     before=("activations",),
 )  # fmt: skip

@@ -86,6 +86,7 @@ _IN_POWERSHELL: Final = r'$env:\1 = "\2"'
 _TELLING: Final = 8  # characters of a function's name
 _JOBS: Final = "-j"
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
+_IN_A_FILE: Final = "json"  # a style
 _SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill or leaves it to the kernel")
 
@@ -331,7 +332,7 @@ def _plain(case: Case) -> Proposal | Refusal:
         return already(now, now.value)
     value: Value = True if row.is_switch else row.value
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
-    if now is None and same(default, value):
+    if now is None and same(default, value) and not _stands_in_a_file(row, case.crash):
         return Refusal(say("{name} is already {value} by default", name=row.setting, value=default))
     if not isinstance(value, int | float) or isinstance(value, bool):
         return Proposal(suggested=value)
@@ -340,6 +341,15 @@ def _plain(case: Case) -> Proposal | Refusal:
     if case.knob in _CHOICES:
         return Proposal(suggested=value, derivation=filled(A_CHOICE, {"value": value}))
     return Proposal(suggested=value, derivation=say("{value} is a usual start value", value=value))
+
+
+def _stands_in_a_file(row: Spelling, crash: Crash) -> bool:
+    """The job was given a file with the framework's options that the log does not print: no default is known."""
+    own = framework(row.framework)
+    if own is None or own.style != _IN_A_FILE:
+        return False
+    stated = crash.setting(own.name, f"{own.name}_config")
+    return stated is not None and isinstance(stated.value, str)
 
 
 def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:

@@ -53,7 +53,14 @@ from oomdoctor.versions import Version, version_of
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
-_QUANTIZING: Final = r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
+# Layers of few bits: of vLLM and SGLang those that are not for the cache alone or for whole weights
+_QUANTIZING: Final = (
+    r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
+    r"|\blayers/quantization/(?!base_|kv_cache|unquant|utils/|__init__)"
+)
+# scaled_fp8_quant in vllm/_custom_ops.py since 0.5.4 makes what takes the values in 8 bits
+_INTO_8_BITS: Final = r"\bscaled_fp8_quant\b|torch\.empty\(shape, device=input\.device, dtype=out_dtype\)"
+_OF_8_BITS: Final = "fp8"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
@@ -91,19 +98,25 @@ def engine_version(crash: Crash) -> Version | None:
 
 def share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     """The engine's share of the card, and what had to be assumed for it."""
+    stated = share_stated(crash)
+    return (stated, ()) if stated is not None else _default_share(crash)
+
+
+def share_stated(crash: Crash) -> float | None:
+    """The engine's share by a setting or a message."""
     stated = crash.setting(*SHARE_SETTINGS, *FRACTION_SETTINGS)
     if stated is not None and isinstance(stated.value, float | int) and 0 < stated.value <= 1:
-        return float(stated.value), ()
+        return float(stated.value)
     for event in crash.events:
         printed = getattr(event, "utilization", None)
         if isinstance(event, NotEnoughFree | MemoryProfile | GraphCapture) and printed:
-            return printed, ()
-    return _default_share(crash)
+            return float(printed)
+    return None
 
 
 def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     for trainer in (each for each in among(crash.context.frameworks) if each.engine != "never"):
-        default, source = trainer.share, translated(trainer.share_by)
+        default, source = _begun_with(trainer.name, crash) or trainer.share, translated(trainer.share_by)
         told = say("share {share} ({source}, not in the log)", share=default, source=source)
         return (default, (told,)) if default else None
     version = engine_version(crash)
@@ -113,6 +126,18 @@ def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     number = crash.context.frameworks[vllm.NAME]
     told = say("share {share} (default of vLLM {version}, not in the log)", share=default, version=number)
     return default, (told,)
+
+
+def _begun_with(trainer: str, crash: Crash) -> float | None:
+    """The share that all releases of a trainer begin with which the job may have."""
+    row = spelling("lower-engine-reservation", crash.context, trainer)
+    shares_begun = _shares_begun(row, crash) if row is not None else set()
+    return min(shares_begun) if len(shares_begun) == 1 else None
+
+
+def _shares_begun(row: Spelling, crash: Crash) -> set[float]:
+    known = known_versions(row.framework, crash.context)
+    return {float(value) for value, where in row.defaults if where.overlaps(known)}
 
 
 def card_total(crash: Crash) -> int | None:
@@ -202,7 +227,7 @@ def lower(case: Case) -> Answer:
     if oom is not None and known is not None and _contradicts(oom, *known):
         known = None
     if oom is None or not oom.total_bytes or oom.tried_bytes is None:
-        return _step_down(crash, known)
+        return _step_down(crash, None if _hangs_on_the_release(case) else known)
     if known is None:
         return _by_so_much(
             oom.total_bytes, oom.tried_bytes, oom.free_bytes or 0, may_be_measured=_may_be_measured(crash)
@@ -223,6 +248,15 @@ def _of_sglang(crash: Crash) -> Proposal | None:
         setting=row.setting,
         assumes=(say("the engine is SGLang (not in the log)"),),
     )
+
+
+def _hangs_on_the_release(case: Case) -> bool:
+    """Nobody states the share, and the releases that the job may have begin a step or more apart."""
+    row = case.row
+    if row is None or share_stated(case.crash) is not None:
+        return False
+    begun = _shares_begun(row, case.crash)
+    return bool(begun) and round(max(begun) - min(begun), 3) >= shares.STEP
 
 
 def _without_profiling(case: Case) -> Answer:
@@ -1052,8 +1086,18 @@ def quantized(crash: Crash) -> str | None:
     if name is not None:
         return name
     said = _OF_QUANTIZED.search(crash.root.at.text)
+    if said is not None:
+        return said[0]
     frame = crash.in_trace(_QUANTIZING)
-    return said[0] if said is not None else frame.file.rsplit("/", 1)[-1] if frame is not None else None
+    return frame.file.rsplit("/", 1)[-1] if frame is not None else _in_8_bits(crash)
+
+
+def _in_8_bits(crash: Crash) -> str | None:
+    """vLLM was making FP8 values: of weights or for layers of such weights, if not for a cache of FP8."""
+    cache = crash.setting("kv_cache_dtype")
+    if cache is not None and _OF_8_BITS in str(cache.value):
+        return None
+    return _OF_8_BITS if crash.shows(_INTO_8_BITS) else None
 
 
 def smaller_weights(case: Case) -> Answer:

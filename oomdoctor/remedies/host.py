@@ -59,6 +59,8 @@ OFFLOADS: Final = (
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
+_BY_THEIR_NUMBER: Final = "rllib"  # a framework whose option counts the workers of the table
+SEVERAL: Final = 2
 ROOM: Final = 0.8  # of a limit, to come to rest below it
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 USUAL_SHM: Final = "8g"
@@ -222,6 +224,8 @@ def fewer_workers(case: Case) -> Answer:
     others = memory.listed_bytes - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if memory.overlaps or fit < 1:
+        if (half := _half_of_those_listed(case.row, group)) is not None:
+            return half
         return Proposal(
             action=say("Run fewer {name} at once, and check the other processes", name=group.name),
             derivation=say(
@@ -251,6 +255,25 @@ def fewer_workers(case: Case) -> Answer:
         assumes=(say("processes not listed by Ray (it lists ten) are of the same kind"), *assumed),
         snippet=line,
     )
+
+
+def _half_of_those_listed(row: Spelling | None, group: Holder) -> Proposal | None:
+    """Where their option is known, and how many fit cannot be said."""
+    listed = len(group.sizes)
+    if row is None or row.framework != _BY_THEIR_NUMBER or listed < SEVERAL:
+        return None
+    half = listed // 2
+    return Proposal(
+        action=say(
+            "Run fewer {name} at once: {half} instead of the {listed} listed",
+            name=group.name, half=half, listed=listed,
+        ),
+        suggested=half,
+        derivation=say(
+            "{listed} / 2 = {half}; {largest} in the largest of them",
+            listed=listed, half=half, largest=show(group.largest),
+        ),
+    )  # fmt: skip
 
 
 def _at_most(row: Spelling | None, count: int) -> tuple[str | None, tuple[str, ...]]:

@@ -574,13 +574,15 @@ def _not_in_python(crash: Crash) -> bool:
     return _OTHER_LANGUAGES.match(name or "") is not None
 
 
+_TRAINING_PROCESS: Final = "trainer"
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
     if phase(case.crash) == "waking":
-        return Proposal(
-            action=say("Offload the trainer and empty its cache before the engine wakes up"), subject=say("the trainer")
-        )
+        action = say("Offload the trainer and empty its cache before the engine wakes up")
+        return Proposal(action=action, subject=_TRAINING_PROCESS)
     if case.crash.pool == "object_store":
         full = case.crash.first(StoreFull)
         if full is not None and full.used_fraction == 0:
@@ -823,9 +825,13 @@ def assign_on_the_host(case: Case) -> Answer:
     )
 
 
+def smaller_tiles(case: Case) -> Answer:
+    """Half of them; a tile of no size is the whole picture, as where none is stated."""
+    return None if case.number() == 0 else fewer(case)
+
+
 FUNCTIONS: Final[Mapping[str, Compute]] = {
     "smaller-input": fewer,
-    "tiled-processing": fewer,
     "cap-primitives": fewer,
     "fewer-environments": fewer,
     "resize-sim-buffers": fewer,
@@ -838,6 +844,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "chunked-logits": chunk_logits,
     "mixed-precision": lower_precision,
     "sharded-checkpoint": shard_checkpoint,
+    "tiled-processing": smaller_tiles,
     "low-memory-loading": load_in_parts,
     "low-memory-optimizer": low_memory_optimizer,
     "smaller-buffers": fewer_predictions,

@@ -35,6 +35,7 @@ _GATHERING: Final = (
     r"_zero3_consolidated|save_16bit|full_state_dict|FullStateDict|full_optim_state_dict|_gather_state_dict"
     r"|_full_post_state_dict_hook|get_fsdp_full_state_dict|\b_?(?:all_)?gather\w{0,40}|summon_full_params"
 )
+_NAMES_SAVING: Final = late(r"(?i)\bsav(?:e|ing)|checkpoint|ckpt|state|shard|gather")
 SEVERAL: Final = 2
 MOST: Final = 0.75
 _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_dict"
@@ -123,11 +124,20 @@ def _at_a_checkpoint(crash: Crash) -> str:
     loads, asked = crash.stage == "checkpoint_load", asked_for(crash)
     if not crash.proven and loads:
         return say("The process died while the job loaded a checkpoint, when it needs the most memory.")
+    if not crash.proven and _is_only_due(crash):
+        return say("The process died at a step at which a checkpoint is due; saving one needs the most memory.")
     if not crash.proven:
         return say("The process died while the job saved a checkpoint, when it needs the most memory.")
     if loads:
         return say("Memory ran out while the job loaded a checkpoint{asked}.", asked=asked)
     return say("Memory ran out while the job saved a checkpoint{asked}.", asked=asked)
+
+
+def _is_only_due(crash: Crash) -> bool:
+    """The step alone says so: what tells the stage is a bar that names nothing of saving."""
+    told = crash.doing.because
+    named = not isinstance(told, str) or _NAMES_SAVING.search(told) is not None
+    return not named and killed_at_a_step_that_saves(crash) is not None
 
 
 @sign

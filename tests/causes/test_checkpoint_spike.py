@@ -48,3 +48,19 @@ def test_not_a_state_that_is_gathered_for_an_engine() -> None:
     lines = (*trace(handing_over, GATHER), refused(tried="982.00 MiB"))
     assert says(CAUSE, *lines) is None
     assert ranking(*lines)[0] == "weight-sync-spike"
+
+
+KILLED = (
+    "[2031-02-03 04:05:06,789] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 6161",
+    "[2031-02-03 04:05:09,123] [ERROR] [launch.py:321:h] ['python', '--save_steps', '40'] exits with return code = -9",
+)
+
+
+def test_a_step_at_which_a_checkpoint_is_due_is_no_saving_that_was_seen() -> None:
+    assert "is due" in finding(CAUSE, " 20%|##        | 80/400 [1:06:40<4:26:40, 50.00s/it]", *KILLED).why
+    named = finding(CAUSE, "Saving checkpoint:  20%|##        | 80/400 [1:06:40<4:26:40, 50.00s/it]", *KILLED).why
+    said = finding(
+        CAUSE, " 20%|##        | 80/400 [1:06<4:26, 50.00s/it]", "Saving model checkpoint to out", *KILLED
+    ).why
+    assert "is due" not in named + said
+    assert "saved a checkpoint" in named

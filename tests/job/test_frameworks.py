@@ -153,6 +153,11 @@ SIGNS = (
     ('  File "/env/site-packages/accelerate/accelerator.py", line 9, in backward', ["accelerate"]),
     ('  File "/w/open_instruct/grpo_fast.py", line 9, in main', ["open-instruct"]),
     ("python open_instruct/finetune.py", ["open-instruct"]),
+    ('  File "/w/llama-recipes/utils/train_utils.py", line 9, in train', ["llama-recipes"]),
+    ('  File "/env/site-packages/llama_recipes/finetuning.py", line 9, in main', ["llama-recipes"]),
+    ("torchrun --nproc_per_node 4 llama_finetuning.py --enable_fsdp", ["llama-recipes"]),
+    ("python inference_realesrgan.py -n RealESRGAN_x4plus -i in", ["real-esrgan"]),
+    ("812\t3.1GB\tray_RolloutWorker:sample()", ["rllib"]),
     ("tune run lora_finetune_distributed --config llama3_1/8B_lora", ["torchtune"]),
     ('  File "/env/torchtune/training/memory.py", line 9, in f', ["torchtune"]),
     (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remedy_logs import advise, cuda
 
 from oomdoctor import diagnose
 
@@ -119,3 +120,23 @@ def test_a_switch_that_is_off_is_advised(name: str, switch: str, tmp_path: Path)
     found = advice(LOGS[name].replace("\n", f" {switch}\n", 1), tmp_path)
     (remedy,) = [one for one in found if one["knob"] == "gradient-checkpointing"]
     assert (remedy["current"], remedy["suggested"]) == (False, True)
+
+
+GATHERED = (
+    "Traceback (most recent call last):\n"
+    '  File "/x/deepspeed/runtime/engine.py", line 9, in _zero3_consolidated_16bit_state_dict\n    p.cpu()\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "proposed"),
+    [
+        ("deepspeed train.py --deepspeed conf/stage3.json\n", True),
+        ("deepspeed train.py --deepspeed_config conf/stage3.json\n", True),
+        ("deepspeed train.py\n", False),
+        ("deepspeed train.py --deepspeed\n", False),
+    ],
+)
+def test_no_default_is_known_of_a_file_that_is_not_printed(given: str, proposed: bool) -> None:
+    chosen, rejected = advise(given + GATHERED + cuda(), "sharded-checkpoint")
+    assert ("sharded-checkpoint" in chosen, "sharded-checkpoint" in rejected) == (proposed, not proposed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 
+from oomdoctor.causes.vllm_utilization_too_high import CAUSE as VLLM_SHARE
+from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.remedies import ray_workers
 
 BATCH, WORKERS, DATA, BF16 = "smaller-microbatch", "fewer-workers", "stream-data", "mixed-precision"
@@ -326,6 +328,48 @@ def test_an_engine_that_is_woken_up_was_built_by_a_program(file: str, snippet: s
     assert advise(WAKE.format(file=file), knob)[0][knob].snippet == snippet
 
 
+OF_OPENRLHF = "python3 -m openrlhf.cli.train_ppo_ray {}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "snippet"),
+    [
+        ("--vllm_num_engines 2", "--deepspeed_enable_sleep"),
+        ("--vllm_num_engines 2 --colocate_all_models", "--deepspeed_enable_sleep"),
+        ("--vllm.num_engines 2", "--ds.enable_sleep"),
+    ],
+)
+def test_a_trainer_sleeps_where_an_engine_wakes_up(given: str, snippet: str) -> None:
+    log = OF_OPENRLHF.format(given) + WAKE.format(file="v1/worker/gpu_worker.py")
+    assert advise(log, "offload-optimizer")[0]["offload-optimizer"].snippet == snippet
+
+
+def test_a_trainer_that_fails_itself_offloads_its_states() -> None:
+    log = OF_OPENRLHF.format("--vllm_num_engines 2") + OOM
+    assert advise(log, "offload-optimizer")[0]["offload-optimizer"].snippet == "--adam_offload"
+
+
+@pytest.mark.parametrize(
+    ("given", "suggested"),
+    [("--vllm_num_engines 2", None), ("--vllm_gpu_memory_utilization 0.8", 0.75), ("--vllm.num_engines 2", 0.9)],
+)
+def test_no_step_is_taken_from_a_default_that_hangs_on_the_release(given: str, suggested: float | None) -> None:
+    knob = "lower-engine-reservation"
+    log = OF_OPENRLHF.format(given) + WAKE.format(file="v1/worker/gpu_worker.py")
+    assert advise(log, knob)[0][knob].suggested == suggested
+
+
+@pytest.mark.parametrize("above", ["", OF_OPENRLHF.format("--vllm_num_engines 2")])
+def test_what_a_trainer_leaves_at_a_wake_up_is_named(above: str) -> None:
+    log = above + WAKE.format(file="v1/worker/gpu_worker.py")
+    found = judgement_of(VLLM_SHARE, crashes_of(log)[0])
+    assert isinstance(found, Finding)
+    knobs = found.knobs
+    assert advise(log, "clear-references")[0]["clear-references"].has_object
+    assert "clear-references" in knobs
+    assert "engine-sleep" not in knobs
+
+
 @pytest.mark.parametrize(
     ("above", "first"),
     [
@@ -510,3 +554,70 @@ DRAWN = (
 def test_who_only_renders_has_no_attention(file: str, has_attention: bool) -> None:
     chosen, _ = advise(DRAWN.format(file=file), "memory-efficient-attention", "smaller-input", cause="activations")
     assert ("memory-efficient-attention" in chosen) is has_attention
+
+
+OF_RECIPES = 'Traceback (most recent call last):\n  File "/w/{file}", line 7, in train\n    loss.backward()\n'
+
+
+@pytest.mark.parametrize(
+    ("file", "knob", "snippet"),
+    [
+        ("llama-recipes/utils/train_utils.py", "smaller-microbatch", "--batch_size_training 1"),
+        ("llama_recipes/utils/train_utils.py", "smaller-microbatch", "--batch_size_training 1"),
+        ("llama_recipes/utils/train_utils.py", "offload-optimizer", "--fsdp_cpu_offload True"),
+        ("llama-recipes/utils/train_utils.py", "offload-optimizer", None),
+        ("recipes/utils/train_utils.py", "smaller-microbatch", None),
+    ],
+)
+def test_llama_recipes_has_flags_of_its_own(file: str, knob: str, snippet: str | None) -> None:
+    assert advise(OF_RECIPES.format(file=file) + cuda(), knob)[0][knob].snippet == snippet
+
+
+def test_llama_recipes_recomputes_by_default() -> None:
+    chosen, rejected = advise(OF_RECIPES.format(file="llama_recipes/x.py") + cuda(), "gradient-checkpointing")
+    assert not chosen
+    assert "already True by default" in rejected["gradient-checkpointing"].why
+
+
+NO_TILES = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried "
+    "to allocate 812345600 bytes. Error code 12 (Cannot allocate memory)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "snippet", "batch"),
+    [
+        ("python inference_realesrgan.py -i in -n RealESRGAN_x4plus\n", "--tile 400", False),
+        ("python inference_realesrgan.py -i in --tile 300\n", "--tile 150", False),
+        ("python inference_realesrgan.py -i in --tile 0\n", "--tile 400", False),
+        ("python enlarge.py -i in\n", None, True),
+    ],
+)
+def test_real_esrgan_has_tiles_and_no_batch(given: str, snippet: str | None, batch: bool) -> None:
+    chosen, _ = advise(given + NO_TILES, "tiled-processing", BATCH)
+    tiled = chosen.get("tiled-processing")
+    assert ((tiled.snippet if tiled is not None else None), BATCH in chosen) == (snippet, batch)
+
+
+def of_workers(name: str, count: int) -> str:
+    rows = "".join(f"{700 + each}\t6.{each}GB\t{name}\n" for each in range(count))
+    return (
+        "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node n1 is used (24.40 / 25.60 GB). "
+        f"The top 10 memory consumers are:\n\nPID\tMEM\tCOMMAND\n{rows}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "suggested"),
+    [
+        ("ray_RolloutWorker:sample()", 5, 2),
+        ("ray_PolicyEvaluator:apply()", 6, 3),
+        ("ray_Fetcher:apply()", 5, None),
+        ("ray_RolloutWorker:sample()", 3, 3),
+    ],
+)
+def test_rllib_counts_its_workers_by_an_option(name: str, count: int, suggested: int | None) -> None:
+    found = advise(of_workers(name, count), WORKERS)[0][WORKERS]
+    assert found.suggested == suggested
+    assert found.snippet == (f'"num_workers": {suggested}' if suggested else None)

@@ -177,6 +177,9 @@ def test_a_share_is_no_answer_while_the_engine_measures_its_need() -> None:
     assert "takes its share later" in rejected["lower-engine-reservation"].why
 
 
+MAKES_FP8 = "    output = torch.empty(shape, device=input.device, dtype=out_dtype)\n"
+
+
 @pytest.mark.parametrize(
     ("words", "proposed"),
     [
@@ -192,6 +195,16 @@ def test_a_share_is_no_answer_while_the_engine_measures_its_need() -> None:
         ("vllm serve acme/hawq-7b-instruct\n", True),
         ("vllm serve acme/chat-4b-base\n", True),
         (trace("transformers/models/llama/modeling_llama.py", "x = self.mlp(x)"), True),
+        (trace("vllm/model_executor/layers/quantization/fp8.py", "weight = pad(weight)"), False),
+        (trace("sglang/srt/layers/quantization/awq.py", "out = dequantize(qweight)"), False),
+        (trace("vllm/model_executor/layers/quantization/kv_cache.py", "layer.k_scale = scale"), True),
+        (trace("vllm/model_executor/layers/quantization/base_config.py", "layer.to(device)"), True),
+        (trace("sglang/srt/layers/quantization/unquant.py", "return F.linear(x, layer.weight)"), True),
+        (trace("vllm/_custom_ops.py", "output, scale = scaled_fp8_quant(x)"), False),
+        (f"vllm serve acme/chat-7b\n{MAKES_FP8}", False),
+        (f"vllm serve acme/chat-7b --kv-cache-dtype fp8\n{MAKES_FP8}", True),
+        (f"vllm serve acme/chat-7b --kv-cache-dtype auto\n{MAKES_FP8}", False),
+        ("vllm serve acme/chat-7b\n    out = torch.empty(shape, device=x.device, dtype=x.dtype)\n", True),
     ],
 )
 def test_weights_that_are_quantized_already(words: str, proposed: bool) -> None:
