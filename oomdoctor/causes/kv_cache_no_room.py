@@ -13,14 +13,10 @@ BEHIND_THE_WEIGHTS = ("quantize-weights", "tensor-parallel", "quantize-kv-cache"
 OF_ONE_SEQUENCE = ("raise-engine-reservation", "shorter-context", "quantize-weights", "tensor-parallel", "free-the-gpu")
 OF_STATES = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel")
 AFTER_SHARE_AND_BATCH = ("quantize-weights", "tensor-parallel", "shorter-context", "free-the-gpu", "smaller-model")
-WITHOUT_A_LARGER_SHARE = (
-    "tensor-parallel",
-    "quantize-weights",
-    "shorter-context",
-    "smaller-prefill",
-    "free-the-gpu",
-    "smaller-model",
-)
+OF_WHOLE_PROMPTS = ("raise-engine-reservation", "shorter-context", "quantize-weights", "tensor-parallel",
+                    "free-the-gpu", "smaller-model")  # fmt: skip
+WITHOUT_A_LARGER_SHARE = ("tensor-parallel", "quantize-weights", "shorter-context", "smaller-prefill", "free-the-gpu",
+                          "smaller-model")  # fmt: skip
 
 CAUSE = Cause(
     id="kv-cache-no-room",
@@ -70,5 +66,6 @@ CAUSE = Cause(
     knobs_where=(
         (kv_cache.activations_are_heavy, ("smaller-prefill", "raise-engine-reservation", *AFTER_SHARE_AND_BATCH)),
         (kv_cache.no_larger_share_would_do, WITHOUT_A_LARGER_SHARE),
+        (kv_cache.a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS),
     ),
 )
