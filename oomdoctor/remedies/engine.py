@@ -157,9 +157,9 @@ def token_bytes(crash: Crash) -> tuple[float, str] | None:
 
 
 def sleeps(crash: Crash) -> bool:
-    """Whether the engine's sleep mode is in use."""
+    """Whether the engine's sleep mode is in use; what wakes up has slept."""
     stated = crash.setting("vllm_enable_sleep", "vllm.enable_sleep", "enable_sleep_mode", "vllm_enable_sleep_mode")
-    return bool(stated and stated.value is True) or crash.first(Sleep) is not None
+    return bool(stated and stated.value is True) or crash.first(Sleep) is not None or phase(crash) == "waking"
 
 
 def not_its_share(crash: Crash) -> str | None:
