@@ -15,14 +15,10 @@ OF_STATES = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel")
 AFTER_SHARE_AND_BATCH = ("quantize-weights", "tensor-parallel", "shorter-context", "free-the-gpu", "smaller-model")
 # No activations are measured before SGLang's pool is cut out: model_runner.py, profile_max_num_token
 BEYOND_A_FRACTION = ("raise-engine-reservation", *AFTER_SHARE_AND_BATCH)
-WITHOUT_A_LARGER_SHARE = (
-    "tensor-parallel",
-    "quantize-weights",
-    "shorter-context",
-    "smaller-prefill",
-    "free-the-gpu",
-    "smaller-model",
-)
+OF_WHOLE_PROMPTS = ("raise-engine-reservation", "shorter-context", "quantize-weights", "tensor-parallel",
+                    "free-the-gpu", "smaller-model")  # fmt: skip
+WITHOUT_A_LARGER_SHARE = ("tensor-parallel", "quantize-weights", "shorter-context", "smaller-prefill", "free-the-gpu",
+                          "smaller-model")  # fmt: skip
 
 CAUSE = Cause(
     id="kv-cache-no-room",
@@ -72,5 +68,6 @@ CAUSE = Cause(
     knobs_where=(
         (kv_cache.activations_are_heavy, ("smaller-prefill", "raise-engine-reservation", *AFTER_SHARE_AND_BATCH)),
         (kv_cache.no_larger_share_would_do, WITHOUT_A_LARGER_SHARE),
+        (kv_cache.a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS),
     ),
 )

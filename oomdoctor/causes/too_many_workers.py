@@ -15,6 +15,7 @@ from oomdoctor.signs.node_groups import (
     ranks_grew,
     several_alike_have_it,
     there_is_one_for_each_gpu,
+    they_compute_by_partitions,
     those_of_a_name_have_little,
     two_alike_have_it,
     workers_of_all_names_have_it,
@@ -60,6 +61,9 @@ CAUSE = Cause(
         Row(first_rows_are_missing, Grade.POINTS),
     ),
     knobs=("fewer-workers", "stream-data", "smaller-microbatch", "add-nodes", "more-host-memory"),
-    knobs_where=((there_is_one_for_each_gpu, OF_A_TRAINER),),
+    knobs_where=(
+        (there_is_one_for_each_gpu, OF_A_TRAINER),
+        (they_compute_by_partitions, ("fewer-workers", "smaller-partitions", "add-nodes", "more-host-memory")),
+    ),
     before=("host-memory-exhausted", "killed-without-evidence"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, engine
+from oomdoctor.signs.kv_cache import a_step_takes_a_whole_prompt
 from oomdoctor.signs.logits import sampler_working_on_logits
 
 AT_THE_START = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
@@ -13,6 +14,7 @@ BESIDE_A_TRAINER = ("lower-engine-reservation", "engine-sleep", "offload-optimiz
                     "offload-parameters", "separate-placement", "shorter-context")  # fmt: skip
 # A sampler's tensors have one row per request; fewer tokens per step do not shrink them
 IN_THE_SAMPLER = ("fewer-sequences", "lower-engine-reservation", "eager-mode", "tensor-parallel")
+OF_WHOLE_PROMPTS = ("lower-engine-reservation", "shorter-context", "fewer-sequences", "eager-mode", "tensor-parallel")
 # Engines sleep and wake up beside a trainer, which has to leave the GPU first
 AT_WAKE_UP = ("lower-engine-reservation", "clear-references", "offload-optimizer", "offload-parameters",
               "separate-placement", "start-in-sequence")  # fmt: skip
@@ -67,6 +69,6 @@ CAUSE = Cause(
     knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "eager-mode",
            "engine-sleep", "separate-placement", "tensor-parallel"),
     knobs_where=((engine.waking_up, AT_WAKE_UP), (engine.beside_a_trainer, BESIDE_A_TRAINER),
-                 (sampler_working_on_logits, IN_THE_SAMPLER)),
+                 (sampler_working_on_logits, IN_THE_SAMPLER), (a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS)),
     before=("activations",),
 )  # fmt: skip

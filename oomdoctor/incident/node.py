@@ -60,6 +60,8 @@ HELD_ELSEWHERE: Final = mark("That is little: the memory is held elsewhere.")
 SMALLEST: Final = 64 * MIB  # none of this size fills a machine
 HELPER: Final = "ray"  # a role
 IDLE: Final = "IDLE"
+STORE: Final = "object_store"  # a role, of the store's process and of the workers that spill and restore
+WORKER: Final = "Worker"
 
 _ADDRESS = late(r"\d{1,3}(?:\.\d{1,3}){3}")
 
@@ -85,6 +87,12 @@ class Holder(Struct, frozen=True):
     def is_a_helper(self) -> bool:
         """Whether the cluster started it for itself; an idle worker has run the job's code."""
         return self.role == HELPER and self.name != IDLE
+
+    @property
+    def is_a_worker(self) -> bool:
+        """Whether Ray started it to run code: its workers that spill do, and neither its own services nor its store."""
+        a_store = self.role == STORE and not self.name.endswith(WORKER)
+        return not (self.outside_ray or self.is_a_helper or a_store)
 
     @property
     def who(self) -> str:

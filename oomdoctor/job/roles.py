@@ -139,7 +139,7 @@ def class_and_method(title: str) -> tuple[str, str]:
     name = (match["name"] if match else title).replace("create_colocated_worker_cls.<locals>.", "")
     mark = ":" if title.startswith("ray_") else "."  # before Ray 0.9
     name, _, method = name.partition(mark) if "::" not in name else (name, "", "")
-    return _SPAWNED.sub("", name), method
+    return _SPAWNED.sub("", name).rstrip(":"), method
 
 
 def is_outside_ray(title: str) -> bool:

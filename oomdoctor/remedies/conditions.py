@@ -446,8 +446,11 @@ def weights_are_loaded(case: Case) -> bool:
 
 
 def data_are_loaded(case: Case) -> bool:
-    """A step, a frame or a line near the failure is about data that are read; self-play makes its own."""
+    """A step, a frame or a line near the failure is about data that are read; self-play makes its own. Data in
+    partitions are streamed already, where no line of the job collects them, into Ray's object store."""
     crash = case.crash
+    if some(crash.context.frameworks, "computes by partitions") and crash.pool != "object_store":
+        return option_for_it(case)
     stages = case.cause == "pinned-memory-exhausted" and crash.job.world == "tensorflow"
     of_data = stages or (crash.job.task == "data" and crash.pool != "object_store")
     if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:

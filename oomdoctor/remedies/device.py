@@ -102,7 +102,7 @@ def allocator_config(case: Case) -> Answer:
         return Refusal(why)
     if maker(crash) == "NPU":
         return _of_the_npu(card_of(root))
-    if (case.row is not None and case.row.value is None) or is_on_windows(crash):
+    if (case.row is not None and case.row.value is None) or is_on_windows(crash) or _as_windows_counts(root):
         return _without_splits(card_of(root))
     torch = version_of(crash.context.frameworks.get("torch"))
     assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
@@ -113,6 +113,12 @@ def allocator_config(case: Case) -> Answer:
         derivation=_unused(card_of(root)),
         assumes=tuple(assumes),
     )
+
+
+def _as_windows_counts(refused: DeviceOutOfMemory) -> bool:
+    """Under the display driver model of Windows, which WSL has too, a GPU has its whole nominal size, and nothing is
+    free once it is full; the drivers of Linux keep a part of it to themselves."""
+    return refused.total_bytes is not None and refused.total_bytes % GIB == 0 and refused.free_bytes == 0
 
 
 def _of_a_summary(case: Case) -> Proposal:

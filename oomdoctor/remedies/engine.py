@@ -45,11 +45,12 @@ from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_o
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
 from oomdoctor.signs import logits
 from oomdoctor.signs.engine import memory_saver_of_nobody_named
+from oomdoctor.signs.kv_cache import WHOLE_PROMPTS, a_step_takes_a_whole_prompt
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
-from oomdoctor.versions import Version, version_of
+from oomdoctor.versions import ALL, Version, version_of, versions
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
@@ -64,8 +65,6 @@ _OF_8_BITS: Final = "fp8"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
-# V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it.
-_WHOLE_PROMPTS: Final = 32768
 # The largest batch that graphs are captured for.
 _CAPTURED: Final = (
     "cuda_graph_max_bs_decode",
@@ -86,6 +85,9 @@ _POOL_OF_SGLANG: Final = "max_total_tokens"
 _FLASH_ATTENTION: Final = r"Flash Attention was auto, set to enabled|\bflash_attn\s{1,4}= (?:1|on|enabled)\b"
 PRINTED: Final = "printed"
 _NAMED: Final = 80  # characters of a model's name
+# Engines whose option lays all weights out in 16 bits on the GPU and quantizes them there, and the releases that do:
+# vllm/model_executor/layers/quantization/fp8.py before #31914; python/sglang/srt/layers/quantization/fp8.py, #17945
+_QUANTIZED_AFTER_LOADING: Final = {vllm.NAME: versions("<0.15"), "sglang": ALL}
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
 BEFORE_THE_CACHE: Final = ("loading", "profiling")
 _OF_TOKENS_CHOSEN: Final = (logits.sampler_working_on_logits, logits.engine_working_on_logits)
@@ -183,9 +185,9 @@ def token_bytes(crash: Crash) -> tuple[float, str] | None:
 
 
 def sleeps(crash: Crash) -> bool:
-    """Whether the engine's sleep mode is in use."""
+    """Whether the engine's sleep mode is in use; what wakes up has slept."""
     stated = crash.setting("vllm_enable_sleep", "vllm.enable_sleep", "enable_sleep_mode", "vllm_enable_sleep_mode")
-    return bool(stated and stated.value is True) or crash.first(Sleep) is not None
+    return bool(stated and stated.value is True) or crash.first(Sleep) is not None or phase(crash) == "waking"
 
 
 def not_its_share(crash: Crash) -> str | None:
@@ -802,7 +804,7 @@ def _gains_nothing(crash: Crash) -> bool:
     if crash.first(NoCacheBlocks) is None and (known.kv_bytes is None or known.kv_bytes > 0):
         return False
     steps = crash.setting("max_num_batched_tokens")
-    return known.engine == "V1" or steps is not None or (known.max_model_len or 0) > _WHOLE_PROMPTS
+    return known.engine == "V1" or steps is not None or (known.max_model_len or 0) > WHOLE_PROMPTS
 
 
 def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: tuple[str, ...]) -> Proposal:
@@ -937,6 +939,8 @@ def _half_of_the_warm_up(row: Spelling, now: int) -> Proposal:
 
 def smaller_prefill(case: Case) -> Answer:
     """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
+    if _is_smaller_than_a_prompt(case):
+        return Refusal(say("prompts are not prefilled in chunks: the engine refuses a batch smaller than its context"))
     answer, root = half(case), case.crash.root
     if isinstance(root, PoolExhausted) and root.batch == "decode":
         return Skip()
@@ -956,6 +960,14 @@ def smaller_prefill(case: Case) -> Answer:
             half=show(root.tried_bytes / 2),
         ),
     )
+
+
+def _is_smaller_than_a_prompt(case: Case) -> bool:
+    """Half of the batch, where a whole prompt has to fit into it."""
+    length, now = facts(case.crash).max_model_len, case.number()
+    if a_step_takes_a_whole_prompt(case.crash) is None:
+        return False
+    return now is None or length is None or now // 2 < length
 
 
 def _within_the_free_tokens(pool: PoolExhausted, option: str) -> Answer:
@@ -1106,7 +1118,9 @@ def smaller_weights(case: Case) -> Answer:
     if shown is not None:
         return Refusal(say("weights already quantized ({shown})", shown=shown))
     row, models_named = case.row, case.crash.context.models
-    if case.knob == "quantize-weights" and case.now is not None and str(case.now.value).lower() not in _NOT_QUANTIZED:
+    if case.knob == "quantize-weights" and (checkpoint := _of_a_checkpoint(case)) is not None:
+        return checkpoint
+    if case.knob == "quantize-weights" and case.now is not None and _are_quantized_by(case.now):
         return already(case.now, case.now.value)
     formula, assumes = _weights_in_words(case.crash)
     if case.knob == "smaller-model" and models_named:
@@ -1116,6 +1130,33 @@ def smaller_weights(case: Case) -> Answer:
         )
     suggested = row.value if row is not None and isinstance(row.value, str) else None
     return Proposal(suggested=suggested, derivation=formula, assumes=assumes)
+
+
+def _are_quantized_by(stated: Setting | None) -> bool:
+    return stated is not None and str(stated.value).lower() not in _NOT_QUANTIZED
+
+
+def _of_a_checkpoint(case: Case) -> Proposal | None:
+    """Weights that are in fewer bits before the engine loads them, where its option comes too late or is not there."""
+    framework = case.row.framework if case.row is not None else case.crash.job.engine
+    after_loading = _QUANTIZED_AFTER_LOADING.get(framework or "")
+    if framework is None or after_loading is None or _are_quantized_by(case.now):
+        return None
+    model = next(of_knob("smaller-model", framework), None)
+    if model is None:
+        return None
+    if case.row is None:
+        action = say("Load a checkpoint with weights in 8 or 4 bits ({option})", option=model.setting)
+    elif phase(case.crash) == "loading" and after_loading.overlaps(known_versions(framework, case.crash.context)):
+        action = say(
+            "Load a checkpoint with weights in 8 or 4 bits ({option}): {switch} would load all in 16 bits first",
+            option=model.setting,
+            switch=case.row.snippet(case.row.value) or case.row.setting,
+        )
+    else:
+        return None
+    formula, assumes = _weights_in_words(case.crash)
+    return Proposal(action=action, setting=model.setting, derivation=formula, assumes=assumes)
 
 
 def _weights_in_words(crash: Crash) -> tuple[str | None, tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """Sizes of models: the dimensions that decide what weights, caches and logits take.
 
-Dimensions from litgpt's configurations; parameters are computed from them, which is exact to about 0.01 %.
+Dimensions from litgpt's configurations, those of the first Qwen from its own; parameters are computed from them, which
+is exact to about 0.01 %.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class Model(Struct, frozen=True):
 
 
 _TABLE: Final = (
+    Model("Qwen-1.8B", 1_836_828_672, 24, 2048, 16, 16, 128, 151936),
+    Model("Qwen-7B", 7_721_324_544, 32, 4096, 32, 32, 128, 151936),
+    Model("Qwen-14B", 14_167_290_880, 40, 5120, 40, 40, 128, 152064),
+    Model("Qwen-72B", 72_287_920_128, 80, 8192, 64, 64, 128, 152064),
     Model("Qwen2.5-0.5B", 494_032_768, 24, 896, 14, 2, 64, 151936),
     Model("Qwen2.5-1.5B", 1_543_714_304, 28, 1536, 12, 2, 128, 151936),
     Model("Qwen2.5-3B", 3_085_938_688, 36, 2048, 16, 2, 128, 151936),
@@ -71,6 +76,7 @@ _FAMILIES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     for pattern, name in (
         (r"distill[-_]?qwen[-_]?(7b|14b|32b)\b", "Qwen2.5-{}"),
         (r"distill[-_]?llama[-_]?(8b|70b)\b", "Llama-3-{}"),
+        (r"(?:^|/)qwen[-_](1[._]8b|7b|14b|72b)\b", "Qwen-{}"),
         (r"qwen[-_]?2[._]5[-_](?:math[-_]|coder[-_])?(0[._]5b|1[._]5b|3b|7b|14b|32b|72b)\b", "Qwen2.5-{}"),
         (r"qwen[-_]?3[-_](?:coder[-_])?(30b[-_]a3b|235b[-_]a22b)", "Qwen3-{}"),
         (r"qwen[-_]?3[-_](0[._]6b|1[._]7b|4b|8b|14b|32b)\b", "Qwen3-{}"),

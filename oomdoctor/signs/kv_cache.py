@@ -19,6 +19,9 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.units import show
 
+# V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it: vllm/engine/arg_utils.py 0.5.5
+# to 0.8; vllm/config.py, SchedulerConfig, refuses steps that are smaller than a prompt
+WHOLE_PROMPTS: Final = 32768
 HEAVY_ACTIVATIONS: Final = 0.2  # of the card: then the profiled batch is the first thing to make smaller
 
 _CACHES: Final = {"kv-cache": mark("kv cache"), "state-cache": mark("state cache")}
@@ -217,6 +220,20 @@ def activations_are_heavy(crash: Crash) -> Seen | None:
     """The activations of the engine's profiling run take more than a fifth of the GPU."""
     activations, total = facts(crash).activation_bytes, facts(crash).total_bytes
     if activations is None or total is None or activations <= HEAVY_ACTIVATIONS * total:
+        return None
+    return Seen(words="")
+
+
+@sign
+def a_step_takes_a_whole_prompt(crash: Crash) -> Seen | None:
+    """Prompts are not prefilled in chunks: an engine then refuses a batch of fewer tokens than its context. The older
+    engine of vLLM (V0) does so up to a context of 32768 tokens, where neither its user nor a trainer says otherwise."""
+    if (switched_off := crash.setting("no_enable_chunked_prefill")) is not None and switched_off.value is True:
+        return Seen(words="")
+    stated, known = crash.setting("enable_chunked_prefill", "chunked_prefill_enabled"), facts(crash)
+    if stated is not None:
+        return Seen(words="") if stated.value is False else None
+    if crash.job.trains or known.engine != "V0" or (known.max_model_len or 0) > WHOLE_PROMPTS:
         return None
     return Seen(words="")
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import EXPLAINED, TOGETHER, Holder, NodeMemory, is_rank
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.node import table
@@ -86,7 +87,7 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
     memory = table(crash)
     if memory is None or memory.heaviest is None or memory.dominates(memory.heaviest):
         return None
-    workers = [holder for holder in memory.holders if not holder.outside_ray]
+    workers = [holder for holder in memory.holders if holder.is_a_worker]
     count, held = sum(len(holder.sizes) for holder in workers), sum(holder.bytes for holder in workers)
     if count < SEVERAL_WORKERS or memory.share(held) < EXPLAINED or two_alike_have_it(crash) is not None:
         return None
@@ -108,6 +109,12 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
             largest=show(memory.heaviest.largest),
         )
     return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
+
+
+@sign
+def they_compute_by_partitions(crash: Crash) -> Seen | None:
+    """What the workers hold are partitions of the data."""
+    return Seen(words="") if some(crash.context.frameworks, "computes by partitions") else None
 
 
 @sign

@@ -129,6 +129,35 @@ def test_the_allocator_on_windows(path: str, line: str) -> None:
     assert advise(log, "allocator-config")[0]["allocator-config"].snippet == line
 
 
+@pytest.mark.parametrize(
+    ("total", "free", "value"),
+    [
+        ("8.00 GiB", "0 bytes", "max_split_size_mb:512"),
+        ("7.99 GiB", "0 bytes", "expandable_segments:True"),
+        ("8.00 GiB", "12.00 MiB", "expandable_segments:True"),
+        ("23.65 GiB", "0 bytes", "expandable_segments:True"),
+    ],
+)
+def test_the_allocator_on_a_card_of_windows_by_its_figures(total: str, free: str, value: str) -> None:
+    log = REFUSED + cuda(total=total, free=free, own="5.20 GiB", unused="2.40 GiB")
+    remedy = advise(log, "allocator-config")[0]["allocator-config"]
+    assert remedy.snippet == f"export PYTORCH_CUDA_ALLOC_CONF={value}"
+
+
+@pytest.mark.parametrize(
+    ("function", "given"), [("wake_up", False), ("load_model", True), ("execute_model", True), ("wake_word", True)]
+)
+def test_an_engine_that_wakes_up_has_slept(function: str, given: bool) -> None:
+    log = (
+        "python3 -m openrlhf.cli.train_ppo_ray --colocate_all_models --vllm_num_engines 2\n"
+        "Traceback (most recent call last):\n"
+        f'  File "/x/vllm/device_allocator/pool.py", line 7, in {function}\n    self.prepare(handle)\n{cuda()}'
+    )
+    chosen, rejected = advise(log, "engine-sleep")
+    assert ("engine-sleep" in chosen) == given
+    assert ("engine-sleep" in rejected) == (not given)
+
+
 # Killers that were told to kill early
 
 

@@ -143,6 +143,36 @@ def test_a_kill_of_rays_is_not_looked_up_in_the_kernels_log() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "snippet"),
+    [
+        ("ray::dask:('getitem-1f', 7)", 'df.compute(ray_remote_args={"num_cpus": 2})'),
+        ("ray::dask_shard", "task.options(num_cpus=2).remote(...)"),
+        ("ray::shard", "task.options(num_cpus=2).remote(...)"),
+    ],
+)
+def test_a_task_of_dask_is_told_by_dask(name: str, snippet: str) -> None:
+    rows = "".join(f"{40 + each}\t{9 + each}.00\t{name}{each}\n" for each in range(4))
+    text = kill(95.1, 100.0, rows).replace("name=LLMRayActor.__init__", "name=shard").replace("actor ID", "task ID")
+    text = text.replace("95.10GB / 100.00GB (0.951000)", "")
+    assert advise(text, WORKERS)[0][WORKERS].snippet == snippet
+
+
+@pytest.mark.parametrize(
+    ("log", "given"),
+    [
+        ("ray::dask:('getitem-1f', 7)", {"smaller-partitions": 'df.repartition(partition_size="32MB")'}),
+        ("ray::read_shards", {"stream-data": None}),
+        ("ray::dask_shard", {"stream-data": None}),
+    ],
+)
+def test_partitions_are_streamed_already(log: str, given: dict[str, str | None]) -> None:
+    rows = "".join(f"{40 + each}\t15.00\t{log}\n" for each in range(6))
+    table = kill(95.1, 100.0, rows).replace("LLMRayActor", "Shard")
+    chosen = advise("reading data_0.parquet\n" + table, "stream-data", "smaller-partitions")[0]
+    assert {knob: one.snippet for knob, one in chosen.items()} == given
+
+
+@pytest.mark.parametrize(
     ("name", "own"),
     [
         ("SimEnv.__init__", "SimEnv"),

@@ -209,6 +209,9 @@ def test_text_from_the_log_is_quoted() -> None:
         ("google/gemma-3-12b-it", "Gemma-3-12b"),
         ("DeepSeek-R1-Distill-Qwen-1.5B", None),  # its embedding is untied: other parameters than Qwen2.5-1.5B
         ("Qwen1.5-7B-Chat", None),
+        ("/models/Qwen-7B-mine", "Qwen-7B"),
+        ("Qwen/Qwen-1_8B-Chat", "Qwen-1.8B"),
+        ("tuned-Qwen-7B", None),  # of any Qwen
         ("my-7b-model", None),
         ("llama-7b", None),
     ],

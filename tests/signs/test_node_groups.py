@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import crash
 from host_logs import kill
 
@@ -40,6 +41,25 @@ def test_workers_of_all_names_are_four_and_hold_half() -> None:
     assert node_groups.workers_of_all_names_have_it(stages(30.0, 30.0)) is None
     assert node_groups.workers_of_all_names_have_it(stages(17.0, 17.0, 16.0)) is not None
     assert node_groups.workers_of_all_names_have_it(stages(60.0, 17.0, 16.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("title", "counts"),
+    [
+        ("ray::IDLE", True),
+        ("ray::RestoreWorker", True),
+        ("/opt/ray/core/src/ray/raylet/raylet --raylet_socket_name=/tmp/s", False),
+        ("/opt/ray/core/src/ray/gcs/gcs_server --log_dir=/tmp/l", False),
+        ("ray-dashboard-AgentHead", False),
+        ("plasma_store_server -s /tmp/plasma", False),
+        ("python main.py", False),
+    ],
+)
+def test_rays_own_services_are_no_workers(title: str, counts: bool) -> None:
+    rows = [(100 + n, 15.0, f"ray::stage_{n}") for n in range(4)]
+    found = node_groups.workers_of_all_names_have_it(crash(*kill(*rows, (90, 8.0, title), used=100.0, total=110.0)))
+    assert found is not None
+    assert found.words.startswith("5 Ray workers hold 68" if counts else "4 Ray workers hold 60")
 
 
 def test_a_single_one_of_another_name() -> None:

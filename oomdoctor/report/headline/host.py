@@ -197,7 +197,7 @@ def _group(crash: Crash) -> Share | None:
         return _share(memory, who, several.bytes)
     if workers_of_all_names_have_it(crash) is None:
         return None
-    workers = [each for each in memory.holders if not each.outside_ray]
+    workers = [each for each in memory.holders if each.is_a_worker]
     who = say("{count} Ray workers", count=sum(len(each.sizes) for each in workers))
     return _share(memory, who, sum(each.bytes for each in workers))
 
