@@ -14,6 +14,7 @@ from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.sglang import HostCacheTooLarge
@@ -898,6 +899,10 @@ def _gib_up(size_bytes: float) -> int:
 
 def more_host_memory(case: Case) -> Answer:
     crash = case.crash
+    if isinstance(crash.root, BufferFull):
+        return Proposal(
+            action=say("Use a node with more memory if the larger buffer does not fit: it has a fixed size")
+        )
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
         return _more_than_the_victim(crash)
