@@ -28,7 +28,7 @@ def day_of(root: Event, told: Sequence[Event]) -> str:
 def releases_of(told: Sequence[Event]) -> Mapping[str, str]:
     """Of frameworks whose message or files have changed, the releases that print or have these: {"torch": "<2.1"}."""
     roots = [event for event in told if event.role == "root"]
-    texts = [event.at.text for event in roots]
+    texts = [event.at.text for event in told]
     files = [frame.file.replace("\\", "/") for event in roots for frame in event.around.trace]
     told_by = {each.name: (*_told(each.wordings, texts), *_told(each.layouts, files)) for each in frameworks()}
     return {name: releases[0] for name, releases in told_by.items() if releases}
