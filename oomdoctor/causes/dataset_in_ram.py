@@ -12,6 +12,8 @@ KNOBS = (
 )  # fmt: skip
 # So many processes are a choice of whoever started them, and the first thing to change
 OF_MANY_READERS = ("fewer-workers", *(knob for knob in KNOBS if knob != "fewer-workers"))
+# What is cached before the first step: the batches of later ones take nothing of it
+OF_A_CACHE = ("stream-data", "fewer-workers", "smaller-input", "more-host-memory")
 # What is kept has a size of its own, and elements that may be smaller
 OF_A_BUFFER = (
     "smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch", "more-host-memory",
@@ -29,6 +31,8 @@ CAUSE = Cause(
     headlines=(
         mark("{held_buffer} filled the memory until the job was killed"),
         mark("The data that the job collects filled its memory: {collected}"),
+        mark("{killed_process} was killed ({kill_code}) after {cached_before_a_death} of data were cached in RAM"),
+        mark("{dead_process} died after {cached_before_a_death} of data were cached in RAM"),
         mark("{cached} of data were cached in RAM when memory ran out"),
         mark("All data goes to {gpu} in one allocation: {data_in_one_piece} requested"),
         mark("An allocation of {ram_requested} failed while loading data[: an array of {array}]"),
@@ -43,7 +47,7 @@ CAUSE = Cause(
     silent=(host_data.a_card_without_data,),
     signs=(
         Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES),
-        Row(host_data.data_is_cached_in_memory, Grade.PROVES),
+        Row(host_data.data_is_cached_in_memory, Grade.PROVES, OF_A_CACHE),
         Row(host_data.data_is_kept_by_a_setting, Grade.NAMES),
         Row(held_data.a_buffer_was_filling, Grade.NAMES, OF_A_BUFFER),
         Row(host_data.memory_ran_out_at_a_line_on_data, Grade.NAMES),

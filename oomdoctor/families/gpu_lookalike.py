@@ -13,6 +13,14 @@ from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
 ON_CHIP = mark("on-chip memory of one kernel, not GPU memory: the kernel's blocks are larger than it")
+# jax/docs/pallas/tpu: HBM is the device's memory; VMEM and SMEM are caches at its cores, for blocks and scalars
+TPU_BLOCKS = mark("on-chip memory of a TPU core (vmem), not HBM: the blocks of one kernel are larger than it")
+TPU_SCALARS = mark(
+    "scalar memory of a TPU core (smem), not HBM: the scalars that a kernel takes, such as tables of indices that it "
+    "prefetches, are larger than it"
+)
+TPU_OTHER = mark("on-chip memory of a TPU core, not HBM: what the program puts there is larger than it")
+ON_THE_CHIP: Final = (ON_CHIP, TPU_BLOCKS, TPU_SCALARS, TPU_OTHER)
 FAULT = mark("a fault of the program or the GPU (a bad address, a failed check), not a lack of memory")
 NEAR: Final = 60  # lines
 HIDDEN = mark(
@@ -31,15 +39,17 @@ HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a 
 _LOOKALIKES = tuple(
     (late("|".join(patterns)), why)
     for why, *patterns in (
+        (TPU_BLOCKS, r"(?:in|of) memory space vmem\b", r"exceeded scoped vmem limit"),
+        (TPU_SCALARS, r"(?:in|of) memory space smem\b"),
+        (TPU_OTHER, r"(?:in|of) memory space (?:cmem|sflag)\b"),
         (
             ON_CHIP,
             r"out of resource: ",
-            r"(?:in|of) memory space (?:vmem|smem|cmem|sflag)\b",
             r"uses too much shared data|allowed dynamic shared memory size|Shared memory size limit exceeded",
             r"dynamic smem \d{1,9} exceeds",
             r"\.cuh?\b.{0,120}(?i:not enough|insufficient|exceeds?|bytes of) shared memory",
             r"(?i:shared memory)\b.{0,40}\bexceeds (?:the )?device limit|requires \d{1,9} bytes of shared memory",
-            r"exceeded scoped vmem limit|Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
+            r"Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
         ),
         (mark("a kernel needs more registers than a block has"), r"too many resources requested for launch"),
         (

@@ -28,7 +28,7 @@ def day_of(root: Event, told: Sequence[Event]) -> str:
 def releases_of(told: Sequence[Event]) -> Mapping[str, str]:
     """Of frameworks whose messages or files have changed, the releases that print or have these: {"torch": "<2.1"}."""
     roots = [event for event in told if event.role == "root"]
-    texts = [text for event in roots for text in (event.at.text, *event.around.before)]
+    texts = [text for event in told for text in (event.at.text, *event.around.before)]
     files = [frame.file.replace("\\", "/") for event in roots for frame in event.around.trace]
     told_by = {each.name: (*_told(each.wordings, texts), *_told(each.layouts, files)) for each in frameworks()}
     return {name: releases[0] for name, releases in told_by.items() if releases}

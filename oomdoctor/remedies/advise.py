@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import SIDES
@@ -174,7 +176,8 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
         return None
     if evaluation.concerns(case.knob, case.crash):
         return None  # the program's option is that of its training
-    return own_options.proposal(case.knob, KNOBS[case.knob].action, case.crash)
+    own = own_options.proposal(case.knob, KNOBS[case.knob].action, case.crash)
+    return own if own is None or answer is None else replace(own, cost=answer.cost)
 
 
 def _in_other_words(case: Case) -> bool:

@@ -27,7 +27,7 @@ from oomdoctor.job.frameworks import framework, some
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, host, own_line, own_options, ray_workers, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
-from oomdoctor.remedies.proposal import Case
+from oomdoctor.remedies.proposal import PROCESS_HOG, Case
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
@@ -493,14 +493,19 @@ def a_cluster(case: Case) -> bool:
 
 def node_is_full(case: Case) -> bool:
     """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
-    nothing shows that it ran out."""
+    nothing shows that it ran out; a helper of Ray's own that grew fills any node."""
     crash = case.crash
     prints = [each.share for each in machine_before(crash) if each.share is not None]
     if prints and prints[-1] < HALF_FULL and not crash.proven:
         return False
-    if early_kill(crash) is not None:
+    if early_kill(crash) is not None or (case.cause == PROCESS_HOG and _held_by_a_helper(crash)):
         return False
     return total_bytes(crash) is None or not of_low_limit(crash)
+
+
+def _held_by_a_helper(crash: Crash) -> bool:
+    memory = node_memory(crash)
+    return memory is not None and memory.heaviest is not None and memory.heaviest.is_a_helper
 
 
 CONDITIONS: Final[Mapping[str, Question]] = {

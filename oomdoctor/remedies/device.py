@@ -84,6 +84,14 @@ _AVAILABLE: Final = 10  # per cent
 
 
 def allocator_config(case: Case) -> Answer:
+    """Segments that grow clash with the pools of an engine that sleeps, and cost nothing where no engine is."""
+    answer, job = _allocator(case), case.crash.job
+    if not isinstance(answer, Proposal) or answer.cost is not None or job.runs_engine or job.learns:
+        return answer
+    return replace(answer, cost=say("none"))
+
+
+def _allocator(case: Case) -> Answer:
     crash = case.crash
     if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
         return Refusal(say("expandable_segments is already set ({place})", place=case.now.place))
@@ -892,6 +900,8 @@ def fix_environment(case: Case) -> Answer:
 
 
 def _driver_and_mask(crash: Crash, row: Spelling) -> Answer:
+    if (held := _held_already(crash)) and not is_on_windows(crash):
+        return _limits_of_the_process(held)
     variable = VISIBLE.get(maker(crash))
     if variable is None or row.write is None:
         return None
@@ -901,6 +911,26 @@ def _driver_and_mask(crash: Crash, row: Spelling) -> Answer:
             variable=variable,
         ),
         snippet=f'{row.write}; echo "${variable}"',
+    )
+
+
+def _held_already(crash: Crash) -> int:
+    """What the process got from the same driver before: its runtime and its devices are right."""
+    root = crash.root
+    return (card_of(root).reserved_bytes or 0) if isinstance(root, DeviceOutOfMemory) else 0
+
+
+def _limits_of_the_process(held: int) -> Proposal:
+    """Each segment takes a memory map, with HIP's virtual memory a file, too: pytorch/pytorch#175431,
+    ROCm/rocm-systems#10604."""
+    return Proposal(
+        action=say(
+            "Look for a limit of the process (open files, memory maps, locked memory) and for the driver's own error: "
+            "the driver and the GPU gave this process {held} before",
+            held=show(held),
+        ),
+        setting="",
+        snippet=f"{commands.ADDRESS_LIMIT}; {commands.MAPS_LIMIT}; dmesg -T | tail -n 50",
     )
 
 

@@ -14,6 +14,7 @@ from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.sglang import HostCacheTooLarge
@@ -83,6 +84,8 @@ _GROUPS: Final = (
 )  # fmt: skip
 # A limit that a program of Python with its libraries may pass at its start
 _SMALL: Final = 4 * GIB
+_TINY: Final = 32 * MIB  # no interpreter with a few libraries starts in as much
+_START: Final = 512 * MIB
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
 _AT_ITS_START: Final = 60  # seconds
@@ -751,6 +754,17 @@ def raise_limit(case: Case) -> Answer:
     states = _offloaded(crash)
     if states is not None and states[0] > limit:
         return _room_for_states(crash, manager, limit, *states)
+    if limit < _TINY:
+        return replace(
+            _raised_to(_amount(_START), crash, manager, limit),
+            derivation=say("{value} is a usual start value", value=show(_START)),
+            assumes=(
+                say(
+                    "{limit} is probably a slip of the unit: an interpreter with a few libraries needs more",
+                    limit=show(limit),
+                ),
+            ),
+        )
     if limit < _SMALL and _dies_early(crash):
         return replace(
             _raised_to(_amount(2 * limit), crash, manager, limit),
@@ -953,6 +967,10 @@ def _gib_up(size_bytes: float) -> int:
 
 def more_host_memory(case: Case) -> Answer:
     crash = case.crash
+    if isinstance(crash.root, BufferFull):
+        return Proposal(
+            action=say("Use a node with more memory if the larger buffer does not fit: it has a fixed size")
+        )
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:
         return _more_than_the_victim(crash)

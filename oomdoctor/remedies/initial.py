@@ -12,6 +12,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.settings import known_versions
 from oomdoctor.versions import version_of
 
 # The least with which a program still works, where least.txt has no other one for the option
@@ -32,7 +33,9 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
     row = case.row
     if row is None or case.now is not None:
         return None
-    value = row.smallest_default(version_of(case.crash.context.frameworks.get(row.framework)))
+    context = case.crash.context
+    version = version_of(context.frameworks.get(row.framework))
+    value = row.smallest_default(version, known_versions(row.framework, context))
     if value is None or _is_another(value, case):
         return None
     return value, (say("{name} is {value} (its default, not in the log)", name=row.setting, value=f"{value:g}"),)

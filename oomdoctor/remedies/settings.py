@@ -166,10 +166,12 @@ class Spelling(NamedTuple):
         only = [self.defaults[0][0]] if len(self.defaults) == 1 and self.defaults[0][1] == ALL else []
         return typed((fitting or only or [""])[0], self.type)
 
-    def smallest_default(self, version: Version | None) -> float | None:
-        """The number that holds where nobody says; the smallest of those of all releases where no version is known."""
+    def smallest_default(self, version: Version | None, known: Versions = ALL) -> float | None:
+        """The number that holds where nobody says; of those releases that it may be the smallest, where no version is
+        known."""
         only = self.default(version)
-        values = [only] if only is not None else [typed(text, self.type) for text, _ in self.defaults]
+        possible = [text for text, where in self.defaults if where.overlaps(known)]
+        values = [only] if only is not None else [typed(text, self.type) for text in possible]
         numbers = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
         return min(numbers, default=None) if len(numbers) == len(values) else None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from oomdoctor.families.gpu_lookalike import UNTOLD
+from oomdoctor.families.gpu_lookalike import ON_THE_CHIP, UNTOLD
 from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -25,6 +25,10 @@ _CHECK: Final = late(
     r"(?:\S{0,400}[/\\])?(?P<place>[^\s/\\:]{1,100}:\d{1,7}): .{1,2000}?\b(?P<check>Assertion [`'].{1,2000})"
 )
 _OF_A_WATCHDOG: Final = late(r"ProcessGroupNCCL|\bNCCL (?:operations|work)\b|[Ww]atchdog|\bPG (?:ID|GUID)\b")
+# XLA's compiler for TPUs of a kernel: "Exceeded smem capacity by 348.0K", "exceeded scoped vmem limit by 2.2M"
+_TOO_MUCH_FOR_THE_CHIP: Final = late(
+    r"\b[Ee]xceeded (?:scoped )?(?P<space>[vsc]mem|sflag) (?:capacity|limit) by (?P<excess>\d[\d.]{0,9}[BKMG]?)(?!\w)"
+)
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
 
@@ -121,7 +125,27 @@ def nothing_found(report: Report) -> Told:
         return Told(
             say("NO MEMORY FAILURE FOUND"), say("in this log, which waits for another process ({what} read)", what=what)
         )
+    chip = _chip_that_is_full(report)
+    if chip is not None:
+        return Told(
+            say("NO MEMORY FAILURE FOUND"), say("in host or device memory: {chip} ({what} read)", chip=chip, what=what)
+        )
     return Told(say("NO MEMORY FAILURE FOUND"), say("({what} read)", what=what))
+
+
+def _chip_that_is_full(report: Report) -> str | None:
+    """What a log says that ends with a kernel for which a chip has too little memory of its own."""
+    error, reasons = report.last_error, set(map(translated, ON_THE_CHIP))
+    if error is None or not any(
+        (look.file, look.line) == (error.file, error.line) and look.why in reasons for look in report.lookalikes
+    ):
+        return None
+    excess = _TOO_MUCH_FOR_THE_CHIP.search(error.text)
+    if excess is None:
+        return say("a kernel needs more memory on the chip than there is")
+    return say(
+        "a kernel needs {excess} more {space} than there is on the chip", excess=excess["excess"], space=excess["space"]
+    )
 
 
 def not_memory(report: Report) -> str:

@@ -17,6 +17,7 @@ from oomdoctor.job.model import Value
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import OF_THE_MACHINE
 from oomdoctor.units import show, size
 
 _READING: Final = (
@@ -96,14 +97,30 @@ def data_is_cached_in_memory(crash: Crash) -> Seen | None:
         return None
     words = joined(
         (
-            say("{held} of data was cached in memory when the next allocation failed.", held=cached.held),
+            _cached_until(crash, cached),
             say("All of it takes about {whole}: {formula}.", whole=cached.whole, formula=cached.formula)
             if cached.is_filling
             else "",
         )
     )
-    held_bytes = size(cached.size, cached.unit) or 0
-    return Seen(words=words, evidence=(crash.root,), shows_memory=True, used_bytes=held_bytes, stage="data_load")
+    return Seen(
+        words=words,
+        evidence=(crash.root,),
+        shows_memory=True,
+        unsure=not crash.proven,
+        used_bytes=size(cached.size, cached.unit) or 0,
+        stage="data_load",
+        next_evidence=() if crash.proven else OF_THE_MACHINE,
+    )
+
+
+def _cached_until(crash: Crash, cached: Cached) -> str:
+    """How much was cached, and when: a kill or a worker's end tells of no allocation."""
+    if not crash.proven:
+        return say("{held} of data was cached in memory before the process died.", held=cached.held)
+    if isinstance(crash.root, HostAllocation):
+        return say("{held} of data was cached in memory when the next allocation failed.", held=cached.held)
+    return say("{held} of data was cached in memory when memory ran out.", held=cached.held)
 
 
 class Cached(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomdoctor.families.llama_cpp import ContextFull
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import CacheFull
@@ -12,9 +14,12 @@ from oomdoctor.families.vllm_pressure import Preemption
 from oomdoctor.families.vllm_rs import CacheUsage, PromptRefused
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.kv_cache import on_the_card
 from oomdoctor.units import percent, show
+
+_AN_ERROR: Final = late(r"\b[A-Z]\w{0,60}(?:Error|Exception)\b")
 
 
 @sign
@@ -246,7 +251,9 @@ def buffer_on_the_host_is_full(crash: Crash) -> Seen | None:
         if full.tried_bytes
         else say("LMCache's host buffer of fixed size (max_local_cpu_size) had no room; then the engine failed.")
     )
-    return Seen(words=words, evidence=(full,))
+    told = any(_AN_ERROR.search(line) for line in (full.at.text, *full.around.below))
+    doubt = say("the engine's own error is not in the log: LMCache alone goes on without storing the block")
+    return Seen(words=words, evidence=(full,), against=() if told else (doubt,))
 
 
 def _pool(crash: Crash, of: str) -> PoolExhausted | None:

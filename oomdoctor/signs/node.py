@@ -153,7 +153,10 @@ def one_process_has_it(crash: Crash) -> Seen | None:
     stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
     outside = say("It is not a Ray worker, so Ray can never kill it.") if stranger else ""
     words = joined((held, outside, killed_another(crash, top)))
-    return Seen(words=words, evidence=(memory.event,), shows_memory=memory.of_tools)
+    unlisted = memory.base_bytes - memory.listed_bytes
+    doubt = say("{rest} in use is in no row of the table, more than the largest row", rest=show(unlisted))
+    against = (doubt,) if unlisted > top.largest else ()
+    return Seen(words=words, evidence=(memory.event,), against=against, shows_memory=memory.of_tools)
 
 
 def _of_equals(memory: NodeMemory) -> str:

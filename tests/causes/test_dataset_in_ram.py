@@ -79,3 +79,32 @@ def test_a_frame_that_makes_a_dataset_beside_one_that_reads_a_file() -> None:
     held = ("pandas/core/frame.py", "_ensure_valid_index", "self._mgr = mgr")
     assert "reading data (_ensure_valid_index) (19.00 GiB" in finding(CAUSE, *trace(held), REFUSED).why
     assert says(CAUSE, *trace(("app/prepare.py", "main", "rows = json.load(file)")), REFUSED) is None
+
+
+FULL = "train: Caching images (27.5GB RAM): 100%|██████████| 20110/20110 [02:11<00:00, 153.1it/s]"
+RANK_DIED = "E0301 02:11:07.912000 60 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) {}"
+
+
+def test_a_kill_without_a_reason_proves_no_full_memory() -> None:
+    found = finding(CAUSE, FULL, RANK_DIED.format("local_rank: 1 (pid: 71) of binary: /usr/bin/python3"))
+    assert found.why == "27.5 GB of data was cached in memory before the process died."
+    assert found.unsure
+    assert found.next_evidence
+
+
+def test_a_kill_for_memory_is_no_failed_allocation() -> None:
+    found = finding(CAUSE, FULL, *kill(*TRAINERS))
+    assert found.why == "27.5 GB of data was cached in memory when memory ran out."
+    assert not found.unsure
+    assert not found.next_evidence
+
+
+def test_a_refused_allocation_is_sure() -> None:
+    found = finding(CAUSE, FULL, REFUSED)
+    assert found.why == "27.5 GB of data was cached in memory when the next allocation failed."
+    assert not found.unsure
+
+
+def test_what_was_cached_is_not_made_smaller_by_batches() -> None:
+    assert "smaller-microbatch" not in finding(CAUSE, FULL, REFUSED).knobs
+    assert "smaller-microbatch" in finding(CAUSE, "Running tokenizer on dataset:  71%|███ | 63/90", *kill()).knobs

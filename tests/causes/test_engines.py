@@ -95,3 +95,24 @@ def test_ollamas_estimate_is_held_against_what_its_runner_asked_for(tmp_path: Pa
 def test_a_healthy_start_is_none(name: str) -> None:
     report = diagnose(FIXTURES / f"{name}.log")
     assert report.verdict == "no-oom"
+
+
+FULL_BUFFER = (
+    "LMCache WARNING: Failed to allocate memory block of size 33554432 because no memory is available "
+    "(memory_management.py:911:lmcache.v1.memory_management)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("behind", "told"),
+    [
+        ("ERROR 02-03 04:05:06 serving_chat.py:371] Traceback (most recent call last):\n", False),
+        ("ERROR 02-03 04:05:06 engine.py:139] AttributeError(\"'NoneType' object has no attribute 'shape'\")\n", True),
+        ("ERROR 02-03 04:05:06 core.py:90] vllm.v1.engine.exceptions.EngineDeadException: gone\n", True),
+    ],
+)
+def test_an_engine_whose_error_is_cut_off_may_have_another(behind: str, *, told: bool, tmp_path: Path) -> None:
+    first = diagnoses((FULL_BUFFER + behind).encode(), tmp_path)[0]
+    assert first.cause == "kv-pool-exhausted"
+    assert any("own error is not in the log" in doubt for doubt in first.against) is not told
+    assert all("fixed size" in one.action for one in first.remedies if one.knob == "more-host-memory")

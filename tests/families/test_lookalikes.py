@@ -7,7 +7,7 @@ import pytest
 from oomdoctor import families
 from oomdoctor.families import Event, Lookalike
 from oomdoctor.families.ended import STEPS
-from oomdoctor.families.gpu_lookalike import HIDDEN, OF_THE_SYSTEM
+from oomdoctor.families.gpu_lookalike import HIDDEN, OF_THE_SYSTEM, ON_CHIP, TPU_BLOCKS, TPU_OTHER, TPU_SCALARS
 from oomdoctor.families.spoken import SPOKEN
 from oomdoctor.streams import page
 
@@ -204,3 +204,25 @@ def test_a_call_that_nccl_names_is_no_hidden_one() -> None:
         "ncclUnhandledCudaError: Call to CUDA function failed.", "Last error:", "Cuda failure 700 'x'"
     )
     assert (failures, HIDDEN in reasons) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space smem. Exceeded smem capacity by 9.5K.",
+         TPU_SCALARS),
+        ("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem while allocating on stack for add.9.", TPU_BLOCKS),
+        ("ValueError: Scoped allocation with size 19M and limit 16M exceeded scoped vmem limit by 3M", TPU_BLOCKS),
+        ("RESOURCE_EXHAUSTED: Ran out of memory in memory space sflag. Used 4.1K of 4.0K sflag.", TPU_OTHER),
+        # a GPU's kernels, which have blocks and shared memory
+        ("OutOfResources: out of resource: shared memory, Required: 122880, Hardware limit: 101376.", ON_CHIP),
+        ("kernel launch failed: dynamic smem 180224 exceeds the limit of the device", ON_CHIP),
+    ],
+)  # fmt: skip
+def test_memory_on_the_chip_is_named_as_the_device_has_it(line: str, reason: str) -> None:
+    assert read(line) == ([], [reason])
+
+
+def test_a_tpus_hbm_is_not_on_the_chip() -> None:
+    full = "XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.40G of 15.48G hbm."
+    assert read(full) == (["array-out-of-memory"], [])

@@ -133,8 +133,29 @@ def test_what_was_refused_on_a_free_gpu_is_tried_alone(tmp_path: Path, runtime: 
     found = remedies(tmp_path, FREE.format(runtime=runtime, gpu=3, free="58.10 GiB"))
     alone = found["collect-evidence"].snippet or ""
     assert "torch.empty(50331648, dtype=torch.uint8, device='cuda:3')" in alone
-    assert mask in found["fix-environment"].action
     assert "container image" in found["pin-version"].action
+    nothing = FREE.replace("2.00 GiB", "0 bytes").replace("12.00 MiB", "0 bytes")
+    first = remedies(tmp_path, nothing.format(runtime=runtime, gpu=3, free="58.10 GiB"))["fix-environment"]
+    assert mask in first.action
+
+
+def test_a_driver_that_gave_memory_before_is_not_the_wrong_one(tmp_path: Path) -> None:
+    found = remedies(tmp_path, FREE.format(runtime="HIP", gpu=3, free="58.10 GiB"))["fix-environment"]
+    assert "gave this process 2.01 GiB before" in found.action
+    assert "sysctl vm.max_map_count" in (found.snippet or "")
+    on_windows = 'File "C:\\jobs\\fit.py", line 3, in <module>\n' + FREE
+    other = remedies(tmp_path, on_windows.format(runtime="HIP", gpu=3, free="58.10 GiB"))["fix-environment"]
+    assert "HIP_VISIBLE_DEVICES" in other.action
+
+
+@pytest.mark.parametrize(
+    ("before", "clashes"),
+    [("", False), ("step 31 loss 0.44\n", False), ("INFO vLLM API server version 0.9.2\n", True)],
+)
+def test_segments_that_grow_cost_something_beside_an_engine_only(tmp_path: Path, before: str, clashes: bool) -> None:
+    split = FREE.replace("12.00 MiB", "9.00 GiB").replace("2.00 GiB", "52.00 GiB")
+    unused = split.format(runtime="CUDA", gpu=3, free="10.00 MiB")
+    assert ("sleep mode" in remedies(tmp_path, before + unused)["allocator-config"].cost) is clashes
 
 
 def test_who_fills_a_full_gpu_is_recorded(tmp_path: Path) -> None:

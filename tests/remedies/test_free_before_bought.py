@@ -210,3 +210,12 @@ def test_the_buffer_that_an_engine_computes_in_on_the_host(tmp_path: Path) -> No
     assert "shorter-context" in knobs[:3]
     bare, _, _ = advised(tmp_path, COMPUTE.splitlines()[2] + "\n")
     assert bare != "activations"
+
+
+@pytest.mark.parametrize(("limit_kb", "then"), [(16_384, "512m"), (32_767, "512m"), (32_768, "40m"), (262_144, "320m")])
+def test_a_limit_in_which_nothing_starts_is_not_raised_by_a_quarter(tmp_path: Path, limit_kb: int, then: str) -> None:
+    usage = f"memory: usage {limit_kb}kB, limit {limit_kb}kB, failcnt 9\n"
+    remedies = diagnosed(tmp_path, GROUP.format("/system.slice/docker-9751845b.scope") + usage + KERNEL)[0]["remedies"]
+    raised = next(r for r in remedies if r["knob"] == "raise-container-limit")  # type: ignore[attr-defined]
+    assert raised["suggested"] == then
+    assert any("slip of the unit" in one for one in raised["assumes"]) is (then == "512m")

@@ -84,3 +84,15 @@ def test_a_remedy_names_the_option_and_its_value(tmp_path: Path) -> None:
     assert (remedy["setting"], remedy["current"], remedy["suggested"]) == ("--dtype", "float64", "float32")
     assert remedy["snippet"] == "--dtype float32"
     assert remedy["assumes"] == ["the program takes this value for --dtype"]
+
+
+def test_the_price_of_an_option_is_that_of_the_job(tmp_path: Path) -> None:
+    launch = "python fit.py --text-seqlen 4096\n"
+    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 23.99 "
+    log += "GiB of which 1.10 GiB is free. Of the allocated memory 22.10 GiB is allocated by PyTorch, and 90.00 MiB is "
+    log += "reserved by PyTorch but unallocated.\n"
+    (tmp_path / "job.log").write_text(launch + log, encoding="utf-8")
+    told = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"]
+    found = [one for each in told for one in each["remedies"] if one["setting"] == "--text-seqlen"]
+    assert found
+    assert {one["cost"] for one in found} == {"longer sequences are truncated"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from remedy_logs import advise, crashes_of
+from remedy_logs import advise, crashes_of, cuda
 
 import oomdoctor
 from oomdoctor.job.frameworks import framework
@@ -168,3 +168,30 @@ def test_an_option_that_an_engine_has_too_dates_no_program() -> None:
     alone = replace(theirs, frameworks={"ms-swift": None})
     assert known_versions("ms-swift", theirs) == ALL
     assert known_versions("ms-swift", alone).before == (3, 7)
+
+
+V0 = "INFO 06-05 04:03:02 gpu_executor.py:121] # GPU blocks: 4411, # CPU blocks: 1024\n"
+V0_LATER = "INFO 06-05 04:03:02 executor_base.py:110] # cuda blocks: 4411, # CPU blocks: 1024\n"
+V1 = "INFO 06-05 04:03:02 [core.py:171] # GPU blocks: 4411\n"
+
+
+@pytest.mark.parametrize(("line", "before"), [(V0, (0, 7)), (V0_LATER, ALL.before), (V1, ALL.before), ("", ALL.before)])
+def test_an_engine_of_old_is_known_by_how_it_counts_its_blocks(line: str, before: tuple[int, ...]) -> None:
+    crash = crashes_of(line + cuda())[0]
+    assert known_versions("vllm", crash.context).before == before
+
+
+@pytest.mark.parametrize(
+    ("writer", "value"),
+    [
+        ("(EngineCore_DP0 pid=812) ", None),
+        ("(EngineCore pid=812) ", None),
+        ("(VllmWorker rank=0 pid=812) ", 128),
+        ("(WorkerDict pid=812) ", 128),
+    ],
+)
+def test_no_default_of_releases_that_did_not_write_so(writer: str, value: int | None) -> None:
+    """What vLLM takes for --max-num-seqs hangs on the GPU in newer releases."""
+    log = "INFO vLLM API server\n" + "".join(f"{writer}{line}\n" for line in cuda().splitlines())
+    found = advise(log, "fewer-sequences", cause="sampler-warmup")[0]["fewer-sequences"]
+    assert found.suggested == value

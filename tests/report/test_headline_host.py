@@ -331,3 +331,33 @@ def test_a_log_that_ends_in_a_traceback_says_so_and_not_that_memory_ran_out(tmp_
     report = diagnose(log)
     assert report.verdict == "inconclusive"
     assert report.incidents[0].headline.startswith("The log ends inside the traceback around line 5,")
+
+
+CACHED: Final = "train: Caching images (27.5GB RAM): 100%|██████████| 20110/20110 [02:11<00:00, 153.1it/s]"
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (
+            (
+                "E0301 02:11:07.912000 60 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) "
+                "local_rank: 1 (pid: 71) of binary: /usr/bin/python3"
+            ),
+            "Local rank 1 (PID 71) was killed (exit code -9) after 27.5 GB of data were cached in RAM",
+        ),
+        (
+            "RuntimeError: DataLoader worker (pid(s) 812) exited unexpectedly",
+            "DataLoader workers 812 died after 27.5 GB of data were cached in RAM",
+        ),
+        (
+            (
+                "RuntimeError: [enforce fail at alloc_cpu.cpp:117] data. DefaultCPUAllocator: not enough memory: you "
+                "tried to allocate 20401094656 bytes."
+            ),
+            "27.5 GB of data were cached in RAM when memory ran out",
+        ),
+    ],
+)
+def test_cached_data_ran_out_of_memory_only_where_the_log_says_so(end: str, told: str) -> None:
+    assert said("dataset-in-ram", CACHED, end) == told

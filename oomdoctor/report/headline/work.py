@@ -17,7 +17,7 @@ from oomdoctor.report.headline.victims import held_by, name_of
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
 from oomdoctor.signs.held_data import buffer_of, collected_things
-from oomdoctor.signs.host_data import Cached, cached_data
+from oomdoctor.signs.host_data import cached_data
 
 _JOBS: Final = late(
     r"\bMAX_JOBS\W{1,3}(\d{1,4})\b|\b(?:make|ninja|cmake --build|cargo build)\b[^\n]{0,80} -j ?(\d{1,4})\b"
@@ -94,10 +94,16 @@ def checkpoint_gpu(crash: Crash) -> str | None:
     return gpu(crash) if crash.pool == "gpu" else None
 
 
-@about(cached_data)
-def cached(data: Cached) -> str | None:
+def cached(crash: Crash) -> str | None:
     """How much data a line near the failure says is cached in RAM, as it is printed."""
-    return data.held
+    data = cached_data(crash) if crash.proven else None
+    return data.held if data is not None else None
+
+
+def cached_before_a_death(crash: Crash) -> str | None:
+    """The same where a process died, and nothing says that memory ran out."""
+    data = cached_data(crash) if not crash.proven else None
+    return data.held if data is not None else None
 
 
 def data_in_one_piece(crash: Crash) -> str | None:
