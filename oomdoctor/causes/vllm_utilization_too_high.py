@@ -16,6 +16,8 @@ IN_THE_SAMPLER = ("fewer-sequences", "lower-engine-reservation", "eager-mode", "
 # Engines sleep and wake up beside a trainer, which has to leave the GPU first
 AT_WAKE_UP = ("lower-engine-reservation", "clear-references", "offload-optimizer", "offload-parameters",
               "separate-placement", "start-in-sequence")  # fmt: skip
+# Where nothing shows whether it wakes up
+OF_ITS_POOL = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
@@ -66,6 +68,7 @@ CAUSE = Cause(
     knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "eager-mode",
            "engine-sleep", "separate-placement", "tensor-parallel"),
     knobs_where=((engine.beside_a_trainer, BESIDE_A_TRAINER), (engine.waking_up, AT_WAKE_UP),
+                 (engine.its_pool_was_refused, OF_ITS_POOL),
                  (sampler_working_on_logits, IN_THE_SAMPLER)),
     before=("activations",),
 )  # fmt: skip
