@@ -26,6 +26,7 @@ CAUSE = Cause(
     headlines=(
         mark("{engine_first} wants {share} of {gpu}, but {taken_at_start} of {total} were in use before it started"),
         mark("{neighbour} holds {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),
+        mark("{gpu_unlisted} of {total} on {gpu} is not this process's[; {requested} requested, {free} free]"),
         mark("Other processes hold {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),
         mark(
             "{unequal} finds less memory free on one GPU of its group than on another[: {least_free} and {most_free}]"

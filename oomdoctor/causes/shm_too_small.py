@@ -7,6 +7,8 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, limits, other_words, shm
 
 OF_JOBLIB = ("spill-to-disk", "bigger-shm", "narrow-dtypes", "clear-references")
+# Larger, it only fills later where batches are kept
+OF_A_CLIMB = ("clear-references", "fewer-workers", "bigger-shm", "smaller-microbatch")
 OF_THE_STORE = ("bigger-shm", "smaller-object-store")
 
 CAUSE = Cause(
@@ -36,5 +38,8 @@ CAUSE = Cause(
     ),
     against=(Row(limits.store_exceeds_the_limit, Grade.POINTS),),
     knobs=("bigger-shm", "fewer-workers", "spill-to-disk", "smaller-microbatch", "clear-references"),
-    knobs_where=((shm.joblib_found_no_room, OF_JOBLIB),),
+    knobs_where=(
+        (shm.joblib_found_no_room, OF_JOBLIB),
+        (shm.it_filled_steadily, OF_A_CLIMB),
+    ),
 )

@@ -13,16 +13,19 @@ from oomdoctor.signs.library import (
     less_was_free,
     plenty_was_free,
     refused_at_the_drivers_start,
+    the_driver_of_an_embedded_gpu_had_no_room,
     twice_as_much_was_free,
 )
 
 START_KNOBS = ("fix-environment", "free-the-gpu", "collect-evidence")
+EMBEDDED_KNOBS = ("free-the-gpu", "smaller-model", "pin-version", "collect-evidence")
 
 CAUSE = Cause(
     id="spurious-device-oom",
     title=mark("An allocation failed although GPU memory was free"),
     headlines=(
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}"),
+        mark("NvMap got no {nvmap_requested} of the RAM that CPU and GPU share (error 12)"),
         mark("An allocation failed on {platform}, which can fail while memory is free[ ({place})]"),
         mark("An allocation failed on {gpu}, perhaps while memory was free[ ({place})]"),
     ),
@@ -33,6 +36,7 @@ CAUSE = Cause(
         Row(far_more_was_free_for_a_library, Grade.NAMES),
         Row(refused_at_the_drivers_start, Grade.NAMES, START_KNOBS),
         Row(twice_as_much_was_free, Grade.HINTS),
+        Row(the_driver_of_an_embedded_gpu_had_no_room, Grade.HINTS, EMBEDDED_KNOBS),
         Row(a_platform_that_refuses_what_is_free, Grade.HINTS),
         Row(enough_was_free, Grade.LEFT),
     ),

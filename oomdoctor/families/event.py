@@ -52,6 +52,7 @@ class Surroundings(Struct, frozen=True):
     """What stands around an event; the reader of stages and the causes look here. Never printed."""
 
     before: tuple[str, ...] = ()  # clean lines of the same writer, nearest last
+    held_back: tuple[str, ...] = ()  # those of them that Ray printed later than their writer
     after: tuple[str, ...] = ()
     below: tuple[str, ...] = ()  # the next lines, whoever wrote them
     trace: tuple[Frame, ...] = ()  # the traceback that the event ends, innermost last

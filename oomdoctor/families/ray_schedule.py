@@ -100,7 +100,7 @@ _PAIR_BACKWARDS = late(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
 # Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
 _SHARE = late(r"([\d.]+)([KMGT]?i?B)?/([\d.]+) ?([KMGT]?i?B)? (\S+)")
 _GROUP = late(
-    r"placement groups? (?:requests|requiring|of|with|creation|to be ready)|pending placement group"
+    r"placement groups? (?:requests|requiring|of|with|creation|to be (?:ready|scheduled))|pending placement group"
     r"|(?:creating a|schedule|requested by the) placement group",
     re.IGNORECASE,
 )
@@ -110,6 +110,8 @@ _PENDING = late(r"\b(\d{1,9})\+? pending (?:tasks|placement groups)")
 _GROUP_ID = late(r"placement group .{0,200}\bid: ([0-9a-f]{16,64})")
 _BUNDLES = late(r"bundles size = (\d{1,6})")
 LINES_OF_GROUP: Final = 20
+# "Requesting bundles: [{'GPU': 4, 'CPU': 40}]": open_instruct/grpo_fast.py, or the list alone
+_LISTED = late(r"\[\{['\"][CG]PU['\"]: [^\[\]]{1,2000}\}\]\s{0,4}$")
 _TAKEN = late(r"\btaken more than (\d{1,6})s to be scheduled\b")
 # What programs on top of Ray count by themselves: "Requested 16 GPUs, but only 8 are available in the cluster".
 _COUNTED = (
@@ -187,7 +189,8 @@ def _request(page: Page, index: int) -> Iterator[Read]:
     if state in _MAY_END and key not in _REFUSED and _served(page, index):
         yield Lookalike(at, mark("a request that waited and was then placed: the job continues"))
         return
-    for requested, count in _requests(found) or [(None, None)]:
+    told = _requests(found) or (_listed_above(page, index) if key == "group_wait" else [])
+    for requested, count in told or [(None, None)]:
         yield Unschedulable(
             at=at,
             time=line.mark.time,
@@ -253,6 +256,13 @@ def _bundles(page: Page, index: int) -> int | None:
         if group[1] in line.text and (size := _BUNDLES.search(line.text[:800])):
             return int(size[1])
     return None
+
+
+def _listed_above(page: Page, index: int) -> list[tuple[_Amounts | None, int | None]]:
+    """The bundles of the group, which the program printed before it began to wait."""
+    above = reversed(page.lines[max(0, index - LINES_OF_GROUP) : index])
+    listed = next((match[0] for line in above if (match := _LISTED.search(line.text[:4000]))), None)
+    return _requests(_clauses(listed)) if listed is not None else []
 
 
 def _served(page: Page, index: int) -> bool:
@@ -538,6 +548,7 @@ FAMILY = Family(
         "Current node has no GPU available",
         "Ray does not allocate any GPUs",
         "Waiting for creating a placement group",
+        "Waiting for placement group to be scheduled",
         "scheduling_state: INFEASIBLE",
         "scheduling_state: NO_RESOURCES",
         "Autoscaler status",

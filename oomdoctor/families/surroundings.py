@@ -60,6 +60,7 @@ class Neighbourhood:
             trace = frames(before if shown else before[-EXCERPT:], text)
             trace += frames_behind(text, after) if waits(trace) else ()
         earlier = tuple([line.text for line in before[-BEFORE:]])
+        held_back = tuple([line.text for line in before[-BEFORE:] if line.mark.repeated])
         later = tuple([line.text for line in after])
         below = tuple([line.text for line in page.lines[index + 1 : index + 1 + AFTER]])
         if self._is_newest_first():
@@ -67,7 +68,13 @@ class Neighbourhood:
         cut = () if trace else self._cut_below(index)
         time = next((line.mark.time for line in reversed(before) if line.mark.time), None)
         return Surroundings(
-            before=earlier, after=later, below=below, trace=trace or cut, cut=inside or bool(cut), time=time
+            before=earlier,
+            held_back=held_back,
+            after=later,
+            below=below,
+            trace=trace or cut,
+            cut=inside or bool(cut),
+            time=time,
         )
 
     def _is_newest_first(self) -> bool:

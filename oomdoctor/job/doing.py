@@ -191,7 +191,9 @@ def _of_the_bar(event: Event) -> _Said:
 
 
 def _last_progress(event: Event) -> _Said:
-    lines = (event.at.text, *reversed(event.around.before))
+    above, held_back = event.around.before[::-1], event.around.held_back
+    in_time = (line for line in above if line not in held_back)
+    lines = (event.at.text, *in_time, *reversed(held_back))
     return next(((row, line) for line in lines if (row := _progress(line)) is not None), _MUTE)
 
 

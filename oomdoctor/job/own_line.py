@@ -63,6 +63,13 @@ def own_lines(trace: Sequence[Frame], *, cut: bool = False) -> tuple[OwnLine, ..
     return (*lines["user"], *headless[:1], *lines["framework"][:1])
 
 
+def own_place(trace: Sequence[Frame], *, cut: bool = False) -> str | None:
+    """ "train.py:118": the user's innermost frame, whose source a log need not show; else a framework's line."""
+    mine = [] if waits(trace) else [one for one in _of_the_failing_process(trace) if owner_of(one) == "user"]
+    lines = (*(_line(one, "user", innermost=False) for one in reversed(mine)), *own_lines(trace, cut=cut))
+    return next((f"{line.file}:{line.line}" for line in lines if line.file), None)
+
+
 def _of_the_failing_process(trace: Sequence[Frame]) -> Sequence[Frame]:
     """What stands behind Ray's line about a remote call is the worker's; before it, who waited for the worker."""
     remote = max((at for at, frame in enumerate(trace) if frame.file == RAY), default=-1)
@@ -100,4 +107,4 @@ def called_by(trace: Sequence[Frame]) -> Iterator[str]:
         yield frame.file.replace("\\", "/").rpartition("/")[2]
 
 
-__all__ = ["OwnLine", "Owner", "called_by", "own_lines", "owner_of"]
+__all__ = ["OwnLine", "Owner", "called_by", "own_lines", "own_place", "owner_of"]

@@ -92,6 +92,10 @@ _IN_A_FILE: Final = "json"  # a style
 _SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
 ONLY_A_DELAY: Final = mark("raising RAY_memory_usage_threshold only delays the kill or leaves it to the kernel")
 
+# Engines by words that they do not print at the head of a line; the saver is SGLang's: sgl-project/sglang#2542
+_SAVER: Final = ("sglang", r"torch_?memory_?saver")
+_SHOWN: Final = ((vllm.NAME, rf"(?i)\b{vllm.NAME}\b"), _SAVER)
+
 # What people reach for when host memory runs out, although it is meant for the card.
 _MEANT_FOR_THE_CARD: Final = ("offload-optimizer", "engine-sleep", "shard-states")
 
@@ -271,9 +275,8 @@ def _of_another_world(row: Spelling, crash: Crash) -> bool:
 def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     """The engine's spelling where a message is its own and no framework is named."""
     engine = fractions.engine_of(crash)
-    shown = rf"(?i)\b{vllm.NAME}\b"
-    if engine is None and crash.shows(shown):
-        engine = vllm.NAME
+    if engine is None:
+        engine = next((name for name, shown in _SHOWN if crash.shows(shown)), None)
     return spelling(knob.id, crash.context, engine) if engine is not None else None
 
 
@@ -409,6 +412,9 @@ def _assumed(row: Spelling | None, inner: bool, crash: Crash) -> tuple[str, ...]
         return ()
     if inner:
         told = say("the framework passes {name} on to the engine", name=row.key)
+        return (told,)
+    if row.framework == _SAVER[0] and _SAVER[0] not in crash.context.frameworks and crash.shows(_SAVER[1]):
+        told = say("the engine is SGLang, which uses torch_memory_saver (not in the log)")
         return (told,)
     needed = (say("needs {need} (not in the log)", need=need) for need in missing(row, crash.context))
     return (*assumptions(row, crash.context), *needed)

@@ -28,9 +28,11 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, host, own_line, own_options, ray_workers, training
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import PROCESS_HOG, Case
+from oomdoctor.remedies.settings import NO_OPTION
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
+from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
@@ -53,6 +55,8 @@ _OF_LOADING: Final = ("checkpoint-spike", "device-misplacement", "host-model-loa
 _WEIGHTS_MOVE: Final = frozenset({"model_load", "checkpoint_load", "checkpoint_save", "weight_sync"})
 _BATCHES_ON_THE_HOST: Final = ("activations", "dataset-in-ram", "eval-accumulation", "logits-spike", "shm-too-small")
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
+# Files that are memory-mapped already: safetensors/bindings/python/src/lib.rs
+_MAPPED: Final = r"\w\.safetensors\b"
 _OF_DATA: Final = (
     r"(?i)data_?set|data_?loader|load_data|\.(?:csv|parquet|arrow|jsonl?|npz|h5ad)\b"
     r"|tokenize|load_shard|_read\b|\bread_|\bray\.data\b|\bdask\b|\bpandas\b|data_?frame"
@@ -91,6 +95,7 @@ _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
 AT_ANY_TIME: Final = "at any time"
 HALF_FULL: Final = 0.5  # of the machine
 MUCH: Final = 0.25  # of the card with somebody else
+NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
 PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
 
@@ -136,7 +141,10 @@ def an_engine_runs(case: Case) -> bool:
 
 
 def past_its_own_cache(case: Case) -> bool:
-    """The KV cache that an engine sets up is as large as its share, whatever it computes at once."""
+    """The KV cache that an engine sets up is as large as its share, whatever it computes at once; so is the pool that
+    it puts to sleep."""
+    if its_pool_was_refused(case.crash) is not None:
+        return False
     return case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
 
 
@@ -397,7 +405,7 @@ def kept_is_known(case: Case) -> bool:
 def worker_processes(case: Case) -> bool:
     """A refusal is one process's own; a kill may be of one among many, unless the kernel lists no second one."""
     crash = case.crash
-    if only_small_processes_were_killed(crash) is not None:
+    if only_small_processes_were_killed(crash) is not None or _one_of_them_holds_all(crash):
         return False
     if case.row is None and case.cause != "too-many-workers" and ray_workers.are_one_for_each_gpu(crash):
         return False
@@ -412,6 +420,14 @@ def worker_processes(case: Case) -> bool:
     several = several or _at_once(crash)
     listed = isinstance(crash.root, HostAllocation) and node_memory(crash) is not None
     return several or listed or crash.in_trace(_WORKERS) is not None
+
+
+def _one_of_them_holds_all(crash: Crash) -> bool:
+    """What all other processes of the table hold together is too little to matter."""
+    memory = node_memory(crash)
+    if memory is None or memory.heaviest is None or memory.cut or memory.overlaps or _at_once(crash):
+        return False
+    return memory.heaviest.largest >= NEARLY_ALL * memory.base_bytes
 
 
 def _at_once(crash: Crash) -> bool:
@@ -438,11 +454,16 @@ def _kernel_lists_one(crash: Crash) -> bool:
 def weights_are_loaded(case: Case) -> bool:
     """A script that builds an array in host memory loads none."""
     crash = case.crash
-    if crash.stage == "checkpoint_save":
+    if crash.stage == "checkpoint_save" or (_maps_them_anyway(case) and crash.shows(_MAPPED)):
         return False
     if SIDES.get(crash.pool) != "host" or crash.stage in _LOADING or case.cause in _OF_LOADING:
         return True
     return crash.shows(_OF_WEIGHTS) or bool(crash.context.models) or an_engine_is_the_largest(crash) is not None
+
+
+def _maps_them_anyway(case: Case) -> bool:
+    """The advice is the format of the files, and no option of how they are loaded."""
+    return case.row is None or case.row.type in NO_OPTION
 
 
 def data_are_loaded(case: Case) -> bool:

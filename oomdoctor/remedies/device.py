@@ -29,7 +29,7 @@ from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
-from oomdoctor.remedies import engine
+from oomdoctor.remedies import engine, ray_workers, wrong_axis
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
@@ -41,6 +41,7 @@ from oomdoctor.signs import commands, releases
 from oomdoctor.signs.allocator import card_partly_hidden
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed, last_prompt_refused
+from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import (
@@ -481,6 +482,12 @@ def _no_known_regression(crash: Crash) -> Answer:
 def _another_build(case: Case) -> Answer:
     if case.cause != _REFUSED_WHAT_IS_FREE or maker(case.crash) not in VISIBLE:
         return None
+    if the_driver_of_an_embedded_gpu_had_no_room(case.crash) is not None:
+        return Proposal(
+            action=say("Compare the release of L4T (JetPack) with those before and after it: 36.4.7 caps allocations"),
+            snippet="cat /etc/nv_tegra_release",
+            reference="https://github.com/ggml-org/llama.cpp/pull/23732",
+        )
     return Proposal(
         action=say("Try another build of the framework for this driver, such as the GPU maker's container image")
     )
@@ -583,7 +590,7 @@ def fix_request(case: Case) -> Answer:
         return _launch(crash, asked.gpus, asked.sum, have)
     request = request_of(crash)
     if request is None or not request.requested:
-        return _of_the_engine(crash)
+        return _of_the_engine(crash) or _of_the_job(case.row)
     short = lacking(request, have)
     if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
         return Proposal(
@@ -600,11 +607,32 @@ def fix_request(case: Case) -> Answer:
             action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
             snippet=commands.SCHEDULED,
         )
+    if not short and not have and request.placement_group:
+        return Proposal(
+            action=say(
+                "Compare a bundle of {what} with what one node has free: it has to fit on one, with its CPUs "
+                "(--num-cpus of `ray start`)",
+                what=what_of(request),
+            ),
+            subject=what_of(request),
+            setting=_asking(case.row),
+            snippet=commands.SCHEDULED,
+        )
     return Proposal(
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
         snippet=commands.SCHEDULED,
     )
+
+
+def _of_the_job(row: Spelling | None) -> Proposal | None:
+    """The knob as it is, without an option that asks for nothing."""
+    return Proposal(setting="") if row is not None and not _asking(row) else None
+
+
+def _asking(row: Spelling | None) -> str:
+    """The option by which the job requests; `ray start` takes what a node offers, and less of it places nothing."""
+    return row.setting if row is not None and row.framework != ray_workers.NAME else ""
 
 
 # Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
@@ -1003,13 +1031,6 @@ def fewer_jobs(case: Case) -> Answer:
     )
 
 
-def fix_shape(case: Case) -> Answer:
-    shape = getattr(case.crash.root, "shape", None)
-    if not shape:
-        return None
-    return Proposal(action=say("Check the requested shape {shape}: one dimension is wrong", shape=shape))
-
-
 FUNCTIONS: Final[Mapping[str, Compute]] = {
     "allocator-config": allocator_config,
     "cap-preallocation": cap_preallocation,
@@ -1021,5 +1042,5 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "collect-evidence": collect,
     "fix-environment": fix_environment,
     "fewer-build-jobs": fewer_jobs,
-    "fix-shape": fix_shape,
+    "fix-shape": wrong_axis.fix_shape,
 }

@@ -40,6 +40,7 @@ from oomdoctor.remedies import Beside, fractions, models
 from oomdoctor.remedies.cache_left import spare
 from oomdoctor.remedies.floors import Floor, floor
 from oomdoctor.remedies.initial import as_default, begin, default_of, may_be_none
+from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, pin_of, spelling
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, size_of_trained, tensor_parallel, zero_stage
@@ -47,6 +48,7 @@ from oomdoctor.signs import logits
 from oomdoctor.signs.engine import memory_saver_of_nobody_named
 from oomdoctor.signs.kv_cache import WHOLE_PROMPTS, a_step_takes_a_whole_prompt
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed
+from oomdoctor.signs.logits import OF_PROMPTS
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -948,6 +950,9 @@ def smaller_prefill(case: Case) -> Answer:
         return _within_the_free_tokens(root, case.row.setting)
     if isinstance(root, WarmupShort) and root.of_prefill and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, root.of_prefill)
+    if isinstance(answer, Proposal) and case.crash.in_trace(OF_PROMPTS) is not None:
+        halved = answer.action or translated(KNOBS[case.knob].action)
+        return replace(answer, action=say("{halved}, or request no log-probabilities of the prompt", halved=halved))
     if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":
         return answer
     if not root.tried_bytes:

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.arithmetic import host as ram
+from oomdoctor.arithmetic import vllm
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
 from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import SharedMemoryFull
@@ -49,6 +50,7 @@ from oomdoctor.signs import commands, limits
 from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
+from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -67,6 +69,7 @@ _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 USUAL_SHM: Final = "8g"
 _CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=host|shm[-_]size"
 _PROCESSES_OF_A_MAP: Final = 16  # preprocessing_num_workers in examples/train_lora of LLaMA-Factory v0.9.0
+_SECOND_ENGINE: Final = (0, 8)  # V1, vLLM's default from here on, swaps nothing to the host
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
 _PORT: Final = "PORT"
 _URL: Final = late(
@@ -581,7 +584,8 @@ def _default_swap(case: Case) -> Answer:
     """vLLM's default, up to the version that removed the option; only V0, which had it, counts blocks for the CPU."""
     version = engine.engine_version(case.crash)
     counts_blocks = any(size.cpu_blocks for size in case.crash.every(KvCacheSize))
-    if (version is None and not counts_blocks) or (version is not None and version >= (0, 18)):
+    told = known_versions(vllm.NAME, case.crash.context).before <= _SECOND_ENGINE
+    if (version is None and not counts_blocks and not told) or (version is not None and version >= (0, 18)):
         return Skip()
     known = gpus_per_node(case.crash)
     gpus, by_default = known or 1, say("4 GiB per GPU (vLLM's default, not in the log)")
@@ -984,6 +988,8 @@ def more_host_memory(case: Case) -> Answer:
 
 def _more_than_the_victim(crash: Crash) -> Proposal | None:
     """Where only the kernel's line stands: what the killed process alone held."""
+    if is_on_windows(crash):
+        return Proposal(action=say("Close other programs, or use a machine with more memory"))
     kill = largest_kill(crash)
     held = held_by(kill) if kill is not None else None
     if kill is None or held is None or held < LARGE:

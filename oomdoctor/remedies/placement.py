@@ -22,7 +22,9 @@ from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import assumptions, spelling
 from oomdoctor.signs.commands import on_the_devices
+from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.engine_steps import weights_on_another_card
+from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less
 from oomdoctor.signs.placement import own_processes, ranks, restored
@@ -89,10 +91,18 @@ def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
     if case.cause == "device-misplacement" and own(case.crash):
         return Skip()
+    if the_driver_of_an_embedded_gpu_had_no_room(case.crash) is not None:
+        return _ram_of_both()
     if not pids and woken_by_a_request(case.crash):
         return Proposal(
             action=say("Find out which process holds the GPU that the engine wakes up on"),
             snippet=on_the_devices(case.crash),
+        )
+    if not pids and its_pool_was_refused(case.crash) is not None:
+        return Proposal(
+            action=say("Let a trainer on this GPU free or offload its memory before the engine takes its own back"),
+            snippet=on_the_devices(case.crash),
+            cost="",
         )
     if not pids:
         return _none_but_own(case)
@@ -100,6 +110,15 @@ def free_the_gpu(case: Case) -> Answer:
         action=say("Find leftover processes of yours on the GPU and stop them: {processes}", processes=_named(pids)),
         snippet=_look_and_end(list(pids)[:_ENDED]),
         assumes=(say("these PIDs are valid here (in a container they may be the host's)"),),
+    )
+
+
+def _ram_of_both() -> Proposal:
+    """The driver counts the page cache as used: ollama/ollama#12283."""
+    return Proposal(
+        action=say("Free RAM, which CPU and GPU share here: end other programs, and drop the page cache"),
+        snippet="free -h; sudo sysctl vm.drop_caches=3",
+        cost=say("files are read from the disk again"),
     )
 
 

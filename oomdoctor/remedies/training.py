@@ -41,6 +41,7 @@ from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.signs.passes import in_attention
 from oomdoctor.signs.set_limits import address_limit
+from oomdoctor.signs.shm import it_filled_steadily
 from oomdoctor.units import GIB, MIB, show
 
 _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
@@ -65,6 +66,7 @@ _TO_16_BITS: Final[Mapping[str, str]] = {
     "jax": "params = jax.tree_util.tree_map(lambda p: p.astype(jax.numpy.bfloat16), params)",
 }
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
+_A_GOOD_PART: Final = 2  # half of what could be replaced
 _TRAINER: Final = r"transformers/trainer"
 _FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
 _FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
@@ -511,7 +513,20 @@ def fewer_predictions(case: Case) -> Answer:
 
 
 def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
-    """jax/_src/api.py, "donate_argnums": an output takes the place of the argument that it replaces."""
+    """jax/_src/api.py, "donate_argnums": an output takes the place of the argument that it replaces, so that donating
+    saves no more than the arguments take."""
+    arguments, outputs = program.arguments_bytes, program.outputs_bytes or 0
+    if arguments is not None and arguments * _A_GOOD_PART < outputs:
+        return Proposal(
+            action=say(
+                "Return less from the compiled function, or call it on parts and fetch each result ({outputs} of "
+                "outputs, {arguments} of arguments)",
+                outputs=show(outputs),
+                arguments=show(arguments),
+            ),
+            snippet="results = [jax.device_get(step(part)) for part in parts]",
+            cost=say("host RAM for the results"),
+        )
     return Proposal(
         action=say(
             "Return less from the compiled function, or donate the arguments that its outputs replace ({outputs})",
@@ -583,6 +598,11 @@ def clear_references(case: Case) -> Answer:
     if phase(case.crash) == "waking":
         action = say("Offload the trainer and empty its cache before the engine wakes up")
         return Proposal(action=action, subject=_TRAINING_PROCESS)
+    if it_filled_steadily(case.crash) is not None:
+        return Proposal(
+            action=say("Look for batches that are kept: copy what outlives its step, and remove old files"),
+            snippet="ls -laS /dev/shm | head; kept.append(batch.clone())",
+        )
     if case.crash.pool == "object_store":
         full = case.crash.first(StoreFull)
         if full is not None and full.used_fraction == 0:

@@ -18,6 +18,7 @@ from oomdoctor.units import MIB, show
 if TYPE_CHECKING:
     from oomdoctor.causes import Cause
 
+_NOT_VISIBLE: Final = "gpu-visibility"  # a cause
 _NOTHING_SHORT: Final = "profiling-race"  # a cause
 OTHERS: Final = 2  # causes that a line names beside the likeliest
 # Of a kernel or the C library: "FILE:LINE: FUNCTION: block: [0,0,0], thread: [4,0,0] Assertion `CHECK` failed."
@@ -69,6 +70,8 @@ def _verdict(incident: Incident) -> str:
     best = incident.diagnoses[0] if incident.diagnoses else None
     if best is not None and best.cause == _NOTHING_SHORT:
         return say("MEMORY CHECK FAILED")
+    if best is not None and best.cause == _NOT_VISIBLE:
+        return say("GPU NOT VISIBLE")
     return say("NOT SCHEDULED") if best is not None and best.pool == "scheduling" else say("OUT OF MEMORY")
 
 

@@ -168,7 +168,7 @@ def small_piece_refused(crash: Crash) -> Seen | None:
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or tried >= SMALL or not _is_on_windows(crash, refused):
         return None
-    return _refusal(refused)
+    return _refusal(crash, refused)
 
 
 @sign
@@ -178,7 +178,7 @@ def large_piece_refused(crash: Crash) -> Seen | None:
     tried = refused.tried_bytes if refused is not None else None
     if refused is None or tried is None or tried < LARGE:
         return None
-    return _refusal(refused, against=(say("the machine may really not have so much memory in one piece"),))
+    return _refusal(crash, refused, against=(say("the machine may really not have so much memory in one piece"),))
 
 
 @sign
@@ -187,7 +187,7 @@ def array_refused(crash: Crash) -> Seen | None:
     refused = host_refusal(crash)
     if refused is None or refused.allocator not in ARRAYS or not _is_on_windows(crash, refused):
         return None
-    return _refusal(refused)
+    return _refusal(crash, refused)
 
 
 @sign
@@ -235,7 +235,7 @@ def refused_with_an_errno(crash: Crash) -> Seen | None:
     first, refused = host_refusal(crash), next((one for one in host_refusals(crash) if one.errno == NO_MEMORY), None)
     if first is None or refused is None or first.allocator in ARRAYS or refused.allocator in ARRAYS:
         return None
-    return None if (first.tried_bytes or SMALL) < SMALL else _refusal(refused)
+    return None if (first.tried_bytes or SMALL) < SMALL else _refusal(crash, refused)
 
 
 @sign
@@ -244,7 +244,7 @@ def a_call_of_the_system_was_refused(crash: Crash) -> Seen | None:
     refused = host_refusal(crash)
     if refused is None or refused.allocator != "os" or _CALL.search(refused.at.text) is None:
         return None
-    return _refusal(refused)
+    return _refusal(crash, refused)
 
 
 @sign
@@ -260,7 +260,7 @@ def overcommit_was_refused(crash: Crash) -> Seen | None:
 def refused_by_any_allocator(crash: Crash) -> Seen | None:
     """Any allocator of host memory failed, whatever the size."""
     refused = host_refusal(crash)
-    return _refusal(refused) if refused is not None else None
+    return _refusal(crash, refused) if refused is not None else None
 
 
 @sign
@@ -283,15 +283,19 @@ def _is_on_windows(crash: Crash, refused: HostAllocation) -> bool:
     return ON_WINDOWS in refused.at.text or is_on_windows(crash)
 
 
-def _refusal(refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
+def _refusal(crash: Crash, refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:
     refusal = (
         say("An allocation of {tried} of host memory failed.", tried=show(refused.tried_bytes))
         if refused.tried_bytes
         else say("An allocation of host memory failed.")
     )
-    how = say(
-        "A full Linux machine kills a process instead. A failed allocation points to ulimit -v, "
-        "vm.overcommit_memory=2 or, on Windows, the commit limit."
+    how = (
+        say("On Windows, RAM and page file together limit how much memory can be committed.")
+        if _is_on_windows(crash, refused)
+        else say(
+            "A full Linux machine kills a process instead. A failed allocation points to ulimit -v, "
+            "vm.overcommit_memory=2 or, on Windows, the commit limit."
+        )
     )
     return Seen(
         words=joined((refusal, how)),

@@ -75,6 +75,14 @@ def waking_up(crash: Crash) -> Seen | None:
 
 
 @sign
+def its_pool_was_refused(crash: Crash) -> Seen | None:
+    """The allocator that refused holds what sleeps, weights and KV cache, however much is computed at once:
+    vllm/device_allocator/cumem.py, torch_memory_saver."""
+    root = crash.root
+    return Seen(words="") if isinstance(root, DeviceRefusal) and root.layer == "cumem" else None
+
+
+@sign
 def still_loading(crash: Crash) -> Seen | None:
     """The engine was loading its weights."""
     if _step(crash) != "loading":
@@ -223,9 +231,8 @@ def refused_behind_its_cache(crash: Crash) -> Seen | None:
 def refused_with_figures(crash: Crash) -> Seen | None:
     """An engine's allocation failed and nothing shows what the engine was doing; the message prints figures of the
     GPU, or comes from the allocator that holds the share."""
-    root = crash.root
-    cumem = isinstance(root, DeviceRefusal) and root.layer == "cumem"
-    return _beside_its_share(crash) if _step(crash) == "" and (cumem or _engines_card(crash) is not None) else None
+    figures = its_pool_was_refused(crash) is not None or _engines_card(crash) is not None
+    return _beside_its_share(crash) if _step(crash) == "" and figures else None
 
 
 @sign

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.cuda_warning import AllocatorPressure
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.families.unfamiliar import Shortage
@@ -59,6 +60,7 @@ _OF_THE_START: Final = late(r"\b(?:cuInit|hipInit|cuDeviceGetCount|nvmlInit(?:_v
 _OF_AN_EXCHANGE: Final = late(
     r"\b(\w{0,24}(?:(?i:ipc|nccl|rccl|nvshmem|all_?reduce)|[Cc]ommunicator)\w{0,24}\.(?:cpp|cu|cc|cuh|h))\b(?=[:\s\"',)]{0,3}\d)"
 )
+_BELOW_THE_ALLOCATOR: Final = ("driver", "runtime", "nvml")  # layers
 _QUIRKS: Final = rf"\bWSL2?\b|{_EMBEDDED}"
 
 
@@ -367,12 +369,30 @@ def far_more_was_free_for_a_library(crash: Crash) -> Seen | None:
 
 
 @sign
+def the_driver_of_an_embedded_gpu_had_no_room(crash: Crash) -> Seen | None:
+    """NvMap says ENOMEM with the size, and no message prints figures. L4T 36.4.7 caps what it gives a process:
+    ggml-org/llama.cpp#23732; PyTorch's report needs NVML, which is not there: pytorch/pytorch#185240."""
+    refused = of_nvmap(crash)
+    if refused is None or not _is_bare(crash):
+        return None
+    words = say(
+        "NvMap, the driver's allocator of an embedded GPU (Jetson), got no {tried} of the RAM that CPU and GPU share "
+        "(error 12). That RAM is full or in pieces, or this release of the driver caps what a process gets.",
+        tried=show(refused.tried_bytes or 0),
+    )
+    return Seen(words=words, evidence=(refused, crash.root), against=(_unsaid(),), next_evidence=(commands.FREE,))
+
+
+def of_nvmap(crash: Crash) -> AllocatorPressure | None:
+    """The last allocation that Tegra's driver had no memory for."""
+    refused = (event for event in reversed(crash.every(AllocatorPressure)) if event.code is not None)
+    return next(refused, None)
+
+
+@sign
 def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
     """The log names a platform whose virtual-memory calls fail with memory free, and no message prints figures."""
-    root = crash.root
-    if refusal(crash) is not None or not isinstance(root, DeviceRefusal) or crash.mentions(_QUIRKS) is None:
-        return None
-    if root.layer not in ("driver", "runtime", "nvml"):
+    if not _is_bare(crash) or crash.mentions(_QUIRKS) is None:
         return None
     embedded = crash.mentions(_EMBEDDED) is not None
     words = (
@@ -383,9 +403,18 @@ def a_platform_that_refuses_what_is_free(crash: Crash) -> Seen | None:
         if embedded
         else say("The log names WSL, where such allocations fail with memory free.")
     )
-    unsaid = say("the log does not say how much was free")
     look = (commands.FREE,) if embedded else ()
-    return Seen(words=words, evidence=(root,), against=(unsaid,), next_evidence=look)
+    return Seen(words=words, evidence=(crash.root,), against=(_unsaid(),), next_evidence=look)
+
+
+def _is_bare(crash: Crash) -> bool:
+    """The driver or the runtime refuses, and no message prints figures."""
+    root = crash.root
+    return refusal(crash) is None and isinstance(root, DeviceRefusal) and root.layer in _BELOW_THE_ALLOCATOR
+
+
+def _unsaid() -> str:
+    return say("the log does not say how much was free")
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:

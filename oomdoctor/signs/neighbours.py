@@ -468,6 +468,12 @@ def about(size: int) -> str:
     return f"{gib:.1f} GiB" if gib < TWO_DIGITS else f"{gib:.0f} GiB"
 
 
+def held_by_nobody_listed(it: Card) -> int | None:
+    """What the message leaves over where it lists no other process: a display or the driver may have it, too."""
+    others = _neighbours(it)
+    return others.bytes if others is not None and not others.listed and not it.others else None
+
+
 def is_assumed(it: Card) -> bool:
     """Whether what others hold is what remains of an older message, less a guess of this process's own."""
     return it.others_bytes is None and it.unaccounted_bytes is None

@@ -11,6 +11,7 @@ from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unsch
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import all_of, counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import SCHEDULED
 from oomdoctor.units import show
 
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
@@ -85,6 +86,7 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
         words=joined(parts),
         evidence=tuple(each for each in crash.every(Unschedulable) if each.strength)[:3],
         against=(say("Ray may have placed the request after the end of the log"),) if open_end else (),
+        next_evidence=(SCHEDULED,) if open_end and not have else (),
     )
 
 

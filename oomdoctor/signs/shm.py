@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from oomdoctor.units import MIB, show
 
 DOCKERS_DEFAULT: Final = 64 * MIB
 FULL: Final = 0.9
+LISTINGS: Final = 3
 _SEGMENT_NAMED: Final = "/nccl-"
 ROOM: Final = 0.5  # of it at most in use: no page of it was missing
 _USERS: Final = {
@@ -137,6 +139,25 @@ def bus_error_with_room(crash: Crash) -> Seen | None:
     return Seen(words=say("shared memory was at most {share} full", share=f"{share:.0%}"))
 
 
+@sign
+def it_filled_steadily(crash: Crash) -> Seen | None:
+    """Three listings or more of one size, each as full as the one before it or fuller, up to the limit."""
+    usages = [usage for usage in crash.every(ShmUsage) if usage.used_bytes is not None]
+    sizes = [usage.used_bytes or 0 for usage in usages]
+    grows = all(one <= other for one, other in pairwise(sizes))
+    if len(usages) < LISTINGS or not grows or len({usage.total_bytes for usage in usages}) > 1:
+        return None
+    if sizes[0] > ROOM * sizes[-1] or _share(usages[-1]) < FULL:
+        return None
+    words = say(
+        "It filled from {first} to {last} in {count} listings, and nothing was given back between them.",
+        first=show(sizes[0]),
+        last=show(sizes[-1]),
+        count=len(usages),
+    )
+    return Seen(words=words, evidence=(usages[0], usages[-1]))
+
+
 def _other_reasons() -> tuple[str, ...]:
     return (say("a truncated mapped file or a failing disk gives a bus error too"),)
 
@@ -216,6 +237,11 @@ def _is_above(place: Place, other: Place) -> bool:
 
 
 def _holds(crash: Crash) -> str:
+    filled = it_filled_steadily(crash)
+    return joined((_size_and_share(crash), filled.words if filled is not None else ""))
+
+
+def _size_and_share(crash: Crash) -> str:
     size, share = _size(crash), _fullest(crash)
     if size is None:
         return ""

@@ -503,7 +503,7 @@ def test_a_flag_is_an_argument_where_a_program_builds_the_engine(below: str, nam
 def test_an_engine_maps_its_files_and_drops_no_references() -> None:
     log = kill(12.5, 13.2, "").replace("LLMRayActor", "RayWorkerVllm")
     chosen = advise(log, "low-memory-loading", cause="process-ram-hog")[0]
-    assert chosen["low-memory-loading"].snippet == "--load-format safetensors"
+    assert chosen["low-memory-loading"].snippet is None  # --load-format auto takes such files already
     assert "rank" not in chosen["low-memory-loading"].action
 
 

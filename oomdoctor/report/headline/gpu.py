@@ -8,6 +8,7 @@ from typing import Final
 from oomdoctor.families import gpu_table
 from oomdoctor.families.cuda import OtherProcess
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.cuda_warning import AllocatorPressure
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.gpu_table import GpuTable
@@ -18,7 +19,7 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Trajectory
-from oomdoctor.job.own_line import own_lines
+from oomdoctor.job.own_line import own_place
 from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.card import figures, on_host, start, teller
@@ -116,8 +117,7 @@ def work(crash: Crash) -> str | None:
 @about(teller)
 def place(event: Event) -> str | None:
     """The line of the job's own code, or of its framework's: "train.py:118"; else the C++ line of the message."""
-    lines = own_lines(event.around.trace, cut=event.around.cut)
-    own = next((f"{line.file}:{line.line}" for line in lines if line.file), None)
+    own = own_place(event.around.trace, cut=event.around.cut)
     source = event.source or "" if isinstance(event, DeviceRefusal) else ""
     file = source.replace("\\", "/").rpartition("/")[2]
     return own or (file if _SOURCE.fullmatch(file) else None)
@@ -172,6 +172,12 @@ def gpu_others(it: Card) -> str | None:
     if size is None or size > (it.total_bytes or 0):
         return None
     return say("about {size}", size=neighbours.about(size)) if neighbours.is_assumed(it) else shown(size)
+
+
+@about(figures)
+def gpu_unlisted(it: Card) -> str | None:
+    """What of the GPU is in use, and by nobody that the message names."""
+    return shown(neighbours.held_by_nobody_listed(it))
 
 
 def neighbour(crash: Crash) -> str | None:
@@ -417,6 +423,13 @@ def probed_total(probe: AllocationProbe) -> str | None:
 def not_torch(it: Card) -> str | None:
     """What of the GPU is not PyTorch's in a job that also runs JAX or TensorFlow."""
     return shown(it.non_torch_bytes or it.others_bytes or it.beyond_bytes)
+
+
+@where(library.the_driver_of_an_embedded_gpu_had_no_room)
+@about(library.of_nvmap)
+def nvmap_requested(refused: AllocatorPressure) -> str | None:
+    """What the driver of an embedded GPU had no room for."""
+    return shown(refused.tried_bytes)
 
 
 @where(library.a_platform_that_refuses_what_is_free)

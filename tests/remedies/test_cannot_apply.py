@@ -1,0 +1,148 @@
+"""What the log shows to be so already, or to matter nothing there, is no remedy; what is left says what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from remedy_logs import advise, cuda, kill
+from reports import body
+
+WINDOWS = (
+    "{line}\nTraceback (most recent call last):\n"
+    '  File "E:\\studio\\loader.py", line 61, in fill\n    state = read(path)\n'
+    '  File "E:\\studio\\env\\lib\\site-packages\\torch\\nn\\modules\\module.py", line 810, in _apply\n'
+    "    p = fn(param)\n"
+    "RuntimeError: [enforce fail at ..\\c10\\core\\impl\\alloc_cpu.cpp:72] data. DefaultCPUAllocator: not enough "
+    "memory: you tried to allocate 41943040 bytes.\n"
+)
+KERNEL = (
+    "[ 901.100000] [    701]  1000   701   {first}   {first}   307200      0             0 python\n"
+    "[ 901.100001] [    702]  1000   702   {second}   {second}   307200      0             0 python\n"
+    "[ 901.100002] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=job7,mems_allowed=0,"
+    "oom_memcg=/docker/job7,task_memcg=/docker/job7,task=python,pid=701,uid=1000\n"
+)
+MUCH, LITTLE = 52_428_800, 262_144  # pages: 200 GiB and 1 GiB
+ENGINE = "INFO 11-20 10:00:00 vllm/v1/engine/core.py:1\nTraceback (most recent call last):\n"
+RUNNER = '  File "/env/vllm/v1/worker/gpu_model_runner.py", line 3000, in {function}\n    {code}\n'
+SAMPLER = (
+    '  File "/env/vllm/v1/sample/sampler.py", line 200, in compute_logprobs\n    return logits.log_softmax(dim=-1)\n'
+)
+POOL = "[torch_memory_saver.cpp] CUresult error: 2 (out of memory) file=csrc/utils.h func=cu_mem_create line=201"
+PROGRAM = (
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5368709120 "
+    "bytes.\n"
+    "BufferAssignment OOM Debugging.\nBufferAssignment stats:\n"
+    "             parameter allocation:  {arguments}\n"
+    "              constant allocation:       64B\n"
+    "        maybe_live_out allocation:    {outputs}\n"
+    "     preallocated temp allocation:    2.00GiB\n"
+    "                 total allocation:   12.00GiB\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("Loading weights from base_v2.safetensors", False),
+        ("Loading weights from base_v2.ckpt", True),
+        ("Loading weights from safetensors_notes.bin", True),
+        ("Loading weights, safetensors is not installed", True),
+    ],
+)
+def test_files_that_are_mapped_already_need_no_other_format(line: str, given: bool) -> None:
+    chosen, _ = advise(WINDOWS.format(line=line), "low-memory-loading", cause="host-model-load")
+    assert ("low-memory-loading" in chosen) == given
+
+
+def test_a_framework_with_an_option_of_its_own_keeps_it() -> None:
+    log = "axolotl train run.yml\nmodel-00001.safetensors\n" + kill(60, 64, "")
+    chosen, _ = advise(log, "low-memory-loading", cause="host-model-load")
+    assert chosen["low-memory-loading"].setting == "low_cpu_mem_usage"
+
+
+@pytest.mark.parametrize(("on", "words"), [(True, "On Windows, RAM and page file"), (False, "A full Linux machine")])
+def test_only_the_limits_of_the_machine_are_named(on: bool, words: str, tmp_path: Path) -> None:
+    log = WINDOWS.format(line="x").replace("E:\\studio\\", "/srv/").replace("\\", "/").replace("../c10", "c10")
+    log = log.replace("not enough memory: you tried to allocate", "can't allocate memory: you tried to allocate")
+    report = body(tmp_path, WINDOWS.format(line="x") if on else log)
+    found = [one for one in report["incidents"][0]["diagnoses"] if one["cause"] == "address-space-limit"]
+    assert words in found[0]["explanation"]
+
+
+@pytest.mark.parametrize(("on", "words"), [(True, "Close other programs"), (False, "Use a node")])
+def test_a_desktop_is_no_node(on: bool, words: str) -> None:
+    log = WINDOWS.format(line="x") if on else "python job.py\nMemoryError: Unable to allocate 9.00 GiB\n"
+    chosen, _ = advise(log, "more-host-memory", cause="address-space-limit")
+    assert chosen["more-host-memory"].action.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "given"), [(MUCH, LITTLE, False), (MUCH, MUCH, True), (MUCH, MUCH // 4, True), (0, MUCH, False)]
+)
+def test_fewer_workers_free_little_where_one_process_holds_all(first: int, second: int, given: bool) -> None:
+    log = "python fit.py --num_workers 8\n" + KERNEL.format(first=first, second=second)
+    assert ("fewer-workers" in advise(log, "fewer-workers", cause="container-limit")[0]) == given
+
+
+@pytest.mark.parametrize(
+    ("function", "given"), [("_get_prompt_logprobs_dict", False), ("_sample", True), ("execute_model", True)]
+)
+def test_the_rows_of_one_prompt_are_no_sequences(function: str, given: bool) -> None:
+    log = ENGINE + RUNNER.format(function=function, code="logprobs = self.sampler(logits)") + SAMPLER
+    log += "torch.OutOfMemoryError: " + cuda()
+    chosen, _ = advise(log, "fewer-sequences", "smaller-prefill", cause="logits-spike")
+    assert ("fewer-sequences" in chosen) == given
+    assert ("log-probabilities of the prompt" in chosen["smaller-prefill"].action) != given
+
+
+def test_what_an_engine_prints_of_its_settings_is_no_frame() -> None:
+    log = ENGINE + "SamplingParams(prompt_logprobs=None)\n" + RUNNER.format(function="_sample", code="x = y")
+    assert "fewer-sequences" in advise(log + "torch.OutOfMemoryError: " + cuda(), "fewer-sequences")[0]
+
+
+def test_a_pool_that_sleeps_is_as_large_as_its_share() -> None:
+    knobs = ("fewer-sequences", "smaller-prefill", "shorter-context", "lower-engine-reservation", "free-the-gpu")
+    chosen, _ = advise(POOL, *knobs, cause="vllm-utilization-too-high")
+    assert set(chosen) == {"lower-engine-reservation", "free-the-gpu"}
+    share = chosen["lower-engine-reservation"]
+    assert share.setting == "--mem-fraction-static"
+    assert "not in the log" in share.assumes[0]
+    assert "trainer" in chosen["free-the-gpu"].action
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "RuntimeError: CUDA Error: out of memory at /w/csrc/cumem_allocator.cpp:62",
+        "python -m sglang.launch_server --model-path m\n" + POOL,
+    ],
+)
+def test_whose_pool_it_is_is_assumed_only_of_the_saver(log: str) -> None:
+    chosen, _ = advise(log, "lower-engine-reservation", cause="vllm-utilization-too-high")
+    assert not any("torch_memory_saver" in each for each in chosen["lower-engine-reservation"].assumes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outputs", "donates"),
+    [("512.00MiB", "9.50GiB", False), ("4.00GiB", "8.50GiB", False), ("5.00GiB", "9.50GiB", True)],
+)
+def test_what_is_donated_saves_no_more_than_it_takes(arguments: str, outputs: str, donates: bool) -> None:
+    log = PROGRAM.format(arguments=arguments, outputs=outputs)
+    remedy = advise(log, "smaller-buffers", cause="activations")[0]["smaller-buffers"]
+    assert ("donate_argnums" in (remedy.snippet or "")) == donates
+    assert ("device_get" in (remedy.snippet or "")) != donates
+
+
+@pytest.mark.parametrize(("name", "given"), [("RayWorkerVllm", True), ("RayWorkerWrapper", False), ("MyWorker", False)])
+def test_the_name_of_its_worker_tells_the_age_of_an_engine(name: str, given: bool) -> None:
+    log = (
+        "Memory on the node (IP: 10.1.1.7, ID: 11) where the task (actor ID: 22, name="
+        f"{name}.__init__, pid=77, memory used=20.00GB) was running was 30.50GB / 32.00GB (0.953125), which exceeds "
+        "the memory usage threshold of 0.95. Ray killed this worker (ID: 33) because it was the most recently "
+        "scheduled task.\n"
+    )
+    chosen, _ = advise("vllm serve m\n" + log, "less-swap-space", "quantize-weights", cause="process-ram-hog")
+    assert ("less-swap-space" in chosen) == given
+    quantized = chosen.get("quantize-weights")
+    assert (quantized is not None and quantized.snippet == "--quantization fp8") != given

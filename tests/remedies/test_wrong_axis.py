@@ -1,0 +1,54 @@
+"""Which dimension of an impossible shape is wrong, and the name that the failing line has for it."""
+
+from __future__ import annotations
+
+import pytest
+from remedy_logs import advise
+
+LOG = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/play/store.py", line 12, in grow\n    {code}\n'
+    "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 700. TiB for an array with shape {shape} and data "
+    "type float32\n"
+)
+SHAPE = "(99000000, 3, 84, 84)"
+
+
+def action(code: str, shape: str = SHAPE) -> str:
+    log = LOG.format(code=code, shape=shape)
+    return advise(log, "fix-shape", cause="absurd-size")[0]["fix-shape"].action
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("x = np.zeros((self.steps, 3, *self.shape), dtype=np.float32)", "self.steps"),
+        ("x = np.empty([count, 3, 84, 84])", "count"),
+    ],
+)
+def test_the_line_names_it(code: str, name: str) -> None:
+    assert action(code) == f"Lower {name}: it is 99000000, dimension 1 of the requested shape {SHAPE}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = np.zeros((*lead, steps), dtype=np.float32)",
+        "x = np.zeros((steps, 3))",
+        "x = np.zeros((2 * steps, 3, 84, 84))",
+        "x = np.zeros(shape)",
+        "x = (steps, 3, 84, 84)",
+        "x = np.zeros((steps, 3, 84",
+    ],
+)
+def test_what_the_line_does_not_name_has_its_number(code: str) -> None:
+    assert action(code) == f"Check dimension 1 of the requested shape {SHAPE}: it is 99000000"
+
+
+@pytest.mark.parametrize("shape", ["(99000, 84000, 84)", "(999000, 1000, 3)", "(5000, 5000, 5000)"])
+def test_of_two_long_dimensions_none_is_accused(shape: str) -> None:
+    assert "one dimension is wrong" in action("x = np.zeros((a, b, c))", shape)
+
+
+def test_the_only_dimension_is_the_one() -> None:
+    assert action("x = np.zeros((n,))", "(99000000000000,)").startswith("Lower n: it is 99000000000000, dimension 1")
