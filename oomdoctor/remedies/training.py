@@ -36,6 +36,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs import limits
 from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
@@ -608,7 +609,7 @@ def clear_references(case: Case) -> Answer:
         if full is not None and full.used_fraction == 0:
             return Refusal(say("Ray's object store was empty"))
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
-    if case.crash.pool in RAM and _not_in_python(case.crash):
+    if case.crash.pool in RAM and (_not_in_python(case.crash) or _has_just_started(case.crash)):
         return Skip()
     if case.cause == "eval-accumulation" and case.crash.in_trace(_TRAINER) is not None:
         return _loss_alone(case.crash)
@@ -617,6 +618,12 @@ def clear_references(case: Case) -> Answer:
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
+
+
+def _has_just_started(crash: Crash) -> bool:
+    """A container that died at its start has no old results."""
+    lived = limits.lived_seconds(crash)
+    return lived is not None and lived <= limits.AT_ITS_START
 
 
 def _loss_alone(crash: Crash) -> Proposal:
