@@ -94,6 +94,7 @@ _FORWARD_BATCHES: Final = (
     "log_prob_micro_batch_size", "micro_forward_batch_size", "micro_forward_batch_size_per_gpu", "logprob_batch_size",
     "forward_micro_batch_size_per_gpu", "infer_batch_size",
 )  # fmt: skip
+_PROMPTS_ALONE: Final = late(r"(?i)prompt")  # in the name of an option: it cuts no answer
 
 
 def halved(case: Case) -> Answer:
@@ -675,6 +676,8 @@ def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
 def shorter_sequences(case: Case) -> Answer:
     """In a loop that generates these are prompts and answers; elsewhere they are what one example is cut to."""
     answer = halved(case)
+    if isinstance(answer, Proposal) and case.crash.job.task == "rl" and _PROMPTS_ALONE.search(case.name):
+        return replace(answer, cost=say("longer prompts are cut or left out"))
     if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
     if not isinstance(answer, Proposal) and (shown := _by_the_square(case.crash)) is not None:
