@@ -46,9 +46,12 @@ from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
+    Group,
+    amounts_in_words,
     asked_gpus,
     bound_to,
     cluster,
+    group_of,
     lacking,
     request_of,
     shared_roles,
@@ -593,6 +596,9 @@ def fix_request(case: Case) -> Answer:
         return _of_the_engine(crash) or _of_the_job(case.row)
     short = lacking(request, have)
     if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
+        group = group_of(crash, request)
+        if group is not None and group.of_vllm:
+            return _of_vllms_own_node(group, node)
         return Proposal(
             action=say(
                 "Start Ray with {what} on node {node}, or do not bind the request to it (node:{node})",
@@ -622,6 +628,22 @@ def fix_request(case: Case) -> Answer:
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
         snippet=commands.SCHEDULED,
+    )
+
+
+def _of_vllms_own_node(group: Group, node: str) -> Proposal:
+    """vLLM binds a worker to the address of its own machine, which Ray may know by another one."""
+    return Proposal(
+        action=say(
+            "See whether Ray lists this machine as {node} with {what}: vLLM needs one of its {count} there; where Ray "
+            "has another address of it, set VLLM_HOST_IP to that one",
+            node=node,
+            what=amounts_in_words(group.bundle),
+            count=group.count,
+        ),
+        subject=node,
+        setting="VLLM_HOST_IP",
+        snippet=f"ray list nodes\n{commands.SCHEDULED}",
     )
 
 

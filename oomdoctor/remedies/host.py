@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -38,7 +39,6 @@ from oomdoctor.incident.node import (
 )
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
-from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import all_of, listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import engine, held, models, ray_workers
@@ -52,6 +52,7 @@ from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of
 from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
+from oomdoctor.signs.store import only_the_disk_is_short
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
 
@@ -88,9 +89,11 @@ _GROUPS: Final = (
 _SMALL: Final = 4 * GIB
 _TINY: Final = 32 * MIB  # no interpreter with a few libraries starts in as much
 _START: Final = 512 * MIB
+# Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
+_OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
-_AT_ITS_START: Final = 60  # seconds
+_SESSION: Final = late(r"(/[\w./-]{1,200})/session_[\w-]{1,80} is over ")
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
 RAYS_DEFAULT: Final = 0.95  # RAY_memory_usage_threshold since 2.2: src/ray/common/ray_config_def.h
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
@@ -99,6 +102,7 @@ MORE: Final = 1.25  # a new limit against the one that was hit: what would have 
 _SET_LIMIT: Final = (
     "kubectl set resources deployment NAME -c CONTAINER --limits=memory={amount}   # or statefulset, daemonset"
 )
+_EDIT_CLUSTER: Final = "kubectl edit raycluster NAME   # resources.limits.memory: {amount}"
 
 
 def threshold_of(crash: Crash) -> tuple[int, str] | None:
@@ -654,6 +658,8 @@ def _store_within(case: Case, limit: int) -> Proposal:
 
 def bigger_store(case: Case) -> Answer:
     crash = case.crash
+    if only_the_disk_is_short(crash):
+        return Skip()
     full = crash.first(StoreFull)
     stores = [e.capacity_bytes for e in crash.events if isinstance(e, StoreFull | StoreUsage) and e.capacity_bytes]
     capacity = stores[0] if stores else None
@@ -814,8 +820,8 @@ def _dies_early(crash: Crash) -> bool:
     restarts = _RESTARTS.search(counted) if counted is not None else None
     if restarts is not None and int(restarts[1]) >= _OFTEN:
         return True
-    lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill) if not kill.job)
-    return any(first and last and 0 <= seconds_since(first, last) <= _AT_ITS_START for first, last in lives)
+    lived = limits.lived_seconds(crash)
+    return lived is not None and lived <= limits.AT_ITS_START
 
 
 def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:
@@ -824,7 +830,7 @@ def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Pr
     written = _in_units_of(manager, amount)
     lines = (row.snippet(written) if row is not None else None, *_beside(crash, manager, written))
     return Proposal(
-        action=_raised(manager, show(limit), written),
+        action=_raised("kuberay" if _is_of_kuberay(crash, manager) else manager, show(limit), written),
         current=limit,
         suggested=written,
         snippet="\n".join(line for line in lines if line) or None,
@@ -845,6 +851,13 @@ def _raised(manager: str | None, now: str, then: str) -> str:
     if manager == "kubernetes":
         return say(
             "Raise the container's memory limit from {now} to {then} in the pod spec",
+            now=now,
+            then=then,
+        )
+    if manager == "kuberay":
+        return say(
+            "Raise the container's memory limit from {now} to {then} in the RayCluster, under headGroupSpec.template "
+            "or workerGroupSpecs",
             now=now,
             then=then,
         )
@@ -903,10 +916,24 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
             action=say("Raise the memory limit of the container or job; the command shows the current one"),
             snippet=commands.GROUP,
         )
+    in_kuberay = _is_of_kuberay(crash, manager)
     return Proposal(
-        action=_asked_for(manager, row.setting),
+        action=_in_the_ray_cluster(row.setting) if in_kuberay else _asked_for(manager, row.setting),
         setting=row.setting,
         snippet="\n".join(_beside(crash, manager, None)) or None,
+    )
+
+
+def _is_of_kuberay(crash: Crash, manager: str | None) -> bool:
+    return manager == "kubernetes" and crash.shows(_OF_KUBERAY)
+
+
+def _in_the_ray_cluster(option: str) -> str:
+    """KubeRay makes the pods from it: doc/source/cluster/kubernetes/user-guides/config.md of Ray."""
+    return say(
+        "Raise the container's memory limit ({option}) in the RayCluster, under headGroupSpec.template or "
+        "workerGroupSpecs: its pods are made from it; the command shows the current one",
+        option=option,
     )
 
 
@@ -935,7 +962,8 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
     if manager == "slurm":
         yield commands.of_slurm(crash)
     elif manager == "kubernetes":
-        yield commands.POD if amount is None else _SET_LIMIT.format(amount=amount)
+        set_limit = _EDIT_CLUSTER if _is_of_kuberay(crash, manager) else _SET_LIMIT
+        yield commands.POD if amount is None else set_limit.format(amount=amount)
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
         yield (
@@ -1144,12 +1172,18 @@ def free_disk(case: Case) -> Answer:
         return None if case.cause == "spill-disk-full" else Skip()
     return Proposal(
         action=say(
-            "Free the disk of Ray's session folder ({left}), or move --temp-dir or "
-            "object_spilling_directory to a larger one",
+            "Free the disk of Ray's session folder ({left}): delete the folders of sessions that have ended; or move "
+            "--temp-dir or object_spilling_directory to a larger one",
             left=_left(full),
         ),
-        snippet="ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK",
+        snippet="\n".join(filter(None, (_sessions(full), "ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK"))),
     )
+
+
+def _sessions(full: DiskFull) -> str | None:
+    """What each session keeps on that disk; Ray deletes none of them."""
+    folder = _SESSION.search(full.at.text)
+    return f"du -sh {shlex.quote(folder[1])}/session_* | sort -h" if folder is not None else None
 
 
 def _left(full: DiskFull) -> str:

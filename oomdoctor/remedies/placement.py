@@ -43,6 +43,7 @@ VISIBLE: Final[Mapping[str, str]] = {
 }
 NOBODY: Final = 0.02  # of the GPU: a context alone takes more
 _SHARED: Final = "gpu-shared"  # a cause
+_RACE: Final = "profiling-race"  # another
 _ENDED: Final = 8  # processes in one command
 
 
@@ -89,6 +90,8 @@ def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
 
 def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
+    if case.cause == _RACE:
+        return Skip()  # the neighbour has let go of it
     if case.cause == "device-misplacement" and own(case.crash):
         return Skip()
     if the_driver_of_an_embedded_gpu_had_no_room(case.crash) is not None:
@@ -205,6 +208,8 @@ def _named(pids: Mapping[int, int | None]) -> str:
 
 def start_in_sequence(case: Case) -> Answer:
     """Engines that share a GPU by sleeping take turns: vLLM's sleep_mode.md, "Serving"."""
+    if case.cause == _RACE:
+        return _once_it_is_steady(case.crash)
     if not woken_by_a_request(case.crash):
         return None
     row = spelling("engine-sleep", case.crash.context, vllm.NAME)
@@ -214,6 +219,18 @@ def start_in_sequence(case: Case) -> Answer:
         snippet="curl -X POST 'http://OTHER_ENGINE/sleep?level=1'",
         assumes=needs,
         cost=say("only one of them serves at a time"),
+    )
+
+
+def _once_it_is_steady(crash: Crash) -> Proposal:
+    """Nothing is short: the same start goes well where nobody else takes or frees memory meanwhile."""
+    watch = "nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -l 2" if maker(crash) == "NVIDIA" else None
+    return Proposal(
+        action=say(
+            "Start the engine again once no other process on this GPU takes or frees memory: several engines one after "
+            "another"
+        ),
+        snippet=watch or on_the_devices(crash),
     )
 
 

@@ -36,6 +36,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs import limits
 from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
@@ -93,6 +94,7 @@ _FORWARD_BATCHES: Final = (
     "log_prob_micro_batch_size", "micro_forward_batch_size", "micro_forward_batch_size_per_gpu", "logprob_batch_size",
     "forward_micro_batch_size_per_gpu", "infer_batch_size",
 )  # fmt: skip
+_PROMPTS_ALONE: Final = late(r"(?i)prompt")  # in the name of an option: it cuts no answer
 
 
 def halved(case: Case) -> Answer:
@@ -608,7 +610,7 @@ def clear_references(case: Case) -> Answer:
         if full is not None and full.used_fraction == 0:
             return Refusal(say("Ray's object store was empty"))
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
-    if case.crash.pool in RAM and _not_in_python(case.crash):
+    if case.crash.pool in RAM and (_not_in_python(case.crash) or _has_just_started(case.crash)):
         return Skip()
     if case.cause == "eval-accumulation" and case.crash.in_trace(_TRAINER) is not None:
         return _loss_alone(case.crash)
@@ -617,6 +619,12 @@ def clear_references(case: Case) -> Answer:
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
+
+
+def _has_just_started(crash: Crash) -> bool:
+    """A container that died at its start has no old results."""
+    lived = limits.lived_seconds(crash)
+    return lived is not None and lived <= limits.AT_ITS_START
 
 
 def _loss_alone(crash: Crash) -> Proposal:
@@ -668,6 +676,8 @@ def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
 def shorter_sequences(case: Case) -> Answer:
     """In a loop that generates these are prompts and answers; elsewhere they are what one example is cut to."""
     answer = halved(case)
+    if isinstance(answer, Proposal) and case.crash.job.task == "rl" and _PROMPTS_ALONE.search(case.name):
+        return replace(answer, cost=say("longer prompts are cut or left out"))
     if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
     if not isinstance(answer, Proposal) and (shown := _by_the_square(case.crash)) is not None:

@@ -207,7 +207,7 @@ def _healthy(report: Report, page: Page) -> Iterator[RenderableType]:
         (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
     )
     if error := last_error(report):
-        yield _line(say("It ends with another error: {line}", line=error), lines=page.some(ENDING))
+        yield _line(say("It failed with another error: {line}", line=error), lines=page.some(ENDING))
 
 
 def _only_trouble(report: Report, page: Page) -> Iterator[RenderableType]:

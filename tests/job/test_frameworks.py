@@ -164,6 +164,7 @@ SIGNS = (
         '  File "/w/DeepSpeed-Chat/training/main.py", line 9, in main',
         ["deepspeed-chat", "deepspeed"],
     ),
+    ("deepspeed --num_gpus 2 main.py --actor_zero_stage 3 --critic_zero_stage 3", ["deepspeed-chat", "deepspeed"]),
     ('  File "/ComfyUI/comfy/model_management.py", line 9, in load_models_gpu', ["comfyui"]),
     ("!!! Exception during processing !!! Allocation on device", ["comfyui"]),
     ("Launching Web UI with arguments: --xformers --medvram", ["stable-diffusion-webui"]),

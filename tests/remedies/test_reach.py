@@ -268,3 +268,38 @@ def test_a_request_that_is_bound_to_a_node_needs_that_one(node: str, *, is_bound
     assert ("10.0.0.7" in first["headline"]) is is_bound
     assert ("10.0.0.7" in first["remedies"][0]["action"]) is is_bound
     assert ("add-nodes" in knobs) is not is_bound
+
+
+OF_VLLM = (
+    "INFO 03-05 10:20:30 ray_utils.py:183] Waiting for creating a placement group of specs for 310 seconds. "
+    "specs=[{bundles}]. Check `ray status` to see if you have enough resources.\n"
+)
+BOUND = "{'node:10.0.0.7': 0.001, 'GPU': 1.0}"
+
+
+@pytest.mark.parametrize(
+    ("bundles", "count"),
+    [
+        (f"{BOUND}, {{'GPU': 1.0}}, {{'GPU': 1.0}}", 3),
+        (f"{BOUND}, {{'GPU': 1.0}}", 2),
+        (BOUND, None),  # a single one is no group to be told of
+        (f"{BOUND}, {{'GPU': 2.0}}", None),  # they ask for different things
+        ("{'node:10.0.0.8': 0.001, 'GPU': 1.0}, {'GPU': 1.0}", None),  # another request
+    ],
+)
+def test_the_group_that_a_request_is_one_of_is_told_whole(bundles: str, count: int | None, tmp_path: Path) -> None:
+    log = PINNED_TO.format(node="'node:10.0.0.7': 0.001, ") + OF_VLLM.replace("{bundles}", bundles)
+    first, _ = diagnosed(tmp_path, log)
+    assert (f"a placement group of {count} x (1 GPU)" in first["headline"]) is (count is not None)
+    assert ("bound to node 10.0.0.7" in first["headline"]) is (count is not None)
+    assert ("waited for 310 s" in first["explanation"]) is (count is not None)
+    assert (first["remedies"][0]["setting"] == "VLLM_HOST_IP") is (count is not None)
+
+
+def test_only_vllm_binds_a_bundle_to_its_own_address(tmp_path: Path) -> None:
+    group = OF_VLLM.replace("{bundles}", f"{BOUND}, {{'GPU': 1.0}}")
+    assert "creating a placement group of specs" in group
+    other = group.replace("Waiting for creating a placement group of specs", "Waiting for the placement group")
+    first, _ = diagnosed(tmp_path, PINNED_TO.format(node="'node:10.0.0.7': 0.001, ") + other)
+    assert first["remedies"][0]["setting"] != "VLLM_HOST_IP"
+    assert "10.0.0.7" in first["remedies"][0]["action"]
