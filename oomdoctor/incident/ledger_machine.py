@@ -17,11 +17,11 @@ PROCESSES_SHOWN = 5
 
 
 def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
-    """The last print of the machine before the failure."""
+    """The last print of the machine before the failure; one above the job says nothing of where its memory was."""
     root = next((event for event in events if event.role == "root"), None)
     prints = [event for event in events if isinstance(event, MachineMemory) and event.total_bytes]
     before = [event for event in prints if root is None or _is_before(event, root)]
-    if before and (used := _in_use(before[-1])) is not None:
+    if before and not before[-1].is_above_the_job and (used := _in_use(before[-1])) is not None:
         yield _machine(before[-1], used, before[-1].total_bytes or 0)
 
 
@@ -62,14 +62,7 @@ def _machine(event: MachineMemory, used: int, total: int) -> Ledger:
     else:
         formula = f"{show(total)} - {show(used)} = {show(total - used)}"
         rows.append(LedgerRow("free", total - used, "derived", line, formula))
-    return Ledger("host_ram", _name(event), total, tuple(rows))
-
-
-def _name(event: MachineMemory) -> str:
-    """The tool that printed it; above the first line of the job, and without a time, it says nothing of the failure."""
-    if event.is_above_the_job:
-        return say("node ({tool}, before the job's first line, time unknown)", tool=event.tool)
-    return say("node ({tool})", tool=event.tool)
+    return Ledger("host_ram", say("node ({tool})", tool=event.tool), total, tuple(rows))
 
 
 def plans(events: Sequence[Event]) -> Iterator[Ledger]:

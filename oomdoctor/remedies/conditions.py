@@ -442,7 +442,8 @@ def _several(case: Case) -> bool:
     told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
     named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
     starts_some = case.row is not None and (case.row.smallest_default(None) or 0) > 1
-    return told or named or starts_some or _at_once(crash) or crash.mentions(_NAMES_WORKERS) is not None
+    named = named or host.several_tasks(crash) or crash.mentions(_NAMES_WORKERS) is not None
+    return told or named or starts_some or _at_once(crash)
 
 
 def _kernel_lists_one(crash: Crash) -> bool:

@@ -31,13 +31,14 @@ from oomdoctor.incident.node import (
     held_in_words,
     largest_kill,
     low_limit,
+    machine_after,
     node_memory,
     ray_kill,
     store_bytes,
     total_bytes,
     used_bytes,
 )
-from oomdoctor.job.frameworks import some
+from oomdoctor.job.frameworks import among, some
 from oomdoctor.job.model import Value
 from oomdoctor.language import all_of, listed, say, semicolons
 from oomdoctor.patterns import late
@@ -65,6 +66,9 @@ OFFLOADS: Final = (
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 SEVERAL: Final = 2
 ROOM: Final = 0.8  # of a limit, to come to rest below it
+_MORE_THAN_ONE: Final = late(r"\d[,-]\d")  # "1-3", "0,2"
+_AN_AMOUNT: Final = "BYTES"
+_OF_RAY_START: Final = "--object-store-memory"
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 USUAL_SHM: Final = "8g"
 _CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=host|shm[-_]size"
@@ -227,7 +231,7 @@ def fewer_workers(case: Case) -> Answer:
     threshold = threshold_of(case.crash)
     group = memory.group if memory is not None else None
     if memory is None or group is None or threshold is None or memory.used_bytes is None:
-        return _of_actors(case) or _of_tasks(case) or _of_a_map(case) or engine.half(case)
+        return _of_a_step(case) or _of_actors(case) or _of_tasks(case) or _of_a_map(case) or engine.half(case)
     limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
@@ -302,6 +306,24 @@ def _of_actors(case: Case) -> Proposal | None:
         return None
     action = say("Start fewer {name} actors: their number is set in your program", name=name)
     return Proposal(action=action, subject=name)
+
+
+def _of_a_step(case: Case) -> Proposal | None:
+    """Slurm names the tasks of a step that ran out together."""
+    if not several_tasks(case.crash):
+        return None
+    row = next(of_knob("fewer-workers", "slurm"))
+    return Proposal(
+        action=say("Start fewer tasks on each node ({option}): they share the limit", option=row.setting),
+        setting=row.setting,
+        cost=say("more nodes, or fewer tasks in all"),
+    )
+
+
+def several_tasks(crash: Crash) -> bool:
+    """More than one task of a step, in a job of no world of arrays: there each may be one of the ranks."""
+    tasks = (kill.tasks or "" for kill in crash.every(LimitKill))
+    return crash.job.world == "none" and any(_MORE_THAN_ONE.search(named) for named in tasks)
 
 
 def _of_tasks(case: Case) -> Proposal | None:
@@ -657,9 +679,34 @@ def _store_within(case: Case, limit: int) -> Proposal:
 
 
 def bigger_store(case: Case) -> Answer:
-    crash = case.crash
-    if only_the_disk_is_short(crash):
+    if only_the_disk_is_short(case.crash):
         return Skip()
+    answer, row = _with_more_room(case), case.row
+    if isinstance(answer, Refusal) or row is None or not row.is_call:
+        return answer
+    if ray_workers.nodes_in_sight(case.crash) > 1:
+        return _on_every_node(answer)
+    if answer is None:
+        line = row.write.format(_AN_AMOUNT)
+        return Proposal(action=say("Make Ray's object store larger: {line}", line=line), setting=row.setting)
+    return answer
+
+
+def _on_every_node(answer: Proposal | None) -> Proposal:
+    """python/ray/_private/worker.py, `init`: a driver that joins a cluster must not state it. Each node has its own."""
+    then = answer.suggested if answer is not None else None
+    line = f"{_OF_RAY_START}={_AN_AMOUNT if then is None else then}"
+    if answer is None or then is None:
+        return Proposal(
+            action=say("Make Ray's object store larger on every node: ray start {option}", option=line),
+            setting=_OF_RAY_START,
+        )
+    action = say("{action}, on every node (`ray start`)", action=answer.action)
+    return replace(answer, action=action, setting=_OF_RAY_START, snippet=line)
+
+
+def _with_more_room(case: Case) -> Proposal | Refusal | None:
+    crash = case.crash
     full = crash.first(StoreFull)
     stores = [e.capacity_bytes for e in crash.events if isinstance(e, StoreFull | StoreUsage) and e.capacity_bytes]
     capacity = stores[0] if stores else None
@@ -921,6 +968,7 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
         action=_in_the_ray_cluster(row.setting) if in_kuberay else _asked_for(manager, row.setting),
         setting=row.setting,
         snippet="\n".join(_beside(crash, manager, None)) or None,
+        derivation=_room_of_the_node(crash),
     )
 
 
@@ -935,6 +983,17 @@ def _in_the_ray_cluster(option: str) -> str:
         "workerGroupSpecs: its pods are made from it; the command shows the current one",
         option=option,
     )
+
+
+def _room_of_the_node(crash: Crash) -> str | None:
+    """How far a limit can go, where a tool printed the node's memory when the job was gone."""
+    after = machine_after(crash)
+    if after is None or not after.total_bytes or not after.available_bytes:
+        return None
+    return say(
+        "{tool} after the failure: {available} of {total} available on the node",
+        tool=after.tool, available=show(after.available_bytes), total=show(after.total_bytes),
+    )  # fmt: skip
 
 
 def _asked_for(manager: str, option: str) -> str:
@@ -1014,8 +1073,9 @@ def more_host_memory(case: Case) -> Answer:
 
 
 def _more_than_the_victim(crash: Crash) -> Proposal | None:
-    """Where only the kernel's line stands: what the killed process alone held."""
-    if is_on_windows(crash):
+    """Where only the kernel's line stands: what the killed process alone held. No node but a machine of one's own is
+    what a program with a window runs on."""
+    if is_on_windows(crash) or any(each.layer == "local" for each in among(crash.context.frameworks)):
         return Proposal(action=say("Close other programs, or use a machine with more memory"))
     kill = largest_kill(crash)
     held = held_by(kill) if kill is not None else None

@@ -469,6 +469,13 @@ def _request(root: object, when: str) -> str:
             if when
             else say("An allocation of {tried} failed.", tried=tried)
         )
+    if when and free >= root.tried_bytes:
+        # c10/cuda/CUDACachingAllocator.cpp: `cudaMemGetInfo` is asked after the last attempt
+        return say(
+            "An allocation of {tried} failed {when}; {free} was free after it, and may be in smaller pieces or freed "
+            "since.",
+            tried=tried, free=show(free), when=when,
+        )  # fmt: skip
     if when:
         return say("An allocation of {tried} failed {when}; {free} was free.", tried=tried, free=show(free), when=when)
     return say("An allocation of {tried} failed with {free} free.", tried=tried, free=show(free))

@@ -30,6 +30,7 @@ from oomdoctor.incident.node import (
     largest_kill,
     machine_after,
     machine_before,
+    shared_part,
     stated_limit,
     total_bytes,
 )
@@ -261,12 +262,15 @@ def _among_ranks(crash: Crash, one: Victim) -> str:
     ranks = {int(match[1]) for match in map(_SUBPROCESS.search, near) if match is not None}
     if len(ranks) < 2 or one.kill.process.pid not in ranks:
         return ""
-    return say(
-        "DeepSpeed started {count} such processes; if each held as much, {count} x {each} = {all}.",
-        count=len(ranks),
-        each=show(one.bytes),
-        all=show(len(ranks) * one.bytes),
-    )
+    shared = shared_part(one.kill) if isinstance(one.kill, KernelKill) else 0
+    own = one.bytes - shared
+    figures = {"count": len(ranks), "each": show(own), "all": show(len(ranks) * own)}
+    if shared:  # the same pages may stand in the figures of all
+        return say(
+            "DeepSpeed started {count} such processes; if each held as much of its own, {count} x {each} = {all}.",
+            **figures,
+        )
+    return say("DeepSpeed started {count} such processes; if each held as much, {count} x {each} = {all}.", **figures)
 
 
 @sign

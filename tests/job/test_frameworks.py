@@ -180,6 +180,8 @@ SIGNS = (
     ("Loading pipeline components...:  43%|####3     | 3/7 [00:02<00:03]", ["diffusers"]),
     ('  File "/w/sd-scripts/library/train_util.py", line 9, in cache_batch_latents', ["sd-scripts"]),
     ("running training / 学習開始", ["sd-scripts"]),
+    ("Exception training db: list index out of range", ["sd-dreambooth-extension"]),
+    ('  File "/ui/extensions/sd_dreambooth_extension/dreambooth/memory.py", line 9, in f', ["sd-dreambooth-extension"]),
     ("accelerate launch sdxl_train_network.py --train_batch_size=1", ["sd-scripts", "accelerate"]),
     ('  File "/w/src/musubi_tuner/wan_train_network.py", line 9, in main', ["musubi-tuner"]),
     ("running training / 学習開始 by musubi-tuner", ["musubi-tuner"]),
