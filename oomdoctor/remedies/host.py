@@ -62,7 +62,6 @@ OFFLOADS: Final = (
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
-_BY_THEIR_NUMBER: Final = "rllib"  # a framework whose option counts the workers of the table
 SEVERAL: Final = 2
 ROOM: Final = 0.8  # of a limit, to come to rest below it
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
@@ -266,7 +265,7 @@ def fewer_workers(case: Case) -> Answer:
 def _half_of_those_listed(row: Spelling | None, group: Holder) -> Proposal | None:
     """Where their option is known, and how many fit cannot be said."""
     listed = len(group.sizes)
-    if row is None or row.framework != _BY_THEIR_NUMBER or listed < SEVERAL:
+    if row is None or not some([row.framework], "starts as many as its option says") or listed < SEVERAL:
         return None
     half = listed // 2
     return Proposal(

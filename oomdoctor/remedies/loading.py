@@ -30,7 +30,9 @@ _PARTS: Final = late(r"Loading checkpoint shards:\s{1,4}\d{1,3}%.{0,120}?\s(\d{1
 _PIPELINES: Final = "diffusers"  # whose device_map knows other words
 _OWN_DEVICES: Final = r"device_map\s?=\s?[\"']auto"
 _BITSANDBYTES: Final = "CUDA"  # the devices whose 8-bit weights are not experimental
+_QUANTIZED: Final = "quantization_config=BitsAndBytesConfig(load_in_{bits}bit=True)"
 _HALF: Final = 2
+_QUARTER: Final = 4
 _CALL: Final = "from_pretrained(..., {argument})"
 _TRAINING: Final = ("training", "rl")  # tasks
 _SPLIT: Final = "tensor-parallel"
@@ -159,12 +161,30 @@ def _in_half_precision(case: Case) -> Answer:
 
 
 def _in_8_bits(case: Case) -> Answer:
-    root = case.crash.root
-    action = say("Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint")
-    if not isinstance(root, DeviceOutOfMemory) or root.device != _BITSANDBYTES:
-        return Proposal(action=action, setting="")
-    line = _CALL.format(argument="quantization_config=BitsAndBytesConfig(load_in_8bit=True)")
-    return Proposal(action=action, snippet=line, setting="")
+    root, size, total = case.crash.root, whole(case.crash), _total(case.crash)
+    of_cuda = isinstance(root, DeviceOutOfMemory) and root.device == _BITSANDBYTES
+    if size is None or total is None or size.bytes <= _HALF * total:
+        action = say(
+            "Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint"
+        )
+        snippet = _CALL.format(argument=_QUANTIZED.format(bits=8)) if of_cuda else None
+        return Proposal(action=action, snippet=snippet, setting="")
+    quarter = size.bytes // _QUARTER
+    if quarter > total:
+        return Refusal(
+            say(
+                "{formula}; a quarter of it, {quarter}, is more than one GPU has ({total})",
+                formula=size.formula, quarter=show(quarter), total=show(total),
+            )
+        )
+    supported = () if of_cuda else (say("the library that quantizes supports this device"),)
+    return Proposal(
+        action=say("Load the weights in 4 bits: an argument of the call that loads them, or a quantized checkpoint"),
+        snippet=_CALL.format(argument=_QUANTIZED.format(bits=4)) if of_cuda else None,
+        setting="",
+        derivation=say("{formula}; a quarter of it {quarter}", formula=size.formula, quarter=show(quarter)),
+        assumes=(say("the weights are loaded in 16 bits now"), *supported),
+    )  # fmt: skip
 
 
 def _over_several(case: Case) -> Answer:

@@ -153,10 +153,16 @@ def one_process_has_it(crash: Crash) -> Seen | None:
     stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
     outside = say("It is not a Ray worker, so Ray can never kill it.") if stranger else ""
     words = joined((held, outside, killed_another(crash, top)))
-    unlisted = memory.base_bytes - memory.listed_bytes
-    doubt = say("{rest} in use is in no row of the table, more than the largest row", rest=show(unlisted))
-    against = (doubt,) if unlisted > top.largest else ()
+    against = _in_no_row(memory, top, crash)
     return Seen(words=words, evidence=(memory.event,), against=against, shows_memory=memory.of_tools)
+
+
+def _in_no_row(memory: NodeMemory, top: Holder, crash: Crash) -> tuple[str, ...]:
+    """The doubt that the table leaves out more than its largest row, where shared memory does not explain it."""
+    unlisted = memory.base_bytes - memory.listed_bytes
+    if unlisted <= top.largest or store_may_be_the_largest_row(crash) or shared_memory_is_more(crash):
+        return ()
+    return (say("the table lacks {rest} of what is in use, more than its largest row holds", rest=show(unlisted)),)
 
 
 def _of_equals(memory: NodeMemory) -> str:

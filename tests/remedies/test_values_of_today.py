@@ -335,7 +335,10 @@ def test_a_memory_saver_of_nobody_named_may_be_a_trainers(log: str, is_nobodys: 
 
 @pytest.mark.parametrize(
     ("launch", "first"),
-    [("python -m playground.orz_7b_grpo", None), ("python3 -m openrlhf.cli.train_ppo_ray --vllm_num_engines 2", 0.85)],
+    [
+        ("python -m playground.orz_7b_grpo", None),
+        ("python3 -m openrlhf.cli.train_ppo_ray --vllm_gpu_memory_utilization 0.9", 0.85),
+    ],
 )
 def test_no_share_is_taken_for_granted_where_each_recipe_sets_its_own(launch: str, first: float | None) -> None:
     woken = FRAME.format(

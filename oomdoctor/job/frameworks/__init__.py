@@ -71,6 +71,7 @@ Trait = Literal[
     "takes a share of the rest",  # of what is free after the weights
     "spreads over cards",
     "keeps an object store",
+    "starts as many as its option says",  # of the processes that a table of the node shows
     "computes by partitions",  # of its data, which are never in memory as a whole unless its caller asks for it
     "has no sequences",  # but pictures, points or worlds
     "has no batch",  # one prompt, one picture after the other, unless somebody asks for more
