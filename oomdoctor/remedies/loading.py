@@ -97,9 +97,20 @@ def in_its_order(knobs: Sequence[str], cause: str, crash: Crash) -> Sequence[str
         return (_SPLIT, *(knob for knob in knobs if knob != _SPLIT))
     if cause != _TOO_LARGE or crash.job.task in _TRAINING or not (from_a_checkpoint(crash) or moved_whole(crash)):
         return knobs
-    order = ("mixed-precision", "quantize-weights", "tensor-parallel", "offload-parameters")
+    smaller = ("mixed-precision", "quantize-weights")
+    order = (
+        (_SPLIT, *smaller, "offload-parameters")
+        if _half_is_too_much(crash)
+        else (*smaller, _SPLIT, "offload-parameters")
+    )
     known = tuple(knob for knob in order if knob in knobs)
     return (*known, *(knob for knob in knobs if knob not in known))
+
+
+def _half_is_too_much(crash: Crash) -> bool:
+    """Whether half of the weights is more than one device has: those of the next smaller type do not fit, either."""
+    size, total = whole(crash), _total(crash)
+    return size is not None and total is not None and size.bytes > _HALF * total
 
 
 def _total(crash: Crash) -> int | None:
@@ -140,7 +151,7 @@ def _half_before_the_move() -> Proposal:
 def _in_half_precision(case: Case) -> Answer:
     kind = "bfloat16" if case.crash.job.task in _TRAINING else "float16"
     size, total = whole(case.crash), _total(case.crash)
-    if size is not None and total is not None and size.bytes > _HALF * total:
+    if size is not None and total is not None and _half_is_too_much(case.crash):
         return Refusal(
             say(
                 "{formula}; half of it, {half}, is more than one GPU has ({total})",
@@ -163,7 +174,7 @@ def _in_half_precision(case: Case) -> Answer:
 def _in_8_bits(case: Case) -> Answer:
     root, size, total = case.crash.root, whole(case.crash), _total(case.crash)
     of_cuda = isinstance(root, DeviceOutOfMemory) and root.device == _BITSANDBYTES
-    if size is None or total is None or size.bytes <= _HALF * total:
+    if size is None or total is None or not _half_is_too_much(case.crash):
         action = say(
             "Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint"
         )
@@ -174,7 +185,9 @@ def _in_8_bits(case: Case) -> Answer:
         return Refusal(
             say(
                 "{formula}; a quarter of it, {quarter}, is more than one GPU has ({total})",
-                formula=size.formula, quarter=show(quarter), total=show(total),
+                formula=size.formula,
+                quarter=show(quarter),
+                total=show(total),
             )
         )
     supported = () if of_cuda else (say("the library that quantizes supports this device"),)

@@ -261,6 +261,16 @@ def _among_ranks(crash: Crash, one: Victim) -> str:
     ranks = {int(match[1]) for match in map(_SUBPROCESS.search, near) if match is not None}
     if len(ranks) < 2 or one.kill.process.pid not in ranks:
         return ""
+    shared = one.kill.shmem_rss_bytes or 0 if isinstance(one.kill, KernelKill) else 0
+    if shared:
+        own = one.bytes - shared
+        return say(
+            "DeepSpeed started {count} such processes; if alike, {count} x {own} + {shared} shared = {all}.",
+            count=len(ranks),
+            own=show(own),
+            shared=show(shared),
+            all=show(len(ranks) * own + shared),
+        )
     return say(
         "DeepSpeed started {count} such processes; if each held as much, {count} x {each} = {all}.",
         count=len(ranks),
