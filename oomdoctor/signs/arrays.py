@@ -36,7 +36,7 @@ def far_beyond_a_machine(crash: Crash) -> bool:
     """Whether a half of the array that was refused is more than most machines have room for; the size of this one is
     not in the log."""
     array = crash.root
-    if not isinstance(array, ArrayOutOfMemory) or array.total_bytes or total_bytes(crash):
+    if not isinstance(array, ArrayOutOfMemory) or not array.shape or array.total_bytes or total_bytes(crash):
         return False
     return (array.usual_bytes or 0) >= MOST_IN_ONE_PIECE
 

@@ -37,7 +37,14 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import CONTAINERS, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
+from oomdoctor.signs.commands import (
+    CONTAINERS,
+    OF_THE_MACHINE,
+    OUTSIDE_PROCESSES,
+    pid_of_a_container,
+    raylet_log,
+    settling,
+)
 from oomdoctor.signs.limits import OF_NUMA_NODES
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
@@ -391,10 +398,12 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     limit = stated_limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
     usual = say("Memory is the usual reason, but nothing in the log proves it.")
+    pid = pid_of_a_container(crash)
+    inside = say("PID {pid} is a number inside a container: the kernel's log is its node's.", pid=pid) if pid else ""
     denied = no_kernel_kill(crash)
     evidence = (root, *(denied.evidence if denied is not None else ()))
     return Seen(
-        words=joined((_died(root), denied.words if denied is not None else usual, near, _afterwards(crash))),
+        words=joined((_died(root), denied.words if denied is not None else usual, near, inside, _afterwards(crash))),
         evidence=evidence if limit is None or limit in evidence else (*evidence, limit),
         against=(_other_reasons(crash), *remarks(crash)),
         pool="cgroup" if limit is not None else None,

@@ -23,8 +23,6 @@ def test_the_allocator_alone_tells_neither(text: str, tmp_path: Path) -> None:
     report = body(tmp_path, text)
     assert NEITHER in report["diagnoses"][0]["headline"]
     assert "woke up and took" not in report["diagnoses"][0]["explanation"]
-    remedy = report["diagnoses"][0]["remedies"][0]
-    assert remedy["snippet"] == "gpu_memory_utilization=0.85"
 
 
 @pytest.mark.parametrize(
