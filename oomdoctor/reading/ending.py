@@ -41,6 +41,15 @@ _OF_A_CALL: Final = late(
     r"(?:\w{1,60}\.){0,8}RayTaskError\((?!\w{0,60}(?:Memory|OOM)|(?:Runtime|Accelerator|DistBackend|EngineDead|Ray\w{1,20})Error\b"
     r"|Exception\b)\w{1,60}\): "
 )
+# A child's status is no error of its own; some launchers name the file that holds the child's output, or its error
+_STATUS_OF_A_CHILD: Final = late(
+    r".{0,300}\b(?:exited with|returned|failed with) (?:a )?(?:non-zero )?(?:exit )?(?:status|code)\b"
+    r"|.{0,300}\bChildFailedError\b"
+)
+_NAMES_ITS_OUTPUT: Final = late(
+    r"(?:(?i:log(?:s| file| output)?|output|stderr)|error_file) ?: ?"
+    r"(?:[\w.~-]{0,80}/){1,30}[\w.-]{1,120}\.(?:log|txt|out|err|json)$"
+)
 _PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
 _OF_A_TRACEBACK: Final = late(r"\s|$|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
 
@@ -52,7 +61,16 @@ def ending(page: Page) -> Place | None:
     own = [line for line in errors if not _is_passed_on(line.text.strip())]
     line = own[-1] if own else _of_a_call(last) or (errors[0] if errors else _logged(last))
     line = _reason(line, last) if line is not None else None
-    return Place(page.file, line.number, line.end, line.text) if line is not None else None
+    return Place(page.file, line.number, line.end, _with_its_output(line, last)) if line is not None else None
+
+
+def _with_its_output(line: Line, last: Sequence[Line]) -> str:
+    """The line, and what a line below says of where the output of its child is."""
+    if _STATUS_OF_A_CHILD.match(line.text) is None:
+        return line.text
+    below = (one.text.strip() for one in last if one.number > line.number)
+    named = next((text for text in below if _NAMES_ITS_OUTPUT.match(text)), None)
+    return f"{line.text} ... {named}" if named is not None else line.text
 
 
 def _reason(error: Line, lines: Sequence[Line]) -> Line:

@@ -37,6 +37,7 @@ from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
 from oomdoctor.signs import limits
+from oomdoctor.signs.arrays import far_beyond_a_machine
 from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
@@ -206,14 +207,39 @@ def _of_the_array(crash: Crash) -> Proposal | None:
     if len(sizes) != _PICTURES or sizes[0] < 2 or of_a_filter:
         return None
     then = sizes[0] // 2
+    is_the_batch = say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]")
+    if isinstance(crash.root, ArrayOutOfMemory) and far_beyond_a_machine(crash):
+        return _of_far_fewer(crash.root, is_the_batch)
     return Proposal(
         action=say("Halve the batch size: {now} -> {then}", now=sizes[0], then=then),
         current=sizes[0],
         suggested=then,
         setting="",
         derivation=f"{sizes[0]} / 2 = {then}",
-        assumes=(say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]"),),
+        assumes=(is_the_batch,),
     )
+
+
+def _of_far_fewer(array: ArrayOutOfMemory, is_the_batch: str) -> Proposal:
+    """Beside such an array there are others, so that a half of it is too much as well."""
+    inputs, *each = array.lengths
+    bytes_each = (array.usual_bytes or 0) // inputs
+    half = inputs // 2
+    of_the_type = () if array.dtype else (say("numbers of 4 bytes (type not in the log)"),)
+    return Proposal(
+        action=say(
+            "Compute far fewer than {inputs} inputs at once: half of them still take {half} in this one array",
+            inputs=inputs, half=show(bytes_each * half),
+        ),
+        current=inputs,
+        setting="",
+        derivation=say(
+            "{half} x {each} x {width} bytes = {size}",
+            half=half, each=" x ".join(map(str, each)), width=bytes_each // math.prod(each),
+            size=show(bytes_each * half),
+        ),
+        assumes=(is_the_batch, *of_the_type),
+    )  # fmt: skip
 
 
 def _at_its_first_step(case: Case) -> bool:

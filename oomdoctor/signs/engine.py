@@ -14,7 +14,15 @@ from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.families.vllm_figures import KvCacheSize, Sleep
 from oomdoctor.incident.card import Card, card_of
-from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase, ready_bytes, static_fraction
+from oomdoctor.incident.engine_facts import (
+    EngineFacts,
+    facts,
+    loading,
+    phase,
+    ready_bytes,
+    static_fraction,
+    takes_its_pool,
+)
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, engines, trainers
 from oomdoctor.language import joined, mark, say, translated
@@ -418,6 +426,8 @@ def _when(crash: Crash) -> str:
     step = phase(crash) or ""
     if step == "serving" and in_a_sampler(crash):
         return say("in the engine's sampler, beyond its share")  # warm-up runs go through it as well
+    if takes_its_pool(crash):
+        return say("in the pool of the engine's sleep mode: while it loaded, or while it woke up")
     return translated(_DOING.get(step, ""))
 
 

@@ -193,3 +193,40 @@ def test_the_only_line_that_is_called_no_memory_failure_is_shown(tmp_path: Path)
     text = rendered(diagnose(log), width=100, color=False, unicode=False, verbose=False)
     assert "ValueError: no" in text
     assert "misaligned address" not in text
+
+
+STATUS = "RuntimeError: stage 2 exited with non-zero status 3"
+FILE = "Log file: /srv/runs/blue/stage2/kiln.log"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (STATUS, FILE),
+        (STATUS, "Log output: kiln/out/stage2.txt"),
+        (
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+            "  error_file: /tmp/kiln_a1/0/error.json",
+        ),
+    ],
+)
+def test_the_status_of_a_child_goes_with_the_file_that_holds_its_output(tmp_path: Path, line: str, named: str) -> None:
+    assert ended(tmp_path, f"{TRACE}{line}\n\n{named}\n") == f"{line} ... {named.strip()}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{FILE}\n{TRACE}{STATUS}\n",  # of something that ran before
+        f"{TRACE}{STATUS}\nSee the log file of stage 2\n",
+        f"{TRACE}{STATUS}\nerror_file: <N/A>\n",
+        f"{TRACE}{STATUS}\nLog file: /srv/runs/blue/stage2/\n",
+        f"{TRACE}{STATUS}\nCatalogue: /srv/runs/blue/names.txt\n",
+    ],
+)
+def test_no_other_file_goes_with_it(tmp_path: Path, text: str) -> None:
+    assert ended(tmp_path, text) == STATUS
+
+
+def test_an_error_of_its_own_needs_no_other_file(tmp_path: Path) -> None:
+    assert ended(tmp_path, f"{TRACE}ValueError: no such glaze\n{FILE}\n") == "ValueError: no such glaze"

@@ -52,7 +52,32 @@ def test_shards_that_are_there_tell_how_large_the_whole_is() -> None:
     assert "at least 3" in chosen["tensor-parallel"].action
     assert "141.43 GiB" in (chosen["tensor-parallel"].derivation or "")
     assert "mixed-precision" in rejected  # half of the whole is more than one has
-    assert not chosen["quantize-weights"].snippet  # bitsandbytes is for CUDA
+    bits = chosen["quantize-weights"]
+    assert not bits.snippet  # bitsandbytes is for CUDA
+    assert (bits.derivation or "").endswith("a quarter of it 35.36 GiB")
+    assert "8 or 4" not in bits.action  # in 8 bits they would not fit, either
+    assert "the library that quantizes supports this device" in bits.assumes
+
+
+ON_CUDA = "torch.OutOfMemoryError: " + cuda(total="40.00 GiB", own="38.00 GiB", free="200.00 MiB")
+
+
+@pytest.mark.parametrize(("shards", "bits"), [("9/17", 8), ("5/20", 4), ("6/20", 4)])
+def test_how_many_bits_fit_follows_from_what_is_loaded(shards: str, bits: int) -> None:
+    chosen, _ = advise(f"  {LOADED}{ON_CUDA}{SHARDS.format(shards)}", *LOADS, cause=CAUSE)
+    assert f"load_in_{bits}bit" in (chosen["quantize-weights"].snippet or "")
+
+
+def test_what_does_not_fit_in_4_bits_is_not_quantized() -> None:
+    chosen, rejected = advise(f"  {LOADED}{ON_CUDA}{SHARDS.format('3/20')}", *LOADS, cause=CAUSE)
+    assert "tensor-parallel" in chosen
+    assert "quantize-weights" in rejected
+
+
+@pytest.mark.parametrize(("shards", "first"), [("9/17", "mixed-precision"), ("5/20", "tensor-parallel")])
+def test_what_no_smaller_type_makes_fit_is_split_first(shards: str, first: str, tmp_path: Path) -> None:
+    _, knobs = diagnosed(tmp_path, f"Traceback (most recent call last):\n  {LOADED}{ON_CUDA}{SHARDS.format(shards)}")
+    assert knobs[0] == first
 
 
 @pytest.mark.parametrize("shards", ["38/38", "0/38"])

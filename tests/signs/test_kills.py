@@ -156,7 +156,7 @@ def of_deepspeed(shared_kib: int, own_kib: int = 20971520) -> str:
 
 
 def test_shared_memory_is_not_counted_once_for_each_process() -> None:
-    assert of_deepspeed(10485760).endswith("if each held as much of its own, 4 x 20.00 GiB = 80.00 GiB.")
+    assert of_deepspeed(10485760).endswith("if alike, 4 x 20.00 GiB + 10.00 GiB shared = 90.00 GiB.")
 
 
 @pytest.mark.parametrize("shared_kib", [0, 524288])
