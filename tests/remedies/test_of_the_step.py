@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, crashes_of, cuda, kill
 
-from oomdoctor.remedies.order import with_allocator
+from oomdoctor.remedies.order import with_allocator, with_references
 from oomdoctor.signs.commands import OF_A_REFUSAL
 
 LOADED = 'File "/x/transformers/modeling_utils.py", line 900, in from_pretrained\n    model.load_state_dict(state)\n'
@@ -99,3 +99,19 @@ HINT = (
 def test_an_old_allocator_that_cannot_grow_its_segments_comes_third(hint: str, place: int) -> None:
     (crash,) = crashes_of(OLD.format(hint))
     assert with_allocator("activations", ("a", "b", "c"), crash).index("allocator-config") == place
+
+
+@pytest.mark.parametrize(
+    ("knobs", "second"),
+    [
+        (("smaller-microbatch", "smaller-input"), 1),
+        (("memory-efficient-attention", "smaller-microbatch", "smaller-input"), 2),
+        (("smaller-input", "offload-activations", "smaller-microbatch"), 1),
+    ],
+)
+def test_what_steps_leave_behind_is_looked_at_behind_the_batch(knobs: tuple[str, ...], second: int) -> None:
+    steps = "".join(f"step {number} loss 0.{number}\n" for number in range(1, 6))
+    (crash, *_) = crashes_of(steps + REFUSED)
+    assert with_references("activations", knobs, crash).index("clear-references") == second
+    (first, *_) = crashes_of(REFUSED)
+    assert with_references("activations", knobs, first) == knobs
