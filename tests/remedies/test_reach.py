@@ -156,7 +156,7 @@ def test_a_helper_of_rays_is_upgraded(tmp_path: Path, command: str, knob: str, *
 def test_what_no_row_holds_is_told_where_it_is_more_than_the_largest(tmp_path: Path, held: str, *, told: bool) -> None:
     first, _ = diagnosed(tmp_path, kill(59.0, 62.0, f"4711\t{held}\t{AGENT}\n"))
     assert first["cause"] == "process-ram-hog"
-    assert any("in no row of the table" in doubt for doubt in first["against"]) is told
+    assert any("the table lacks" in doubt for doubt in first["against"]) is told
 
 
 def test_a_small_rest_is_not_enough() -> None:
