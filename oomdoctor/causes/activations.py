@@ -62,9 +62,9 @@ CAUSE = Cause(
         Row(snapshot.passes_hold_much, Grade.POINTS), Row(other_words.pass_by_the_message, Grade.POINTS),
     ),
     against=(
-        Row(generation.cache_of_a_generation_was_refused, Grade.POINTS),
-        Row(passes.at_the_logits, Grade.POINTS), Row(passes.library_was_refused, Grade.HINTS),
-        Row(passes.evaluation_without_the_model, Grade.POINTS), Row(passes.holds_less_than_half, Grade.HINTS),
+        Row(generation.cache_of_a_generation_was_refused, Grade.POINTS), Row(passes.at_the_logits, Grade.POINTS),
+        Row(generation.little_was_generated, Grade.LEFT), Row(passes.evaluation_without_the_model, Grade.POINTS),
+        Row(passes.library_was_refused, Grade.HINTS), Row(passes.holds_less_than_half, Grade.HINTS),
         Row(passes.in_an_engines_special_step, Grade.HINTS), Row(logits.sampler_working_on_logits, Grade.HINTS),
     ),
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",

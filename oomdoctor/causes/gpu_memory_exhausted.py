@@ -5,11 +5,18 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, ggml, passes
-from oomdoctor.signs.card import card_is_full, log_ends_before_the_error, profiling_disturbed, table_counts_refusals
+from oomdoctor.signs.card import (
+    card_is_full,
+    log_ends_before_the_error,
+    profiling_disturbed,
+    refused_beside_a_reservation,
+    table_counts_refusals,
+)
 
 DRAWING_KNOBS = ("tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu", "collect-evidence")
 LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "smaller-model", "free-the-gpu",
                 "collect-evidence")  # fmt: skip
+RESERVING_KNOBS = ("free-the-gpu", "cap-preallocation", "smaller-microbatch", "smaller-input", "collect-evidence")
 DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
@@ -45,5 +52,6 @@ CAUSE = Cause(
         (passes.drawing, DRAWING_KNOBS),
         (ggml.a_program_of_ggml, LOADER_KNOBS),
         (passes.works_on_data, DATA_KNOBS),
+        (refused_beside_a_reservation, RESERVING_KNOBS),
     ),
 )

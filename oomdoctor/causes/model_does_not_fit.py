@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, ggml, loading, other_words, snapshot, warm_up
+from oomdoctor.signs import Grade, arrays, engine, ggml, loading, other_words, snapshot, warm_up
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
@@ -14,6 +14,7 @@ INFERENCE_KNOBS = ("quantize-weights", "tensor-parallel", "smaller-model", "offl
 OF_A_PLAN = ("quantize-weights", "free-the-gpu", "offload-parameters", "smaller-model", "tensor-parallel")
 BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 CACHE_KNOBS = ("shorter-context", "quantize-kv-cache", "offload-parameters", "quantize-weights", "smaller-model")
+ENGINE_KNOBS = ("fewer-sequences", "shorter-context", "quantize-weights", "tensor-parallel", "smaller-model")
 WORKSPACE_KNOBS = ("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context")
 
 CAUSE = Cause(
@@ -34,6 +35,7 @@ CAUSE = Cause(
         mark("The model[ {model_name}] does not fit on {gpu}: {requested} requested, more than its {too_small}"),
         mark("The model[ {model_name}] does not fit on {gpu}: {requested} requested[ ({place})]"),
         mark("The model {model_name} does not fit on {gpu}"),
+        mark("{beside_weights} has no room for its buffers beside the model's weights on {gpu}[ ({place})]"),
         mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
         mark("The model does not fit on {gpu}[ ({place})]"),
     ),
@@ -56,21 +58,19 @@ CAUSE = Cause(
         Row(arrays.arguments_most_of_the_device, Grade.NAMES, KNOBS),
         Row(arrays.program_larger_than_the_device, Grade.POINTS, KNOBS),
         Row(arrays.array_of_the_model, Grade.POINTS, ("free-the-gpu", *INFERENCE_KNOBS)),
-        Row(loading.loading_meets_a_full_card, Grade.POINTS),
+        Row(loading.loading_meets_a_full_card, Grade.POINTS), Row(loading.live_tensors_before_any_step, Grade.LEFT),
         Row(loading.refused_while_laying_out_weights, Grade.POINTS, INFERENCE_KNOBS),
         Row(loading.live_tensors_beyond_any_share, Grade.POINTS, INFERENCE_KNOBS),
         Row(ggml.command_beside_a_cache, Grade.POINTS, CACHE_KNOBS),
         Row(ggml.some_buffer_refused, Grade.POINTS, BUFFER_KNOBS),
         Row(warm_up.warm_up_after_loading, Grade.HINTS, INFERENCE_KNOBS),
         Row(ggml.buffer_beside_the_weights_refused, Grade.HINTS, BUFFER_KNOBS),
-        Row(loading.building_on_the_card, Grade.HINTS),
+        Row(loading.building_on_the_card, Grade.HINTS), Row(loading.program_makes_its_model, Grade.HINTS),
         Row(loading.one_piece_on_an_empty_card, Grade.HINTS), Row(loading.another_loader_was_refused, Grade.HINTS),
         Row(loading.refused_to_tensorrt, Grade.HINTS, WORKSPACE_KNOBS),
-        Row(loading.live_tensors_before_any_step, Grade.LEFT),
-        Row(snapshot.weights_hold_much, Grade.POINTS, KNOBS),
-        Row(other_words.weights_by_the_message, Grade.POINTS),
+        Row(engine.no_room_beside_the_weights, Grade.HINTS, ENGINE_KNOBS),
+        Row(snapshot.weights_hold_much, Grade.POINTS, KNOBS), Row(other_words.weights_by_the_message, Grade.POINTS),
     ),
-    knobs=KNOBS,
-    knobs_where=((loading.nothing_is_trained, INFERENCE_KNOBS),),
+    knobs=KNOBS, knobs_where=((loading.nothing_is_trained, INFERENCE_KNOBS),),
     before=("activations", "gpu-memory-exhausted"),
 )  # fmt: skip

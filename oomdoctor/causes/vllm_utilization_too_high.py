@@ -42,7 +42,7 @@ CAUSE = Cause(
         mark("Out of memory on {gpu}[ {doing}], beside the share of an inference engine[: {requested} requested]"),
     ),
     pools=("gpu",),
-    excluded=(engine.still_laying_out, engine.still_measuring, engine.still_loading),
+    excluded=(engine.still_laying_out, engine.still_measuring, engine.still_loading, engine.cache_is_a_small_part),
     signs=(
         Row(engine.share_beside_a_small_neighbour, Grade.PROVES, AT_THE_START),
         Row(engine.cache_of_what_is_free_was_refused, Grade.PROVES, OF_WHAT_IS_FREE),

@@ -17,6 +17,7 @@ from oomdoctor.families.vllm_error import (
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCacheSize, MemoryProfile, WeightsLoaded
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting
 from oomdoctor.patterns import late
 from oomdoctor.versions import Version, version_of
@@ -25,6 +26,8 @@ from oomdoctor.versions import Version, version_of
 SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization", "vllm_gpu_util")
 # SGLang's is a share of what was free at start.
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
+# Of what the weights leave free: of LMDeploy and TensorRT-LLM
+REST_SETTINGS: Final = ("cache_max_entry_count", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
 _REMOTE = late(r"\bray::([\w.]{1,120})\(\)")
 _ENGINE_WORDS = (
     r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
@@ -140,6 +143,15 @@ def static_fraction(crash: Crash) -> float | None:
     """mem_fraction_static as set; the dump of the server's arguments holds the computed default."""
     setting = crash.setting(*FRACTION_SETTINGS)
     return float(setting.value) if setting is not None and isinstance(setting.value, (int, float)) else None
+
+
+def share_of_the_rest(crash: Crash) -> float | None:
+    """What an engine takes for its cache of the memory that its weights leave free, as set; larger numbers of
+    LMDeploy's are entries."""
+    stated = crash.setting(*REST_SETTINGS) if some(crash.job.frameworks, "takes a share of the rest") else None
+    if stated is None or not isinstance(stated.value, float) or not 0 < stated.value < 1:
+        return None
+    return stated.value
 
 
 def _set_length(crash: Crash) -> int | None:

@@ -17,6 +17,7 @@ from oomdoctor.remedies.order import (
     knobs_of,
     length_ahead,
     others_ahead,
+    stated_ahead,
     with_a_restart,
     with_allocator,
     with_references,
@@ -56,7 +57,7 @@ def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Re
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
     kept, rejected = enough_remedies(cause, knobs, crash)
     kept = allocator_behind(placed(kept, said), cause, theirs, crash)
-    return length_ahead(others_ahead(kept, cause), crash), rejected
+    return length_ahead(stated_ahead(others_ahead(kept, cause), cause), crash), rejected
 
 
 __all__ = ["Advice", "advise"]

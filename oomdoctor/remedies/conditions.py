@@ -33,6 +33,7 @@ from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.engine import its_pool_was_refused
+from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
@@ -250,8 +251,10 @@ def something_in_32_bits(case: Case) -> bool:
 
 def attention(case: Case) -> bool:
     """Arrays of JAX and TensorFlow are of anything, and who computes pictures may have none: there, a frame, a line or
-    a model's name tells of attention."""
+    a model's name tells of attention. The scores of few tokens are small."""
     crash = case.crash
+    if little_was_generated(crash) is not None:
+        return False
     of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or _computes_pictures(crash)
     if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
         return True
@@ -315,11 +318,14 @@ def _beyond_a_half(root: object) -> bool:
 
 
 def sequences(case: Case) -> bool:
-    """No pictures, points or tables: neither the framework, the frames nor the array's shape says so."""
+    """No pictures, points or tables: neither the framework, the frames nor the array's shape says so. Few tokens are
+    not made fewer."""
     crash = case.crash
     if case.now is not None:
         return True
     if some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash):
+        return False
+    if little_was_generated(crash) is not None:
         return False
     if crash.mentions(_SIZE_OF_PICTURES) is not None:
         return False

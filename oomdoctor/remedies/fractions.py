@@ -11,7 +11,7 @@ from typing import Final
 from oomdoctor.arithmetic import sglang, shares, vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import NoPool
-from oomdoctor.incident.engine_facts import Loading, loading, static_fraction
+from oomdoctor.incident.engine_facts import REST_SETTINGS, Loading, loading, static_fraction
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, engine_printing, some
 from oomdoctor.language import say
@@ -198,7 +198,7 @@ def _now(crash: Crash) -> float | None:
     told = crash.first(NoPool)
     if told is not None and told.fraction:
         return told.fraction
-    stated = crash.setting("cache_max_entry_count", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
+    stated = crash.setting(*REST_SETTINGS)
     if stated is not None and isinstance(stated.value, float):
         return stated.value
     return static_fraction(crash)

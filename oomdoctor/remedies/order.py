@@ -48,6 +48,9 @@ _OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-f
 _LEAK: Final = "clear-references"
 _BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
+_RESERVES: Final = "vllm-utilization-too-high"
+_SHARE: Final = "lower-engine-reservation"
+_OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", "shorter-context")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 _LEAKS: Final = "-leak"  # causes that fill any limit
 _LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
@@ -224,6 +227,16 @@ def others_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
     return [look, *(one for one in remedies if one is not look)]
 
 
+def stated_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
+    """What the log states of an engine's batches is lowered before a share that it does not: nobody knows how large
+    that is."""
+    share = next((one for one in remedies if one.knob == _SHARE), None)
+    if cause != _RESERVES or share is None or share.suggested is not None:
+        return list(remedies)
+    stated = [one for one in remedies if one.knob in _OF_AN_ENGINES_BATCHES and one.current is not None]
+    return [*stated, *(one for one in remedies if one not in stated)]
+
+
 def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     """A context far too long for the cache is shortened first: no step of a share whose gain nobody knows makes up for
     it, whatever the message names first."""
@@ -244,6 +257,7 @@ __all__ = [
     "knobs_of",
     "length_ahead",
     "others_ahead",
+    "stated_ahead",
     "stated_knobs",
     "with_a_restart",
     "with_allocator",

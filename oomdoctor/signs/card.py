@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.training_cut import CutTraining
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
@@ -35,6 +37,14 @@ def card_is_full(crash: Crash) -> Seen | None:
         say("The log does not show what the memory was for."),
     )
     return Seen(words=joined(words), evidence=(crash.root,))
+
+
+@sign
+def refused_beside_a_reservation(crash: Crash) -> Seen | None:
+    """In TensorFlow somebody else than its pool was refused, a kernel's launch or the driver. The pool takes nearly the
+    whole GPU first: https://www.tensorflow.org/guide/gpu"""
+    beside = isinstance(crash.root, DeviceRefusal | LibraryOutOfMemory | Shortage)
+    return Seen(words="") if beside and crash.job.world == "tensorflow" else None
 
 
 def _asked(crash: Crash) -> str:

@@ -20,6 +20,7 @@ from oomdoctor.incident.engine_facts import (
     loading,
     phase,
     ready_bytes,
+    share_of_the_rest,
     static_fraction,
     takes_its_pool,
 )
@@ -39,6 +40,7 @@ LARGE_NEIGHBOUR: Final = 0.25  # of the card: from here on it is the neighbour t
 NO_SHARE: Final = 0.05  # of the card: no engine starts in so little
 FULL: Final = 0.85  # of the card in the asking process: nothing but a reservation fills it like this
 MOST: Final = 0.75  # of the card in the engine's process, while it takes its share: the share fills it
+SMALL_PART: Final = 0.2  # of what the weights leave free, to which docs/en/faq.md of LMDeploy comes down
 SAME: Final = 0.1  # of the share: a neighbour that holds as much is the engine
 
 _DOING: Final = {
@@ -122,6 +124,37 @@ def still_laying_out(crash: Crash) -> Seen | None:
     if isinstance(root, LibraryOutOfMemory) and root.library == "TensorRT":
         return Seen(words=say("TensorRT was still setting up the engine; it allocates the KV cache only afterwards"))
     return None
+
+
+@sign
+def cache_is_a_small_part(crash: Crash) -> Seen | None:
+    """The engine had its weights on the GPU, and its cache is a small part of what they leave free."""
+    part = _small_part(crash)
+    if part is None:
+        return None
+    return Seen(words=say("the KV cache takes only {share:g} of what the weights leave free", share=part))
+
+
+@sign
+def no_room_beside_the_weights(crash: Crash) -> Seen | None:
+    """Such an engine found no room while it was set up: neither did the rest do for its buffers."""
+    part = _small_part(crash)
+    if part is None:
+        return None
+    words = say(
+        "The engine was set up, with its weights on the GPU. Its KV cache takes only {share:g} of what they leave "
+        "free, and the rest was too little for its buffers, which grow with the batch size and the context length.",
+        share=part,
+    )
+    doubt = say("the log does not say how much the weights left free")
+    return Seen(words=words, evidence=(crash.root,), against=(doubt,))
+
+
+def _small_part(crash: Crash) -> float | None:
+    part = share_of_the_rest(crash)
+    if part is None or part > SMALL_PART or crash.stage != "engine_init":
+        return None
+    return part if isinstance(crash.root, DeviceRefusal) and crash.pool == "gpu" else None
 
 
 @sign

@@ -8,6 +8,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import innermost
 
@@ -18,6 +19,10 @@ _GROWS: Final = (
 )
 _GENERATES: Final = r"\b(?:generate|_sample|_beam_search|greedy_search|beam_search|decode|transcribe)\b"
 _INNERMOST: Final = 2  # frames
+# What text-generation-webui says of an answer however it ended, none counted where it was not streamed:
+# modules/text_generation.py
+_ANSWERED: Final = late(r"\bOutput generated in .{1,40}, ([1-9]\d{0,5}) tokens, context (\d{1,6})\b")
+SHORT: Final = 1000  # tokens, of which the keys and values are small beside any model: a rule of thumb
 
 
 @sign
@@ -35,4 +40,18 @@ def cache_of_a_generation_was_refused(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(crash.root,), stage="serving" if crash.stage == "unknown" else None)
 
 
-__all__ = ["cache_of_a_generation_was_refused"]
+@sign
+def little_was_generated(crash: Crash) -> Seen | None:
+    """The program counts the tokens of the answer that failed, and they are few."""
+    told = next(filter(None, map(_ANSWERED.search, crash.root.around.after)), None)
+    if told is None or int(told[1]) + int(told[2]) > SHORT:
+        return None
+    words = say(
+        "the answer that failed had {tokens} tokens behind {context} of context: what it keeps is small",
+        tokens=told[1],
+        context=told[2],
+    )
+    return Seen(words=words)
+
+
+__all__ = ["cache_of_a_generation_was_refused", "little_was_generated"]

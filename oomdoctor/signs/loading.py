@@ -16,6 +16,7 @@ from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.doing import OF_A_TRACEBACK
 from oomdoctor.job.frames import places_a_model
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -43,6 +44,8 @@ WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
 LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
 _TOO_LARGE: Final = late(r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b")
+_MAKES: Final = r"set_default_tensor_type"
+_HAS_MADE: Final = r"\bLoaded in \d"
 _STARTS_UP: Final = late(r"(?i)\binitiali[sz]ation\b")  # of the runtime: nothing of a model is on the card yet
 LITTLE: Final = 0.10  # of the card beside the weights: what an engine measures first needs more
 OWN_PART: Final = 0.5  # of the card: where this process holds less, others fill it
@@ -236,6 +239,23 @@ def another_loader_was_refused(crash: Crash) -> Seen | None:
         evidence=(root,),
         against=(say("the log does not say how much was free"),),
     )
+
+
+@sign
+def program_makes_its_model(crash: Crash) -> Seen | None:
+    """It makes tensors of the GPU the default, then the model, and then prints how long loading took, as Llama.build
+    does in llama/generation.py."""
+    event, it = _refused(crash), card(crash)
+    if event is None or not some(crash.job.frameworks, "says when it has loaded") or crash.stage != "unknown":
+        return None
+    if crash.mentions(_MAKES) is None or crash.mentions(_HAS_MADE) is not None:
+        return None
+    words = say(
+        "The program had begun to make its model on the GPU, and had not yet said that it was loaded: {asked}.",
+        asked=asked(it),
+    )
+    doubt = say("the traceback does not show what was moved to the GPU")
+    return Seen(words=joined((words, _held(crash))), evidence=(event,), against=(doubt,), stage="model_load")
 
 
 @sign

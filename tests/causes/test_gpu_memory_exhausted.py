@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from gpu_logs import BACKWARD, finding, ranking, refused, says, trace
+import pytest
+from gpu_logs import BACKWARD, crash, finding, ranking, refused, says, trace
 
 from oomdoctor import families, streams
 from oomdoctor.causes.gpu_memory_exhausted import CAUSE
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.signs import Grade
+from oomdoctor.signs.card import refused_beside_a_reservation
 
 
 def test_not_before_anything_that_tells_more() -> None:
@@ -69,3 +71,25 @@ def test_not_the_table_of_a_job_that_goes_on_or_was_refused_nothing() -> None:
 def no_crash(*lines: str) -> bool:
     page = streams.page("job.log", 1, "\n".join(lines).encode())
     return all(found.role == "context" for found in families.read(page) if isinstance(found, MemorySummary))
+
+
+POOL = (
+    "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[48,512] and "
+    "type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+)
+LAUNCH = "F ./tensorflow/core/kernels/fill_functor.cu.cc:41] Non-OK-status: GpuLaunchKernel(Fill, n) status: Internal: "
+
+
+@pytest.mark.parametrize(
+    ("line", "is_beside"),
+    [
+        (f"2021-11-30 04:05:06.070809: {LAUNCH}out of memory", True),
+        ("tensorflow.python.framework.errors_impl.InternalError: failed to allocate a stream: out of memory", True),
+        (POOL, False),
+        # No pool of TensorFlow's
+        (refused(), False),
+        ("RuntimeError: CUDA error: out of memory", False),
+    ],
+)
+def test_who_is_refused_beside_tensorflows_pool(line: str, is_beside: bool) -> None:
+    assert (refused_beside_a_reservation(crash(line)) is not None) is is_beside

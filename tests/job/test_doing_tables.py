@@ -21,6 +21,8 @@ FUNCTIONS = (
     ("engine_init", "openrlhf/trainer/ray/vllm_engine.py create_vllm_engines"),
     ("engine_init", "verl/workers/fsdp_workers.py _build_rollout"),
     ("engine_init", "vllm/entrypoints/llm.py __init__"),
+    ("engine_init", "lmdeploy/turbomind/turbomind.py _create_model_instance"),
+    ("engine_init", "lmdeploy/turbomind/turbomind.py _create_engine"),
     ("memory_profiling", "vllm/worker/worker.py determine_num_available_blocks"),
     ("memory_profiling", "vllm/v1/worker/gpu_model_runner.py profile_run"),
     ("cuda_graph_capture", "vllm/v1/worker/gpu_model_runner.py capture_model"),

@@ -331,3 +331,12 @@ ALONE = (
 def test_a_kill_of_rays_leaves_no_line_in_the_kernels_log(log: str, asked: str) -> None:
     chosen, _ = advise(log, "collect-evidence", cause="host-memory-exhausted")
     assert asked in (chosen["collect-evidence"].snippet or "")
+
+
+@pytest.mark.parametrize(("answer", "given"), [(12, False), (1900, True), (0, True)])
+def test_few_tokens_are_not_made_fewer(answer: int, given: bool) -> None:
+    frame = '  File "/u/modules/text_generation.py", line 7, in run\n    model.generate(**options)\n'
+    after = f"\nOutput generated in 3.30 seconds (5.00 tokens/s, {answer} tokens, context 88, seed 4)\n"
+    knobs = ("shorter-sequences", "memory-efficient-attention", "quantize-weights")
+    chosen, _ = advise(frame + REFUSED + cuda() + after, *knobs, cause="activations")
+    assert chosen.keys() == {"quantize-weights", *(knobs if given else ())}

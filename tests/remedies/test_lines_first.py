@@ -78,3 +78,24 @@ def test_a_cap_of_the_process_is_lifted_by_a_line() -> None:
 def test_without_a_cap_there_is_no_fraction_to_lift() -> None:
     chosen, _ = advise(CAPPED.format(allowed=""), "raise-allocator-cap", cause="allocator-cap")
     assert all(one.snippet is None for one in chosen.values())
+
+
+TRITON = "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n): out of memory (/b/tllmBuffers.h:140)\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "first_of_all"),
+    [
+        ("--max_batch_size 48", ["fewer-sequences", "lower-engine-reservation"]),
+        ("--max_num_tokens 6000", ["smaller-prefill", "lower-engine-reservation"]),
+        ("--max_num_tokens 6000 --max_batch_size 48", ["smaller-prefill", "fewer-sequences"]),
+        ("--backend pytorch", ["lower-engine-reservation"]),
+        ("--max_batch_size 48 --kv_cache_free_gpu_memory_fraction 0.85", ["lower-engine-reservation"]),  # is stated
+    ],
+)
+def test_a_batch_that_is_stated_goes_before_a_share_that_is_not(
+    tmp_path: Path, options: str, first_of_all: list[str]
+) -> None:
+    found = first(tmp_path, f"+ trtllm-serve m {options}\n{TRITON}")
+    assert found.cause == "vllm-utilization-too-high"
+    assert [one.knob for one in found.remedies][: len(first_of_all)] == first_of_all

@@ -29,3 +29,13 @@ def test_a_memory_fraction_is_lifted_where_the_gpu_has_room(tried: int, free: in
 def test_bitsandbytes_has_no_optimizer_for_tensorflow(log: str, eight_bits: bool) -> None:
     remedy = advise(log, "low-memory-optimizer", cause="optimizer-states")[0]["low-memory-optimizer"]
     assert ("8-bit" in remedy.action or "8bit" in (remedy.snippet or "")) is eight_bits
+
+
+@pytest.mark.parametrize(("day", "knows"), [("2021-11-30", True), ("2020-11-30", False)])
+def test_what_tensorflow_tells_of_its_memory_is_as_old_as_its_release(day: str, knows: bool) -> None:
+    launch = (
+        "F ./tensorflow/core/kernels/fill_functor.cu.cc:41] Non-OK-status: GpuLaunchKernel(Fill, n) status: Internal"
+    )
+    remedies, _ = advise(f"{day} 04:05:06.070809: {launch}: out of memory\n", "cap-preallocation", "collect-evidence")
+    assert remedies["cap-preallocation"].snippet == "export TF_FORCE_GPU_ALLOW_GROWTH=true"
+    assert ("get_memory_info" in (remedies["collect-evidence"].snippet or "")) is knows

@@ -71,3 +71,44 @@ def test_what_is_not_shown_is_of_the_process_that_asked(line: str, doubt: str) -
     seen = engine.refused_in_an_engine(crash_of(f"{there}{line}torch.AcceleratorError: CUDA error: out of memory\n"))
     assert seen is not None
     assert seen.against == (f"the log does not show {doubt}",)
+
+
+TURBOMIND = (
+    "lmdeploy - INFO - backend_config=TurbomindEngineConfig(tp=1, session_len=4096, max_batch_size=48, {})",
+    "Traceback (most recent call last):",
+    '  File "/opt/env/lib/python3.10/site-packages/lmdeploy/turbomind/turbomind.py", line 391, in {}',
+    "    self.prepared = self.model_comm.prepare(device_id)",
+    "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/utils/allocator.h:231",
+)
+
+
+def turbomind(share: str, function: str) -> str:
+    return "\n".join(TURBOMIND).format(share, function)
+
+
+@pytest.mark.parametrize(
+    ("share", "function", "is_seen"),
+    [
+        ("cache_max_entry_count=0.2", "_create_model_instance", True),
+        ("cache_max_entry_count=0.05", "_create_engine", True),
+        ("cache_max_entry_count=0.21", "_create_model_instance", False),  # the cache may be what is too large
+        ("cache_max_entry_count=0.0", "_create_model_instance", False),
+        ("cache_max_entry_count=800", "_create_model_instance", False),  # entries
+        ("cache_block_seq_len=64", "_create_model_instance", False),  # the default, which is most of it
+        ("cache_max_entry_count=0.1", "_create_weight", False),
+        ("cache_max_entry_count=0.1", "stream_infer", False),
+        ("mem_fraction_static=0.1", "_create_model_instance", False),  # another engine's
+    ],
+)
+def test_a_cache_that_is_a_small_part_of_what_weights_leave(share: str, function: str, is_seen: bool) -> None:
+    crash = crash_of(turbomind(share, function))
+    assert (engine.cache_is_a_small_part(crash) is not None) is is_seen
+    assert (engine.no_room_beside_the_weights(crash) is not None) is is_seen
+
+
+def test_a_fraction_that_another_engine_states_is_of_something_else() -> None:
+    step = traceback(("vllm/v1/worker/gpu_worker.py", "init_device"), end="RuntimeError: CUDA error: out of memory")
+    stated = crash_of(f"INFO args: Namespace(free_gpu_memory_fraction=0.1)\n{step}")
+    assert stated.stage == "engine_init"
+    assert stated.setting("free_gpu_memory_fraction") is not None
+    assert engine.no_room_beside_the_weights(stated) is None

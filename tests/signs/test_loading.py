@@ -124,3 +124,26 @@ RUN = (
 )
 def test_an_allocator_without_figures_refused_a_loader(lines: tuple[str, ...], is_seen: bool) -> None:
     assert (loading.another_loader_was_refused(crash(*lines)) is not None) is is_seen
+
+
+BEFORE = "lib/torch/__init__.py:614: UserWarning: torch.set_default_tensor_type() is deprecated as of PyTorch 2.1"
+STORY = 'File "/u/llama/example_text_completion.py", line 61, in <module>'
+FULL = refused("96.00 MiB", total="24.00 GiB", own="23.80 GiB", allocated="23.10 GiB")
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_seen"),
+    [
+        ((BEFORE, STORY, FULL), True),
+        ((BEFORE, STORY.replace("text", "chat"), FULL), True),
+        ((BEFORE, STORY, "Loaded in 31.07 seconds", FULL), False),
+        ((STORY, FULL), False),  # it may be gathering its checkpoint in host memory, or answering
+        ((BEFORE, STORY.replace("example_text_completion", "train_nerf"), FULL), False),  # anybody's default
+        ((BEFORE, STORY, *trace(FORWARD), FULL), False),
+        ((BEFORE, STORY, "RuntimeError: CUDA error: out of memory"), False),  # prints no figures
+    ],
+)
+def test_metas_program_says_when_its_model_is_loaded(lines: tuple[str, ...], is_seen: bool) -> None:
+    seen = loading.program_makes_its_model(crash(*lines))
+    assert (seen is not None) is is_seen
+    assert seen is None or seen.stage == "model_load"

@@ -4,7 +4,7 @@ import pytest
 from gpu_logs import ADAM, BACKWARD, FORWARD, LOADING, LOSS, crash, refused, trace
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.signs import passes
+from oomdoctor.signs import generation, passes
 
 SERVING = ("vllm/v1/worker/gpu_model_runner.py", "execute_model", "model_output = self.model(")
 SAMPLING = ("vllm/v1/sample/sampler.py", "forward", "return logits.argmax(dim=-1)")
@@ -84,3 +84,18 @@ def test_a_program_that_only_serves_has_no_engines_settings() -> None:
     assert passes.with_an_engines_settings(failed(chat, FORWARD)) is None
     assert passes.generating(failed(chat, FORWARD)) is not None
     assert passes.generating(failed(BACKWARD)) is None
+
+
+def test_few_tokens_of_an_answer_keep_little() -> None:
+    told = "Output generated in 4.07 seconds ({} tokens/s, {} tokens, context {}, seed 90210)"
+    line = refused("20.00 MiB", total="16.00 GiB", own="15.90 GiB", allocated="15.10 GiB")
+    for answer, context, is_seen in ((1, 400, True), (600, 400, True), (601, 400, False), (1, 1000, False)):
+        after = told.format(2.1, answer, context)
+        assert (generation.little_was_generated(crash(*trace(FORWARD), line, after)) is not None) is is_seen
+    for lines in (
+        (told.format(2.1, 30, 40), *trace(FORWARD), line),  # the answer before
+        (*trace(FORWARD), line, told.format(0.0, 0, 40)),  # was not streamed: nobody counted
+        (*trace(FORWARD), line, "Output generated in 4.07 seconds"),
+        (*trace(FORWARD), line),
+    ):
+        assert generation.little_was_generated(crash(*lines)) is None

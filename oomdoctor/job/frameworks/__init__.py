@@ -76,6 +76,7 @@ Trait = Literal[
     "has no sequences",  # but pictures, points or worlds
     "has no batch",  # one prompt, one picture after the other, unless somebody asks for more
     "simulates worlds",
+    "says when it has loaded",  # its model, which it makes on the card
     "grows with its copies",  # of the inputs, which it keeps for pipeline parallelism
 ]
 Row = tuple[str, ...]

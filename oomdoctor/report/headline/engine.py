@@ -120,6 +120,12 @@ def graph_pools(event: DeviceOutOfMemory) -> str | None:
     return show(event.private_pools_bytes or 0)
 
 
+@where(engine_share.no_room_beside_the_weights)
+def beside_weights(crash: Crash) -> str:
+    """The engine, where its weights left too little for the rest of it."""
+    return engine_first(crash)
+
+
 def waking(crash: Crash) -> str | None:
     """The engine, where it took its memory back."""
     if engine_share.memory_saver_of_nobody_named(crash) is not None:
