@@ -34,6 +34,7 @@ from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
+from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
 from oomdoctor.signs.node import an_engine_is_the_largest
@@ -260,8 +261,9 @@ def attention(case: Case) -> bool:
 
 
 def a_step_runs(case: Case) -> bool:
-    """Weights that are loaded, saved or handed on have no batches and no sequences."""
-    return case.crash.stage not in _WEIGHTS_MOVE
+    """Weights that are loaded, saved or handed on have no batches and no sequences, nor has the data as a whole."""
+    crash = case.crash
+    return crash.stage not in _WEIGHTS_MOVE and data_goes_to_the_card_in_one_piece(crash) is None
 
 
 def past_the_load(case: Case) -> bool:
@@ -387,8 +389,9 @@ def model_of_a_library(case: Case) -> bool:
 
 
 def data_in_parts(case: Case) -> bool:
-    """What data libraries compute on a GPU is divided by their caller."""
-    return option_for_it(case) or (case.crash.pool == "gpu" and case.crash.job.task == "data")
+    """What data libraries compute on a GPU is divided by their caller; what fit() is given goes there as a whole."""
+    computes = case.crash.pool == "gpu" and case.crash.job.task == "data"
+    return option_for_it(case) or (computes and data_goes_to_the_card_in_one_piece(case.crash) is None)
 
 
 def kept_is_known(case: Case) -> bool:

@@ -49,7 +49,7 @@ from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands, limits
 from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
-from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
+from oomdoctor.signs.host_data import MANY, data_goes_to_the_card_in_one_piece, many_readers_and_one_vanished
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
 from oomdoctor.units import GIB, MIB, show, size
@@ -61,6 +61,9 @@ OFFLOADS: Final = (
     "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
+_ON_THE_HOST: Final = (
+    'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
+)
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 SEVERAL: Final = 2
 ROOM: Final = 0.8  # of a limit, to come to rest below it
@@ -1127,6 +1130,18 @@ def _more_of_the_scheduler(kill: LimitKill, crash: Crash) -> Answer:
     )
 
 
+def stream_data(case: Case) -> Answer:
+    """tensorflow/python/data/ops/from_tensor_slices_op.py: slices of tensors stay where these are."""
+    if data_goes_to_the_card_in_one_piece(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Keep the arrays in host RAM, and give fit() a dataset that copies one batch at a time"),
+        snippet=_ON_THE_HOST,
+        setting="",
+        cost=say("each batch is copied to the GPU when it is needed"),
+    )
+
+
 def files_to_disk(case: Case) -> Answer:
     """Files in memory are no option's: the command shows them."""
     if case.row is not None or limits.most_is_in_no_process(case.crash) is None:
@@ -1176,4 +1191,5 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "tune-ray-monitor": tune_monitor,
     "free-disk": free_disk,
     "spill-to-disk": files_to_disk,
+    "stream-data": stream_data,
 }

@@ -146,3 +146,33 @@ def test_the_name_of_its_worker_tells_the_age_of_an_engine(name: str, given: boo
     assert ("less-swap-space" in chosen) == given
     quantized = chosen.get("quantize-weights")
     assert (quantized is not None and quantized.snippet == "--quantization fp8") != given
+
+
+WHOLE = (
+    "E tensorflow/core/framework/bfc_allocator.cc:101] Allocator ran out of memory trying to allocate {tried} Bytes\n"
+    'Traceback (most recent call last):\n  File "/w/fit.py", line 31, in <module>\n    {call}\n'
+    "tensorflow.python.framework.errors_impl.InternalError: Failed copying input tensor from device:CPU:0 to "
+    "device:GPU:0 in order to run {node}: Dst tensor is not initialized.\n"
+)
+OF_A_BATCH = ("smaller-microbatch", "smaller-partitions", "gradient-checkpointing")
+
+
+@pytest.mark.parametrize(
+    ("call", "node", "tried", "whole"),
+    [
+        ("net.fit(images, marks, batch_size=48)", "_EagerConst", 7_516_192_768, True),
+        ("net.fit(images, marks, batch_size=48)", "AddV2", 7_516_192_768, False),
+        ("net.fit(images, marks, batch_size=48)", "_EagerConst", 75_161_927, False),
+        ("y = step(images, batch_size=48)", "_EagerConst", 7_516_192_768, False),
+    ],
+)
+def test_a_tensor_of_all_data_has_no_batches(call: str, node: str, tried: int, whole: bool) -> None:
+    log = WHOLE.format(call=call, node=node, tried=tried)
+    chosen, _ = advise(log, *OF_A_BATCH, "stream-data", cause="dataset-in-ram")
+    assert ("smaller-microbatch" in chosen) != whole
+    assert ('tf.device("CPU:0")' in str(chosen["stream-data"].snippet)) == whole
+
+
+def test_what_fit_is_given_is_not_in_parts() -> None:
+    log = WHOLE.format(call="net.fit(images, marks)", node="_EagerConst", tried=7_516_192_768)
+    assert list(advise(log, *OF_A_BATCH, "stream-data", cause="dataset-in-ram")[0]) == ["stream-data"]
