@@ -51,7 +51,7 @@ from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import MANY, data_goes_to_the_card_in_one_piece, many_readers_and_one_vanished
 from oomdoctor.signs.machine import is_on_windows
-from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
+from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host, sleeping_engines_have_it
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
 
@@ -349,7 +349,7 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if not stated:
-            return _parameters_back(case)
+            return _awake(case) or _parameters_back(case)
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
@@ -363,6 +363,18 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _awake(case: Case) -> Proposal | None:
+    """Of a launch line that is not in the log, by what the engines say."""
+    row = spelling("engine-sleep", case.crash.context)
+    if row is None or sleeping_engines_have_it(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Run without {option}, if it is set, where the trainer fits beside the engines", option=row.setting),
+        setting=row.setting,
+        cost=say("the engines keep their GPU memory while the trainer works"),
     )
 
 
