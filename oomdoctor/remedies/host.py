@@ -50,9 +50,9 @@ from oomdoctor.remedies.sizes import size_of_model, size_of_trained
 from oomdoctor.signs import commands, limits
 from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
-from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
+from oomdoctor.signs.host_data import MANY, data_goes_to_the_card_in_one_piece, many_readers_and_one_vanished
 from oomdoctor.signs.machine import is_on_windows
-from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
+from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host, sleeping_engines_have_it
 from oomdoctor.signs.store import only_the_disk_is_short
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -63,6 +63,9 @@ OFFLOADS: Final = (
     "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
+_ON_THE_HOST: Final = (
+    'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
+)
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 SEVERAL: Final = 2
 ROOM: Final = 0.8  # of a limit, to come to rest below it
@@ -372,7 +375,7 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if not stated:
-            return _parameters_back(case)
+            return _awake(case) or _parameters_back(case)
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
@@ -386,6 +389,18 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _awake(case: Case) -> Proposal | None:
+    """Of a launch line that is not in the log, by what the engines say."""
+    row = spelling("engine-sleep", case.crash.context)
+    if row is None or sleeping_engines_have_it(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Run without {option}, if it is set, where the trainer fits beside the engines", option=row.setting),
+        setting=row.setting,
+        cost=say("the engines keep their GPU memory while the trainer works"),
     )
 
 
@@ -1215,6 +1230,18 @@ def _more_of_the_scheduler(kill: LimitKill, crash: Crash) -> Answer:
     )
 
 
+def stream_data(case: Case) -> Answer:
+    """tensorflow/python/data/ops/from_tensor_slices_op.py: slices of tensors stay where these are."""
+    if data_goes_to_the_card_in_one_piece(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Keep the arrays in host RAM, and give fit() a dataset that copies one batch at a time"),
+        snippet=_ON_THE_HOST,
+        setting="",
+        cost=say("each batch is copied to the GPU when it is needed"),
+    )
+
+
 def files_to_disk(case: Case) -> Answer:
     """Files in memory are no option's: the command shows them."""
     if case.row is not None or limits.most_is_in_no_process(case.crash) is None:
@@ -1270,4 +1297,5 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "tune-ray-monitor": tune_monitor,
     "free-disk": free_disk,
     "spill-to-disk": files_to_disk,
+    "stream-data": stream_data,
 }

@@ -27,7 +27,7 @@ from oomdoctor.signs.engine_steps import weights_on_another_card
 from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less
-from oomdoctor.signs.placement import own_processes, ranks, restored
+from oomdoctor.signs.placement import own_processes, parent, ranks, restored
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
 
@@ -137,7 +137,7 @@ def _none_but_own(case: Case) -> Answer:
     mine = own_processes(crash)
     if not mine:
         return _alone(crash) or _too_little(case) or _of_a_cell(crash) or Proposal(snippet=on_the_devices(crash))
-    if crash.job.spread:
+    if crash.job.spread or _only_its_parent(crash):
         return Skip()
     return Proposal(
         action=say(
@@ -147,6 +147,12 @@ def _none_but_own(case: Case) -> Answer:
         snippet=f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
         cost=say("less parallelism"),
     )
+
+
+def _only_its_parent(crash: Crash) -> bool:
+    """The others are the process that started this one: they share a GPU by design, and neither is a rank too many."""
+    started_by = parent(crash)
+    return started_by is not None and own(crash) == (started_by,)
 
 
 def may_be_of_a_cell(crash: Crash) -> bool:
@@ -247,6 +253,8 @@ def fix_placement(case: Case) -> Answer:
             action=say("Start the engine on another GPU that is free (CUDA_VISIBLE_DEVICES)"),
             snippet="nvidia-smi --query-gpu=index,memory.free,memory.total --format=csv",
         )
+    if _only_its_parent(crash):
+        return Skip()
     if isinstance(crash.root, UnbalancedCards):
         return _other_gpus(crash)
     if weights_on_another_card(crash) is not None and not row:

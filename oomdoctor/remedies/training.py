@@ -71,7 +71,11 @@ _FULL_PRECISION: Final = ("float32", "float", "fp32")
 _A_GOOD_PART: Final = 2  # half of what could be replaced
 _TRAINER: Final = r"transformers/trainer"
 _FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
+# Where the call is not causal, a mask is one of padding, and with a causal one in its place the model is another
+_BOTH_WAYS: Final = r"\b(?:is_)?causal ?= ?False\b"
 _FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
+_UNMASKED_CALL: Final = _FUSED_CALL.replace("is_causal=True", "attn_mask=None")
+_OF_SEVERAL_LENGTHS: Final = "flash_attn_varlen_func"  # flash_attn/flash_attn_interface.py
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 # transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
@@ -581,7 +585,13 @@ def fused_attention(case: Case) -> Answer:
         )
     if not case.crash.shows(_FUSED):
         return None
-    action = say("Let attention take a fused kernel: bf16 or fp16, and no explicit mask (is_causal instead)")
+    if case.crash.in_trace(_BOTH_WAYS) is not None:
+        return Proposal(
+            action=say("Let attention take a fused kernel: bf16 or fp16, and no mask where no sequence is padded"),
+            snippet=_UNMASKED_CALL,
+            cost=say("batches of one length, or a kernel for several ({name})", name=_OF_SEVERAL_LENGTHS),
+        )
+    action = say("Let attention take a fused kernel: bf16 or fp16, and is_causal in place of a causal mask")
     return Proposal(action=action, snippet=_FUSED_CALL)
 
 

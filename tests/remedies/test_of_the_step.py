@@ -82,7 +82,32 @@ def test_after_a_refusal_the_limits_are_asked_first() -> None:
 def test_who_calls_a_fused_kernel_is_told_what_keeps_it_from_being_one(line: str, said: bool) -> None:
     log = f'  File "/x/fit.py", line 3, in forward\n    {line}\ntorch.OutOfMemoryError: {cuda()}'
     remedy = advise(log, "memory-efficient-attention")[0]["memory-efficient-attention"]
-    assert ("explicit mask" in remedy.action) == said
+    assert ("in place of a causal mask" in remedy.action) == said
+
+
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("F.scaled_dot_product_attention(q, k, v, attn_mask=pad, is_causal=False)", True),
+        ("flash_attn_func(q, k, v, causal=False)", True),
+        ("F.scaled_dot_product_attention(q, k, v, attn_mask=tril)", False),
+        ("F.scaled_dot_product_attention(q, k, v, is_causal=True)", False),
+        ("F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)", False),
+    ],
+)
+def test_a_mask_of_padding_is_not_replaced_by_a_causal_one(call: str, kept: bool) -> None:
+    log = f'  File "/x/fit.py", line 3, in forward\n    y = {call}\ntorch.OutOfMemoryError: {cuda()}'
+    remedy = advise(log, "memory-efficient-attention")[0]["memory-efficient-attention"]
+    assert ("padded" in remedy.action) == kept
+    assert ("attn_mask=None" in str(remedy.snippet)) == kept
+    assert ("is_causal=True" in str(remedy.snippet)) != kept
+
+
+def test_what_attends_both_ways_elsewhere_says_nothing_of_the_mask() -> None:
+    call = "F.scaled_dot_product_attention(q, k, v, attn_mask=tril)"
+    log = f'  File "/x/fit.py", line 3, in forward\n    y = {call}\ntorch.OutOfMemoryError: {cuda()}'
+    remedy = advise(f"config: is_causal=False\n{log}", "memory-efficient-attention")[0]["memory-efficient-attention"]
+    assert "padded" not in remedy.action
 
 
 OLD = (

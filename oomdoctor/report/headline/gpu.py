@@ -24,7 +24,7 @@ from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.card import figures, on_host, start, teller
 from oomdoctor.report.headline.figures import shown
-from oomdoctor.report.headline.names import title
+from oomdoctor.report.headline.names import title, with_pid
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import fragments, library, neighbours, placement
 from oomdoctor.signs.series import per
@@ -184,9 +184,17 @@ def neighbour(crash: Crash) -> str | None:
     """The only other process that the message lists, where it holds all that is not this one's."""
     it = figures(crash)
     one = it.others[0] if len(it.others) == 1 else None
-    if one is None or one.pid == teller(crash).process.pid or one.bytes != neighbours.held_by_others(it):
+    if one is None or one.bytes != neighbours.held_by_others(it):
         return None
-    return say("PID {pid}", pid=one.pid)
+    return say("PID {pid}", pid=one.pid) if placement.parent(crash) is None else None
+
+
+def its_parent(crash: Crash) -> str | None:
+    """The process that started the one that failed, where it is the only other one that the message lists."""
+    it, process = figures(crash), teller(crash).process
+    if placement.parent(crash) is None or len(it.others) > 1 or process.name is None or process.pid is None:
+        return None
+    return with_pid(process.name, process.pid)
 
 
 @about(start)
