@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from oomdoctor.families.event import Event
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import LoadPlan
@@ -70,7 +72,7 @@ def plans(events: Sequence[Event]) -> Iterator[Ledger]:
     for plan in events:
         if isinstance(plan, LoadPlan) and plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes:
             device = say("{device}, as planned by the loader", device=plan.device or translated(GPU))
-            yield _plan(
+            planned = _plan(
                 device,
                 plan.total_bytes,
                 plan,
@@ -78,6 +80,7 @@ def plans(events: Sequence[Event]) -> Iterator[Ledger]:
                 ("KV cache", plan.kv_bytes),
                 ("compute buffers", plan.compute_bytes),
             )
+            yield replace(planned, rows=(*planned.rows, *_before_the_plan(plan)))
         elif isinstance(plan, ArrayOutOfMemory) and plan.needed_bytes and plan.temporary_bytes:
             yield _plan(
                 say("the compiled program, as planned by XLA"),
@@ -88,6 +91,15 @@ def plans(events: Sequence[Event]) -> Iterator[Ledger]:
                 ("arguments", plan.arguments_bytes),
                 ("constants", plan.constants_bytes),
             )
+
+
+def _before_the_plan(plan: LoadPlan) -> Iterator[LedgerRow]:
+    """What was taken when the loader made a plan beyond what is free: nothing of the plan is there yet."""
+    total, free = plan.total_bytes or 0, plan.free_bytes
+    if free is None or (plan.needed_bytes or 0) <= free or free >= total:
+        return
+    formula = f"{show(total)} - {show(free)} = {show(total - free)}"
+    yield LedgerRow("in use before loading", total - free, "derived", plan.at.line, formula)
 
 
 def _plan(what: str, total: int, event: Event, *parts: tuple[str, int | None]) -> Ledger:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import vllm
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
-from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.container import EndRecord, LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
@@ -20,6 +20,7 @@ from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.sglang import HostCacheTooLarge
+from oomdoctor.families.sysctl import KernelSettings
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
@@ -40,15 +41,15 @@ from oomdoctor.incident.node import (
 )
 from oomdoctor.job.frameworks import among, some
 from oomdoctor.job.model import Value
-from oomdoctor.language import all_of, listed, say, semicolons
+from oomdoctor.language import all_of, filled, listed, say, semicolons
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, held, models, ray_workers
+from oomdoctor.remedies import A_CHOICE, engine, held, models, ray_workers
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
-from oomdoctor.signs import commands, limits
-from oomdoctor.signs.address_space import kill_at_a_virtual_limit
+from oomdoctor.signs import commands, limits, set_limits
+from oomdoctor.signs.address_space import a_fork_was_refused, kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import MANY, data_goes_to_the_card_in_one_piece, many_readers_and_one_vanished
 from oomdoctor.signs.machine import is_on_windows
@@ -102,6 +103,7 @@ _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the ker
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
 _SESSION: Final = late(r"(/[\w./-]{1,200})/session_[\w-]{1,80} is over ")
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
+_ALWAYS: Final = 1  # vm.overcommit_memory: Documentation/mm/overcommit-accounting.rst of Linux
 RAYS_DEFAULT: Final = 0.95  # RAY_memory_usage_threshold since 2.2: src/ray/common/ray_config_def.h
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
@@ -821,7 +823,9 @@ def raise_limit(case: Case) -> Answer:
     limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
     if limit is None:
-        return _ask_for_more(crash, manager)
+        asked = _ask_for_more(crash, manager)
+        created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
+        return _at_least_a_start(asked, crash, manager) if created and manager == "kubernetes" else asked
     states = _offloaded(crash)
     if states is not None and states[0] > limit:
         return _room_for_states(crash, manager, limit, *states)
@@ -848,6 +852,17 @@ def raise_limit(case: Case) -> Answer:
         _raised_to(amount, crash, manager, limit),
         derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
         assumes=(say("25 % more is a guess: the peak is unknown"),),
+    )
+
+
+def _at_least_a_start(asked: Proposal, crash: Crash, manager: str) -> Proposal:
+    """What ran was runc alone, so that any program needs more, whatever the limit is."""
+    amount = _in_units_of(manager, _amount(_START))
+    return replace(
+        asked,
+        suggested=amount,
+        snippet="\n".join((commands.POD, *_beside(crash, manager, amount))),
+        derivation=say("{value} is a usual start value", value=show(_START)),
     )
 
 
@@ -970,7 +985,7 @@ def _stated_limit(case: Case) -> int | None:
     return size(amount[1], f"{amount[2]}ib") if amount else None
 
 
-def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
+def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
     """Where the limit is not printed, the manager knows it."""
     row = spelling("raise-container-limit", crash.context, manager) if manager else None
     if manager is None or row is None:
@@ -1049,9 +1064,10 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
 
 def _manager(crash: Crash) -> str | None:
     """Who set the limit, and knows how it is raised."""
-    for event in crash.every(LimitKill):
-        if any(of_knob("raise-container-limit", event.manager)):
-            return event.manager
+    managers = (*(each.manager for each in crash.every(LimitKill)), *(each.manager for each in crash.every(EndRecord)))
+    for manager in managers:
+        if any(of_knob("raise-container-limit", manager)):
+            return manager
     groups = [kill.cgroup or kill.task_cgroup or "" for kill in crash.every(KernelKill)]
     named = (manager for group in groups for word, manager in _GROUPS if word in group)
     return next(named, None) or _manager_nearby(crash)
@@ -1200,12 +1216,30 @@ def more_address_space(case: Case) -> Answer:
     kill = kill_at_a_virtual_limit(case.crash)
     if kill is not None:
         return _more_of_the_scheduler(kill, case.crash)
+    if set_limits.address_limit(case.crash) is None and a_fork_was_refused(case.crash) is not None:
+        return _promise_to_a_fork(case.crash)
     if case.row is None or case.row.framework != "windows":
         return None
     return Proposal(
         action=say("Let Windows manage the page file (as administrator), then restart"),
         suggested=True,
         cost=say("disk space"),
+    )
+
+
+def _promise_to_a_fork(crash: Crash) -> Answer:
+    """A child shares its parent's memory at first, and with 1 the kernel promises it without counting. No policy helps
+    where it was 1 before."""
+    stated = next((one.overcommit_memory for one in crash.every(KernelSettings)), None)
+    if stated in (_ALWAYS, set_limits.NEVER_BEYOND):
+        return Skip() if stated == _ALWAYS else None
+    return Proposal(
+        action=say("Let the kernel promise memory without a check, so that a large process can start a child"),
+        setting="vm.overcommit_memory",
+        current=stated,
+        suggested=_ALWAYS,
+        derivation=filled(A_CHOICE, {"value": _ALWAYS}),
+        snippet=f"sudo sysctl vm.overcommit_memory={_ALWAYS}",
     )
 
 

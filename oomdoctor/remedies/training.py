@@ -33,7 +33,7 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
 from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import Spelling, done
+from oomdoctor.remedies.settings import Spelling, done, spelling
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
 from oomdoctor.signs import limits
@@ -628,13 +628,17 @@ def _not_in_python(crash: Crash) -> bool:
 
 
 _TRAINING_PROCESS: Final = "trainer"
+_TRAINER_SLEEPS: Final = mark("Offload the trainer and empty its cache before the engine wakes up")
+_SLEEP: Final = "enable_sleep"  # of the trainer's options: deepspeed_enable_sleep, ds.enable_sleep
 
 
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
     if phase(case.crash) == "waking":
-        action = say("Offload the trainer and empty its cache before the engine wakes up")
+        if _puts_the_trainer_to_sleep(spelling("offload-optimizer", case.crash.context)):
+            return Skip()  # the option does it
+        action = translated(_TRAINER_SLEEPS)
         return Proposal(action=action, subject=_TRAINING_PROCESS)
     if it_filled_steadily(case.crash) is not None:
         return Proposal(
@@ -785,6 +789,8 @@ def offload_optimizer(case: Case) -> Answer:
     if _set_already(case):
         return None
     model = size_of_trained(case.crash)
+    if phase(case.crash) == "waking" and _puts_the_trainer_to_sleep(case.row):
+        return Proposal(action=translated(_TRAINER_SLEEPS), suggested=True)
     if model is None:
         return None
     freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
@@ -793,6 +799,11 @@ def offload_optimizer(case: Case) -> Answer:
         derivation=say("12 bytes x {size} = {amount} moved to host RAM", size=model.billions, amount=show(freed)),
         assumes=(model.source,),
     )
+
+
+def _puts_the_trainer_to_sleep(row: Spelling | None) -> bool:
+    """Whether the option moves the states away only while the engine works: openrlhf/trainer/ray/launcher.py."""
+    return row is not None and row.key.endswith(_SLEEP)
 
 
 def _set_already(case: Case) -> bool:

@@ -406,7 +406,7 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     return Seen(
         words=joined((_died(root), denied.words if denied is not None else usual, near, inside, _afterwards(crash))),
         evidence=evidence if limit is None or limit in evidence else (*evidence, limit),
-        against=(_other_reasons(crash), *remarks(crash)),
+        against=(*remarks(crash), _other_reasons(crash)),
         pool="cgroup" if limit is not None else None,
         next_evidence=settling(crash),
     )

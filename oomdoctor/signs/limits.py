@@ -31,6 +31,7 @@ from oomdoctor.signs.flight_record import grown_in_words
 from oomdoctor.signs.records import doubts, is_untied
 from oomdoctor.units import show
 
+_ITS_INIT: Final = "container init was OOM-killed"
 AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
 HALF: Final = 0.5  # of what the control group used, in no process
 MUCH_SHARED: Final = 0.25  # of what the control group used
@@ -296,11 +297,30 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
     many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
     return Seen(
         words=joined(
-            (say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many, _bus_error_elsewhere(crash))
+            (
+                say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)),
+                many,
+                _while_it_was_created(kill),
+                _bus_error_elsewhere(crash),
+            )
         ),
         evidence=(kill, *_records_beside(crash, kill)),
         against=(*_may_be_harmless(crash, kill), *doubts(crash, kill)),
         pool="cgroup",
+    )
+
+
+def before_the_program(kill: LimitKill) -> bool:
+    """Whether runc itself was killed, before it ran the container's program: process_linux.go of runc 1.1."""
+    return _ITS_INIT in kill.at.text
+
+
+def _while_it_was_created(kill: LimitKill) -> str:
+    if not before_the_program(kill):
+        return ""
+    return say(
+        "It was killed while the container was created, before the program started: the limit is far too low, perhaps "
+        "by a slip of its unit."
     )
 
 

@@ -19,6 +19,7 @@ ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
 _OF_A_NODE: Final = "node:"
 _WAIT_OF_VLLM: Final = "creating a placement group of specs"  # vllm/executor/ray_utils.py, _wait_until_pg_ready
+_ON_ONE_NODE: Final = "STRICT_PACK"  # ray/util/placement_group.py
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 _ROLES = ("actor", "ref", "critic", "reward")
 # Roles that share GPUs by these flags of OpenRLHF (openrlhf/cli/train_ppo_ray.py)
@@ -77,7 +78,7 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     short, beyond = lacking(request, have), _beyond(asked, have) if asked is not None else []
     reasons = [*beyond, *(_missing(*each) for each in short)]
     whole = asked if not reasons and asked is not None and taken_by_the_launch(asked, have) else None
-    parts = [*([_taken(whole, have)] if whole else reasons), _sentence(crash, request)]
+    parts = [*([_taken(whole, have)] if whole else reasons), _sentence(crash, request, have)]
     if have and not whole:
         parts.append(say("The cluster has {amounts}.", amounts=amounts_in_words(have)))
     if asked is not None and not whole:
@@ -215,6 +216,17 @@ def lacking(request: Unschedulable, have: Mapping[str, float]) -> list[tuple[str
     ]
 
 
+def adds_up(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> bool:
+    """Whether further nodes of any size do: bundles may lie on several nodes, what is lacking is only their sum, and
+    the cluster could hold one of them."""
+    one = request.requested or {}
+    several = request.placement_group and (request.count or 1) > 1
+    packed = any(_ON_ONE_NODE in each.at.text for each in crash.every(Unschedulable))
+    if not several or packed or not lacking(request, have):
+        return False
+    return all(have.get(name, 0) >= amount for name, amount in one.items())
+
+
 def _missing(name: str, wanted: float, there: float) -> str:
     return say(
         "{name}: {wanted} requested, {there} in the cluster.",
@@ -224,7 +236,7 @@ def _missing(name: str, wanted: float, there: float) -> str:
     )
 
 
-def _sentence(crash: Crash, request: Unschedulable) -> str:
+def _sentence(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> str:
     if request.state in ENGINE_CHECKS:
         whose = engines_whole(request)
         return say("vLLM needs more GPUs (tensor_parallel_size x pipeline_parallel_size) than {whose}.", whose=whose)
@@ -232,6 +244,8 @@ def _sentence(crash: Crash, request: Unschedulable) -> str:
     if group is not None and node is not None:
         return _of_a_group(group, node, end_of(request))
     what, end, count = what_of(request), end_of(request), request.count or 1
+    if request.state == "infeasible" and adds_up(crash, request, have):
+        end = say("all nodes together have too little")
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(

@@ -27,7 +27,7 @@ from oomdoctor.report.headline.figures import shown
 from oomdoctor.report.headline.names import title, with_pid
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import fragments, library, neighbours, placement
-from oomdoctor.signs.series import per
+from oomdoctor.signs.series import is_uneven, per
 from oomdoctor.units import show
 
 _SOURCE: Final = late(r"[\w.-]{1,60}:\d{1,6}")
@@ -382,7 +382,14 @@ def gpu_growth(figure: Trajectory) -> str | None:
 @about(_growing)
 def gpu_fall(figure: Trajectory) -> str | None:
     """By how much the free GPU memory falls: "256 MiB per step"."""
-    return _rate(figure) if figure.of_rest else None
+    return _rate(figure) if figure.of_rest and not is_uneven(figure) else None
+
+
+@about(_growing)
+def gpu_fell(figure: Trajectory) -> str | None:
+    """Where what is left falls by a rate that tells nothing: how often it was printed."""
+    uneven = figure.of_rest and is_uneven(figure)
+    return counted(figure.prints, mark("{count} print"), mark("{count} prints")) if uneven else None
 
 
 @about(_growing)
