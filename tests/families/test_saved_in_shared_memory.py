@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from reports import body
 
-TRACE = 'Traceback (most recent call last):\n  File "/x/fit.py", line 31, in <module>\n    torch.save(state, path)\n'
+TRACE = (
+    'Traceback (most recent call last):\n  File "/x/fit.py", line 31, in <module>\n    torch.save(state, path)\n'
+    '  File "/v/site-packages/torch/serialization.py", line 834, in __exit__\n    self.file_like.write_end_of_file()\n'
+)
 CUT = "RuntimeError: [enforce fail at inline_container.cc:593] . unexpected pos 50331712 vs 50331600"
 STREAM = "RuntimeError: PytorchStreamWriter failed writing file data/17: file write failed"
 SHM = "saving /dev/shm/runs/step-12.pt\n"
