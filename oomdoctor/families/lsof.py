@@ -13,7 +13,7 @@ CHARACTERS: Final = 300
 TOOL: Final = "lsof"
 _ROW = late(
     r"^\s{0,4}(?P<name>\S{1,40})\s{1,20}(?P<pid>\d{1,9})\s{1,20}\S.{1,160}\s"
-    r"/dev/(?:accel(?P<number>\d{1,3})|vfio/\d{1,4})\s{0,4}$"
+    r"/dev/(?:(?:accel|tenstorrent/)(?P<number>\d{1,3})|vfio/\d{1,4})\s{0,4}$"
 )
 
 

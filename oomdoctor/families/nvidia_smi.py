@@ -128,6 +128,7 @@ _READERS: Final[tuple[tuple[str, Callable[[Sequence[Line]], Found | None]], ...]
     ("DeviceID       SHR", npu_smi.xpus),
     (" /dev/accel", lsof.holders),
     (" /dev/vfio/", lsof.holders),
+    (" /dev/tenstorrent/", lsof.holders),
 )
 
 
@@ -285,6 +286,7 @@ FAMILY = Family(
         "DeviceID       SHR",
         " /dev/accel",
         " /dev/vfio/",
+        " /dev/tenstorrent/",
         "MiB/ ",
     ),
     read=read,

@@ -77,6 +77,7 @@ ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
     "MLU": "cnmon",
     "NPU": "npu-smi info",
     "TPU": "sudo lsof -w /dev/accel* /dev/vfio/*",
+    "Tenstorrent": "sudo lsof -w /dev/tenstorrent/*",  # tenstorrent/tt-kmd: chardev.c
 }
 # What tells of a kill that the kernel did not do, by the killer: no line of its log does. The guards of Linux pick by
 # size and say nothing of the others: what holds the memory, processes and the RAM of none, shows on the machine.

@@ -54,6 +54,7 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "hl-smi": ("asked/hl-smi.txt", {"nvidia_smi"}),
     "cnmon": ("asked/cnmon.txt", {"nvidia_smi"}),
     "sudo lsof -w /dev/accel*": ("asked/lsof.txt", {"nvidia_smi"}),
+    "sudo lsof -w /dev/tenstorrent": ("asked/lsof-tenstorrent.txt", {"nvidia_smi"}),
     "ps aux -m": ("asked/ps-of-a-mac.txt", {"machine_memory"}),
     "ulimit -a | grep -i locked": ("asked/ulimit-locked.txt", {"process_limits"}),
     "ulimit -a": ("asked/ulimit-a.txt", {"process_limits"}),

@@ -79,6 +79,12 @@ def test_the_ledger_names_it_too(tmp_path: Path) -> None:
         (f"torch.OutOfMemoryError: HIP {REFUSED.format('GPU')}", "rocm-smi "),
         (f"torch.OutOfMemoryError: XPU {REFUSED.format('GPU')}", "xpu-smi ps"),
         (f"torch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
+        (
+            "Out of Memory: Not enough space to allocate 91 B DRAM buffer across 8 banks",
+            "sudo lsof -w /dev/tenstorrent",
+        ),
+        (f"banks of DRAM: 8\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
+        (f"tenstorrent is not used\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
         (f"tool: rocm is not installed\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
         (f"Metal is not used\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "nvidia-smi "),
     ],
