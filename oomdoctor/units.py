@@ -68,6 +68,11 @@ def show(size_bytes: float) -> str:
     return f"{size_bytes:.0f} bytes"
 
 
+def in_digits(number: float) -> str:
+    """A count as somebody would type it: 8388608, and never 8.38861e+06."""
+    return f"{int(number)}" if number == int(number) else f"{number:g}"
+
+
 def percent(share: float | None) -> str:
     """A share for a person: 46%, 4.6% where the digit counts, and never 0.0%."""
     if share is None:

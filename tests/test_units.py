@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, percent, show, size
+from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, in_digits, percent, show, size
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,9 @@ def test_a_share_is_told_with_a_digit_only_where_it_counts() -> None:
         "100%",
         "an unknown part",
     ]
+
+
+def test_a_count_is_written_as_somebody_types_it() -> None:
+    assert [in_digits(number) for number in (8388608.0, 1_500_000, 4, 0.5, 1e7 + 0.25)] == [
+        "8388608", "1500000", "4", "0.5", "1e+07",
+    ]  # fmt: skip

@@ -33,6 +33,8 @@ HOG_OF_FEW: Final = 0.25
 TIMES_THE_NEXT: Final = 2.5
 # Nearly as large as the largest: to name that one alone would be chance.
 EQUAL: Final = 0.8
+# Processes of one kind differ by less than these times.
+FAR_SMALLER: Final = 4
 # Processes of one name hold it together.
 TOGETHER: Final = 0.40
 # Nobody in the table holds it where less than this share stands in its rows.
@@ -161,6 +163,10 @@ class NodeMemory(Struct, frozen=True):
             return ()
         near = [one for one in self.holders if one is not top and one.largest >= EQUAL * top.largest]
         return (top, *sorted(near, key=lambda one: -one.largest)) if near else ()
+
+    def lists_all_of(self, group: Holder) -> bool:
+        """The largest are listed: what is in no row is smaller than the last of them, and so none of the group."""
+        return not self.cut and min(holder.sizes[-1] for holder in self.holders) * FAR_SMALLER <= group.sizes[-1]
 
     def dominates(self, holder: Holder) -> bool:
         """Whether the holder's largest process alone has the memory."""

@@ -42,8 +42,8 @@ _STATEMENT: Final = late(r"(?:return |await |self\.)\S|[\w.]{1,80}(?:, [\w.]{1,8
 _PROMPT: Final = late(r"\A\s{0,4}(?:>>> |In \[\d{1,6}\]: )")
 _CARETS: Final = late(r"[\s~^]{1,400}\Z")
 _METHOD_FAILED: Final = late(
-    r"(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError in"
-    r"|\bError executing method) '?(\w{1,80})"
+    r"(?:(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError in"
+    r"|\bError executing method) |RAY_IGNORE_UNHANDLED_ERRORS=1'\): ray::\w{1,80}\.)'?(\w{1,80})"
 )
 _LEARNING: Final = late(
     r"(?i)openrlhf|\bverl\b|/verl/|/trl/|grpo|\bppo\b|_ppo|skyrl|nemo_rl|/orz/|\bslime/|/roll/|areal|WorkerDict|LLMRayActor"
@@ -98,7 +98,7 @@ def _of_surroundings(event: Event) -> _Said:
     traced = frames.of_frames(event.around.trace)
     if traced[0].weight >= frames.TELLING:  # cut: the innermost frames, which would tell more, are missing
         return _first(event, _of_aftermath if event.around.cut else lambda _: traced, lambda _: traced)
-    return _first(event, _of_titles, _of_operation, lambda _: traced, *_WITHOUT_FRAMES)
+    return _first(event, _of_titles, _of_operation, _of_failed_method, lambda _: traced, *_WITHOUT_FRAMES)
 
 
 def _first(event: Event, *witnesses: Callable[[Event], _Said]) -> _Said:
@@ -157,11 +157,21 @@ def _of_aftermath(event: Event) -> _Said:
     return _by_lines(_aftermath(event), _set_off)
 
 
+def _of_failed_method(event: Event) -> _Said:
+    """The method that failed, by name, where the frames only tell what every stage does."""
+    row, line = _by_lines(_aftermath(event), _failed_method)
+    return (row, line) if row.weight >= frames.TELLING else _MUTE
+
+
 @lru_cache(maxsize=4096)
 def _set_off(line: str) -> Row | None:
-    method = _METHOD_FAILED.search(line)
-    told = frames.of_method(method[1]) if method else SILENCE
+    told = _failed_method(line)
     return told if told.stage else rows.of_line("aftermath", line)
+
+
+def _failed_method(line: str) -> Row:
+    method = _METHOD_FAILED.search(line)
+    return frames.of_method(method[1]) if method else SILENCE
 
 
 def _of_building(event: Event) -> _Said:

@@ -37,7 +37,7 @@ from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
-from oomdoctor.signs.kills import only_small_processes_were_killed
+from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use
 from oomdoctor.signs.node import an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
@@ -68,6 +68,8 @@ _OF_DATA: Final = (
     r"(?i)data_?set|data_?loader|load_data|\.(?:csv|parquet|arrow|jsonl?|npz|h5ad)\b"
     r"|tokenize|load_shard|_read\b|\bread_|\bray\.data\b|\bdask\b|\bpandas\b|data_?frame"
 )
+# A driver that found no cluster to join began one of its own, of this machine alone: ray/_private/worker.py, `connect`
+_LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_PICTURES: Final = (
     r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
@@ -102,7 +104,6 @@ _NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
 # vLLM looks at its share, and SGLang at the GPUs of a group, before anything is loaded: no remedy then is what matters
 # only later
 AT_ANY_TIME: Final = "at any time"
-HALF_FULL: Final = 0.5  # of the machine
 MUCH: Final = 0.25  # of the card with somebody else
 NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
@@ -543,6 +544,8 @@ def killed_by_rays_monitor(case: Case) -> bool:
 def a_cluster(case: Case) -> bool:
     """A scheduler or a launcher of several machines is in sight: a single one has no nodes to add."""
     crash = case.crash
+    if case.now is None and crash.shows(_LOCAL_RAY):
+        return False
     if case.now is not None or crash.pool == "scheduling" or crash.job.spread:
         return True
     return no_cluster_in_sight(crash) is None or commands.in_slurm(crash)
@@ -552,12 +555,19 @@ def node_is_full(case: Case) -> bool:
     """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
     nothing shows that it ran out; a helper of Ray's own that grew fills any node."""
     crash = case.crash
-    prints = [each.share for each in machine_before(crash) if each.share is not None]
-    if prints and prints[-1] < HALF_FULL and not crash.proven:
+    printed = _part_in_use(crash)
+    if printed is not None and printed < HALF_FULL and not crash.proven:
         return False
     if early_kill(crash) is not None or (case.cause == PROCESS_HOG and _held_by_a_helper(crash)):
         return False
     return total_bytes(crash) is None or not of_low_limit(crash)
+
+
+def _part_in_use(crash: Crash) -> float | None:
+    """By what tools printed; of a job that was killed its own prints are too old, since it grew behind them."""
+    if crash.pool == "pinned":
+        return part_in_use(crash)
+    return next((each.share for each in reversed(machine_before(crash)) if each.share is not None), None)
 
 
 def _held_by_a_helper(crash: Crash) -> bool:

@@ -51,7 +51,7 @@ from oomdoctor.signs.kv_pool import evictable_tokens_stayed
 from oomdoctor.signs.logits import OF_PROMPTS
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.text import sanitize
-from oomdoctor.units import show
+from oomdoctor.units import in_digits, show
 from oomdoctor.versions import ALL, Version, version_of, versions
 
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
@@ -882,10 +882,10 @@ def half(case: Case) -> Answer:
     own = case.own_name()
     name = case.name if case.is_printed_by_a_bar else case.now.name
     return Proposal(
-        action=say("Halve {name}: {now} -> {then}", name=name, now=f"{now:g}", then=then),
+        action=say("Halve {name}: {now} -> {then}", name=name, now=in_digits(now), then=then),
         current=case.now.value,
         suggested=then,
-        derivation=f"{now:g} / 2 = {then}",
+        derivation=f"{in_digits(now)} / 2 = {then}",
         setting=own,
         snippet=case.own_spelling(then) if own is not None else None,
     )

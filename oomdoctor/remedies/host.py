@@ -244,7 +244,7 @@ def fewer_workers(case: Case) -> Answer:
         return _of_a_step(case) or _of_actors(case) or _of_tasks(case) or _of_a_map(case) or engine.half(case)
     limit, at = threshold
     one = group.bytes // len(group.sizes)
-    others = memory.listed_bytes - group.bytes
+    others = (memory.base_bytes if memory.lists_all_of(group) else memory.listed_bytes) - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if memory.overlaps or fit < 1:
         if (half := _half_of_those_listed(case.row, group)) is not None:
@@ -275,9 +275,14 @@ def fewer_workers(case: Case) -> Answer:
             each=show(one),
             count=fit,
         ),
-        assumes=(say("processes not listed by Ray (it lists ten) are of the same kind"), *assumed),
+        assumes=(*_not_listed(memory, group), *assumed),
         snippet=line,
     )
+
+
+def _not_listed(memory: NodeMemory, group: Holder) -> Iterator[str]:
+    if not memory.lists_all_of(group):
+        yield say("processes not listed by Ray (it lists ten) are of the same kind")
 
 
 def _half_of_those_listed(row: Spelling | None, group: Holder) -> Proposal | None:

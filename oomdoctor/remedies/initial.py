@@ -16,6 +16,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.settings import known_versions
 from oomdoctor.signs.placement import parent
 from oomdoctor.signs.trace import card
+from oomdoctor.units import in_digits
 from oomdoctor.versions import version_of
 
 # The least with which a program still works, where least.txt has no other one for the option
@@ -42,7 +43,7 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
     value = row.smallest_default(version, known_versions(row.framework, context))
     if value is None or _is_another(value, case):
         return None
-    return value, (say("{name} is {value} (its default, not in the log)", name=row.setting, value=f"{value:g}"),)
+    return value, (say("{name} is {value} (its default, not in the log)", name=row.setting, value=in_digits(value)),)
 
 
 def _is_another(value: float, case: Case) -> bool:
@@ -82,9 +83,9 @@ def begin(case: Case) -> Answer:
         now, assumed = known
         then = int(now) // 2
         return Proposal(
-            action=say("Halve {name}: {now} -> {then}", name=row.setting, now=as_default(f"{now:g}"), then=then),
+            action=say("Halve {name}: {now} -> {then}", name=row.setting, now=as_default(in_digits(now)), then=then),
             suggested=then,
-            derivation=f"{now:g} / 2 = {then}",
+            derivation=f"{in_digits(now)} / 2 = {then}",
             assumes=assumed,
         )
     if row.value is not None:

@@ -17,7 +17,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import early_kill, ray_kill
+from oomdoctor.incident.node import early_kill, is_a_bystander, ray_kill, used_bytes
 from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.remedies import Remedy, own_options
 from oomdoctor.remedies.host import room_below_the_default
@@ -51,6 +51,7 @@ _ACTIVATIONS: Final = "activations"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
 _OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", "shorter-context")
+_WORKERS: Final = "fewer-workers"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 _LEAKS: Final = "-leak"  # causes that fill any limit
 _LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
@@ -209,6 +210,8 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
     if cause == _UNPROVEN:
         ready = next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
         return [*rest[:ready], command, *rest[ready:]]
+    if cause == NODE_FULL and rest and _is_held_elsewhere(crash, rest[0]):
+        return [command, *rest]
     if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
         stated = next((n for n, one in enumerate(rest) if one.suggested is None or _only_delays(one)), len(rest))
         return [*rest[:stated], command, *rest[stated:]]
@@ -218,11 +221,20 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
     return [*rest[:place], command, *rest[place:]]
 
 
+def _is_held_elsewhere(crash: Crash, first: Remedy) -> bool:
+    """Fewer workers free little where Ray killed one that held next to nothing."""
+    kill = ray_kill(crash)
+    if kill is None or first.knob != _WORKERS:
+        return False
+    sizes = [one.bytes for one in kill.victims if one.bytes is not None]
+    return is_a_bystander(max(sizes, default=None), used_bytes(crash))
+
+
 def others_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
     """Who else holds the GPU is seen at once. A library that found no room does not say what filled it, and nobody
     halves a batch that the log does not state before."""
     look = next((one for one in remedies if one.knob == _FREE and one.snippet), None)
-    if cause != _BESIDE_THE_FRAMEWORK or look is None or remedies[0].snippet or remedies[0].setting:
+    if cause != _BESIDE_THE_FRAMEWORK or look is None or remedies[0].snippet or remedies[0].current is not None:
         return list(remedies)
     return [look, *(one for one in remedies if one is not look)]
 

@@ -64,6 +64,7 @@ WITHOUT_REASONS = 6
 
 # How many of each the one screen holds; everything is there with -v.
 REMEDIES = 3
+_SHARED_MEMORY = "shm-too-small"  # a cause
 GUESSES = 2  # remedies of what may not have been memory
 LEDGER_ROWS = 5
 LEAST_ROWS = 3
@@ -255,9 +256,14 @@ def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Re
     if best is None or page.verbose:
         return best.remedies if best is not None else ()
     if incident.verdict == "inconclusive":
-        stated = [remedy for remedy in best.remedies if remedy.current is not None]
+        stated = [one for n, one in enumerate(best.remedies) if one.current is not None or _names_it(best, n)]
         return stated[: min(_remedies_shown(page), GUESSES)]
     return particular(best, incident.gap)[: _remedies_shown(page)]
+
+
+def _names_it(best: Diagnosis, place: int) -> bool:
+    """What the cause itself names first, with a line to copy: nobody halves a batch before."""
+    return place == 0 and best.cause == _SHARED_MEMORY and best.remedies[0].snippet is not None
 
 
 def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:

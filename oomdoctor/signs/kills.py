@@ -57,6 +57,7 @@ FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fi
 # Worker processes that one setting starts.
 MANY: Final = 16
 POOL: Final = 4  # where the pool itself says that it lost one
+HALF_FULL: Final = 0.5  # a machine of which less was in use did not run out of memory as a whole
 _FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
 
 _WORKER_SETTINGS: Final = (
@@ -130,6 +131,12 @@ def nearly_full_before_the_kill(crash: Crash) -> Seen | None:
         shows_memory=True,
         next_evidence=OF_THE_MACHINE,
     )
+
+
+def part_in_use(crash: Crash) -> float | None:
+    """Of the node's memory, when a tool or the job printed it for the last time before the failure."""
+    last = _last_print(crash)
+    return None if last is None else _in_use(last)[1]
 
 
 def _last_print(crash: Crash) -> MemoryReport | MachineMemory | None:

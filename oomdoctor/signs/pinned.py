@@ -17,7 +17,8 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FREE, LOCKED_LIMIT, ONE_CALL_AT_A_TIME, WHOLE_LOG
-from oomdoctor.units import show
+from oomdoctor.signs.kills import HALF_FULL, part_in_use
+from oomdoctor.units import percent, show
 
 # What pins host memory. The driver's refusal then says "CUDA error: out of memory", as for the card.
 _PINS: Final = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost|page-?lock"
@@ -90,15 +91,21 @@ def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
         return None
     words = say("A traceback ends in a call that pins host memory; the message itself is not in the log.")
     otherwise = say("the call may have failed for another reason")
+    printed = part_in_use(crash)
+    mostly_free = printed is not None and printed < HALF_FULL
     return Seen(
         words=words,
         evidence=(refusal,),
-        against=(otherwise,),
+        against=(_little_in_use(printed), otherwise) if mostly_free else (otherwise,),
         shows_memory=True,
         unsure=True,
         pool="pinned",
-        next_evidence=(WHOLE_LOG, FREE),
+        next_evidence=(WHOLE_LOG,) if mostly_free else (WHOLE_LOG, FREE),
     )
+
+
+def _little_in_use(part: float | None) -> str:
+    return say("only {share} of the node's memory was in use at the last report", share=percent(part))
 
 
 @sign

@@ -662,6 +662,25 @@ def test_a_line_that_names_the_method_that_failed_tells(line: str, stage: str) -
     assert doing(below=("", line)).stage == stage
 
 
+UNHANDLED = "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::Policy.{}() (pid=71, ip=10.0.0.9)"
+COARSE = "torch/nn/functional.py softmax ret = input.softmax(dim)"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        (UNHANDLED.format("group_generate_sequences"), "rollout"),
+        (UNHANDLED.format("run"), "forward"),
+        (UNHANDLED.format("forward"), "forward"),
+        ("ray::Policy.group_generate_sequences() (pid=71, ip=10.0.0.9)", "forward"),
+        ("", "forward"),
+    ],
+)
+def test_rays_name_of_the_method_tells_more_than_a_frame_of_every_stage(line: str, stage: str) -> None:
+    assert doing(COARSE, below=("", line)).stage == stage
+    assert doing(EVALUATE, CALL, COARSE, below=("", line)).stage == "eval"
+
+
 def test_a_kind_of_message_tells_where_nothing_else_does_or_before_all_else() -> None:
     def refused(layer: str, function: str | None, *frames: str) -> Doing:
         around = event(*frames).around
