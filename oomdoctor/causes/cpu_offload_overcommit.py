@@ -10,6 +10,7 @@ OF_SWAP_SPACE = ("less-swap-space", "more-host-memory")
 OF_A_CACHE = ("less-offload", "more-host-memory")
 OF_THE_STORE = ("smaller-object-store", "more-host-memory")
 OF_SETTINGS = ("less-swap-space", "less-offload", "engine-sleep", "unpin-memory", "more-host-memory", "add-nodes")
+OF_SLEEPERS = ("less-offload", "fewer-workers", "add-nodes", "more-host-memory")
 # The GPU is still empty: what is made on the host may be smaller, or lie there
 OF_PARTITIONS = ("mixed-precision", "less-offload", "unpin-memory", "more-host-memory", "add-nodes")
 
@@ -46,7 +47,7 @@ CAUSE = Cause(
         Row(offload.settings_reserve_a_quarter_of_the_node, Grade.NAMES, OF_SETTINGS),
         Row(offload.refused_for_states_on_the_host, Grade.NAMES),
         Row(offload.workers_that_offload_have_it, Grade.PROVES),
-        Row(offload.sleeping_engines_have_it, Grade.NAMES),
+        Row(offload.sleeping_engines_have_it, Grade.NAMES, OF_SLEEPERS),
         Row(offload.workers_that_offload_have_little, Grade.HINTS),
         Row(offload.a_rank_that_offloads_was_killed, Grade.POINTS),
         Row(offload.at_a_step_with_offloaded_states, Grade.NAMES),

@@ -22,6 +22,8 @@ OF_A_BUFFER = (
 OF_A_TABLE = (
     "smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory",
 )  # fmt: skip
+# A tensor of all data is as large whatever a step takes of it
+OF_ONE_PIECE = ("stream-data", "smaller-input")
 # The vectors themselves, which come in batches already
 OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
 
@@ -46,7 +48,7 @@ CAUSE = Cause(
     pools=("host_ram", "cgroup", "shm", "gpu"),
     silent=(host_data.a_card_without_data,),
     signs=(
-        Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES),
+        Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, OF_ONE_PIECE),
         Row(host_data.data_is_cached_in_memory, Grade.PROVES, OF_A_CACHE),
         Row(host_data.data_is_kept_by_a_setting, Grade.NAMES),
         Row(held_data.a_buffer_was_filling, Grade.NAMES, OF_A_BUFFER),

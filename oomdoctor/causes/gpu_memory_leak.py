@@ -13,6 +13,7 @@ CAUSE = Cause(
         mark("{never_freed} on {gpu} are never freed[: allocated in {keeper}]"),
         mark("GPU memory grows by about {gpu_growth}, from {growth_from} to {growth_to}"),
         mark("Free GPU memory falls by about {gpu_fall}, from {growth_from} to {growth_to}"),
+        mark("Free GPU memory fell from {growth_from} to {growth_to} in {gpu_fell}"),
     ),
     pools=("gpu",),
     excluded=(growth_of_card.card_does_not_grow,),

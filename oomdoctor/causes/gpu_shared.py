@@ -6,9 +6,8 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, neighbours, placement
 
-AT_THE_START = (
-    "free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence", "separate-placement",
-)  # fmt: skip
+AT_THE_START = ("free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence",
+                "separate-placement")  # fmt: skip
 BESIDE_AN_ENGINE = (
     "lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep", "start-in-sequence",
     "fix-placement",
@@ -25,6 +24,7 @@ CAUSE = Cause(
     title=mark("Other processes hold GPU memory"),
     headlines=(
         mark("{engine_first} wants {share} of {gpu}, but {taken_at_start} of {total} were in use before it started"),
+        mark("{its_parent} holds {gpu_others} of {total} on {gpu}, where its child failed[ ({requested} requested)]"),
         mark("{neighbour} holds {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),
         mark("{gpu_unlisted} of {total} on {gpu} is not this process's[; {requested} requested, {free} free]"),
         mark("Other processes hold {gpu_others} of {total} on {gpu}[; {requested} requested, {free} free]"),

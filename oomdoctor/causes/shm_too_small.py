@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, limits, other_words, shm
 
 OF_JOBLIB = ("spill-to-disk", "bigger-shm", "narrow-dtypes", "clear-references")
+OF_A_FILE = ("spill-to-disk", "bigger-shm", "free-disk")
 # Larger, it only fills later where batches are kept
 OF_A_CLIMB = ("clear-references", "fewer-workers", "bigger-shm", "smaller-microbatch")
 OF_THE_STORE = ("bigger-shm", "smaller-object-store")
@@ -40,6 +41,7 @@ CAUSE = Cause(
     knobs=("bigger-shm", "fewer-workers", "spill-to-disk", "smaller-microbatch", "clear-references"),
     knobs_where=(
         (shm.joblib_found_no_room, OF_JOBLIB),
+        (shm.a_file_found_no_room, OF_A_FILE),
         (shm.it_filled_steadily, OF_A_CLIMB),
     ),
 )

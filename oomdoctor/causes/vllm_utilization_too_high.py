@@ -27,6 +27,7 @@ CAUSE = Cause(
         mark("{engine_first} takes {cache_fraction} of the {free_before} free on {gpu} for its KV cache: too much"),
         mark("{waking} could not take its memory back at wake-up: {requested} requested, {free} free on {gpu}"),
         mark("{waking} could not take its memory back at wake-up: out of memory on {gpu}[ ({place})]"),
+        mark("{pool_taker} ran out of memory on {gpu} for its sleep-mode pool, at load or wake-up[ ({place})]"),
         mark(
             "{beside_engine} needed {requested} more beside {engine_within}[ ({share} reserved)]; "
             "{free} were free on {gpu}"

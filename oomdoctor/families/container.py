@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from typing import Final
 
 from oomdoctor import grammars
@@ -17,6 +18,7 @@ from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, MIB, size
 
 CHARACTERS: Final = 4000
+STATE_LINES: Final = 8  # of one terminated state
 RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON, below it in `kubectl describe`
 RECORD_BELOW: Final = 30
 TORQUE_LINES: Final = 40
@@ -153,6 +155,8 @@ _RUNC = late(
     r"\b(?:exec failed|container process|setns process|container init|runc|OCI runtime)\b"
     r".{0,600}\((?:possibly )?OOM-killed\)"
 )
+# ContainerStateTerminated of the API, as YAML or JSON
+_STATE_TIME = late(r"^\s{0,80}\"?(started|finished)At\"?:\s{1,4}\"?(\d{4}-[\dT:.Z+-]{10,40})\"?,?$")
 _KEY = late(r"^\s{0,40}(?:- )?[\w./\"-]{1,60}:(?:\s|$)")
 _DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
 _WAITS = late(
@@ -341,9 +345,11 @@ def _kubernetes(page: Page, index: int) -> Event:
     beside = _figures("\n".join([*above[-8:], line.text]))
     under, over = _figures("\n".join(below)), _figures("\n".join(above))
     exit_code, pod = _count(own, "exit_code"), _pod(line.text)
+    lived = _times(page, index)
     return LimitKill(
         at=place_of(page, line),
-        time=line.mark.time,
+        time=line.mark.time or lived.get("finished"),
+        started=lived.get("started"),
         manager=next((name for name, words in _OWN_WORDS if words in line.text), "kubernetes"),
         reason="OOMKilled",
         exit_code=exit_code if exit_code is not None else _count(beside, "exit_code"),
@@ -427,6 +433,21 @@ def _record(page: Page, index: int) -> tuple[list[str], list[str]]:
             break
         below.append(line.text)
     return above, below
+
+
+def _times(page: Page, index: int) -> dict[str, str]:
+    """When the container was started and ended: keys beside the reason's, which stand as far to the right."""
+    margin = _margin(page.lines[index])
+    above, below = page.lines[max(0, index - STATE_LINES) : index], page.lines[index + 1 : index + 1 + STATE_LINES]
+    beside = [
+        *takewhile(lambda line: _margin(line) == margin, reversed(above)),
+        *takewhile(lambda line: _margin(line) == margin, below),
+    ]
+    return {match[1]: match[2] for line in beside if (match := _STATE_TIME.match(line.text[:200]))}
+
+
+def _margin(line: Line) -> int:
+    return len(line.text) - len(line.text.lstrip())
 
 
 def _pod(text: str) -> str | None:

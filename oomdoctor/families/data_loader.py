@@ -42,7 +42,7 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
     pool: str = "shm"
     strength: int = 3
 
-    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql", "joblib", "messages"
+    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "messages"
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
     pids: tuple[int, ...] = ()
@@ -83,6 +83,9 @@ _OF_POSTGRESQL = late(
     r"/PostgreSQL\.\d|\b(?:ERROR|FATAL): {1,2}could not (?:create|resize|map) (?:\w{1,12} )?shared memory"
 )
 _NO_SPACE = late(r"No space left on device")
+# What torch.save says of a file that has no room: caffe2/serialize/inline_container.cc, PyTorchStreamWriter, 1.6 on
+_NOT_WRITTEN = late(r"inline_container\.cc:\d{1,6}\] ?\.? ?unexpected pos \d|PytorchStreamWriter failed writing file")
+_IN_SHM = late(r"(?:^|[\s'\"=:(])/dev/shm/[\w.]")
 _HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
     r"/dev/shm\b|[<'\"/](?:torch_\d|psm_[0-9a-f])|/nccl-"  # noqa: S108
@@ -96,6 +99,7 @@ _NAMES_A_PATH = late(r"['\"<]/|: /")
 _RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)
 _DESCRIPTORS = late(r"Too many open files|received 0 items of ancdata")
 
+WRITTEN: Final = 30  # lines above a failure, in which the file is named
 _SETTINGS: Final = 200  # lines above a failure, in which a folder may be set
 
 _OTHER_SIGNALS: Final = {
@@ -204,6 +208,12 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place_of(page, line), mark("a disk is full (or out of inodes or inotify watches), not memory"))
 
 
+def _not_written(page: Page, index: int) -> Iterator[Read]:
+    """Of another folder it is a full disk, or one that went away."""
+    if any(_IN_SHM.search(one.text) for one in page.before(index, WRITTEN)):
+        yield _full(page, page.lines[index], "torch.save")
+
+
 def _elsewhere(page: Page, index: int) -> bool:
     """Whether joblib was told to write its memory maps into a folder on disk."""
     return any(_OTHER_FOLDER.search(one.text) for one in page.before(index, _SETTINGS))
@@ -252,6 +262,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Iterator[Read
     (_NCCL_SEGMENT, _nccl_segment),
     (_OTHER_SEGMENT, _other_segment),
     (_NO_SPACE, _no_space),
+    (_NOT_WRITTEN, _not_written),
 )
 
 
@@ -260,6 +271,8 @@ FAMILY = Family(
     anchors=("dev/shm", "Bus error", "bus error"),
     triggers=(
         "DataLoader worker",
+        "unexpected pos ",
+        "PytorchStreamWriter failed",
         "Pin memory thread exited",
         "unable to open shared memory object",
         "ConnectionResetError",

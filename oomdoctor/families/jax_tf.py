@@ -96,6 +96,13 @@ class ArrayOutOfMemory(Event, frozen=True, kw_only=True):
         return f"{lengths} numbers of {_WIDTHS[self.dtype or '']} bytes = {show(self.array_bytes)}"
 
     @property
+    def usual_bytes(self) -> int | None:
+        """The same where the type is cut off: numbers of TensorFlow are of 32 bits unless a program says otherwise."""
+        if self.array_bytes is None and self.framework == "tensorflow" and self.lengths and self.dtype is None:
+            return prod(self.lengths) * _WIDTHS["float"]
+        return self.array_bytes
+
+    @property
     def outputs_hold_most(self) -> bool:
         """What the program gives back takes half of what it needs, or more."""
         return bool(self.needed_bytes) and 2 * (self.outputs_bytes or 0) >= (self.needed_bytes or 0)
@@ -209,8 +216,17 @@ _FAILS = late(
     r"(?:\d: |^)[EF](?:\d{4} | )|\b(?:\w{0,60}Error|\w{1,60}Exception|Killed|Abort\w{0,3}"
     r"|core dumped|OOM when|Traceback)\b"
 )
-_CPU = late(r"CpuDevice\(|TFRT_CPU|Falling back to cpu\b|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b")
+# The last two: tensorflow/core/common_runtime/gpu/gpu_device.cc and stream_executor/cuda/cuda_driver.cc
+_CPU = late(
+    r"CpuDevice\(|TFRT_CPU|Falling back to cpu\b|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b"
+    r"|Skipping registering GPU devices|failed call to cuInit: (?:CUDA_ERROR_NO_DEVICE|UNKNOWN ERROR \(303\))"
+)
 _CPU_CLIENT = late(r"\bJaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating \d{1,20} bytes\.")
+# A message that ends before it says where the tensor was to be: "... on /job:.../device:CPU:0 by allocator cpu"
+_DEVICE_CUT = late(r"OOM when allocating tensor with shape ?\[[\d,]{0,80}\](?: and type \w{0,20})?\s{0,4}$")
+# tensorflow/core/framework of TensorFlow: who warns of large tensors in host memory, where no GPU is in sight
+_OF_THE_CPU: Final = "cpu_allocator_impl.cc"
+_OF_A_GPU = late(r"(?i)cuda|cudnn|cublas|gpu|nvidia|rocm|\btpu")
 _ACCELERATOR = late(r"(?i)\b(?:cuda|gpu|tpu|rocm|nvidia|hbm)\w{0,20}\b")
 _REMATERIALIZED = late(
     r"Can't reduce memory use below [\d.]{1,20}\w{1,3} \((?P<limit>\d{1,20}) bytes\) by rematerialization; "
@@ -499,6 +515,9 @@ def _on_cpu(page: Page, index: int, text: str) -> bool:
     before = [line.text[:400] for line in page.before(index)]
     if any(_CPU.search(line) for line in before):
         return True
+    if _DEVICE_CUT.search(text):
+        around = [line.raw[:400] for line in (*page.before(index), *page.after(index, ABOVE_LINES))]
+        return any(_OF_THE_CPU in line for line in around) and not any(_OF_A_GPU.search(line) for line in around)
     return _CPU_CLIENT.search(text) is not None and not any(_ACCELERATOR.search(line) for line in before)
 
 

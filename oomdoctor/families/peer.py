@@ -48,6 +48,7 @@ class LostPeer(Event, frozen=True, kw_only=True):
         return f"{self.family} {self.kind} {self.process.rank} {self.said} {self.peer_rank}"
 
 
+_CUT_CLOSED: Final = r"c(?:lo?|lose?)?\s{0,4}$"  # where a log ends within the word
 _GONE: Final = tuple(
     (said, late(pattern))
     for said, pattern in (
@@ -57,7 +58,10 @@ _GONE: Final = tuple(
         ("barrier", r"\bRanks? \d[\d, ]{0,80} failed to pass monitoredBarrier"),
         ("remote", r"ncclRemoteError|remote process exit(?:ed|ing) prematurely|closed by remote peer"),
         ("remote", r"Got completion from peer \S{1,80} with (?:error|status)"),
-        ("connection", r"gloo/transport/\S{1,40}\] ?(?:Read error|Write error|Connection (?:closed|reset))"),
+        (
+            "connection",
+            rf"gloo/transport/\S{{1,40}}\] ?(?:Read error|Write error|Connection (?:closed|reset|{_CUT_CLOSED}))",
+        ),
         ("connection", r"(?:recvValue|recvVector|sendBytes|recvBytes|waitForInput)\w{0,20} failed on SocketImpl"),
         (
             "store",

@@ -84,6 +84,9 @@ _TRIGGER = late(
     r"The actor (?:died|is dead)|actor [0-9a-f]{8,64} is unavailable|The worker died unexpectedly"
     r"|A worker died or was killed|exits, type=NODE_OUT_OF_MEMORY|exit_type: NODE_OUT_OF_MEMORY"
 )
+# What is left of such a line where its beginning is lost; next to it, it is a fact of that line's
+# ... and where Ray only lists its guesses it tells of no reason
+_TAIL = late(r"^Worker exit type: [A-Z_]{3,40} Worker exit detail: (?!Worker unexpectedly exits with a connection)")
 _NODE = late(r"has been marked dead because|Raylet is terminated")
 _CRASH = late(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
 # Up to 1.x with the traceback of the call below it
@@ -107,6 +110,11 @@ _CAUSES: Final[Mapping[str, str]] = {
     "unavailable": "unavailable",
     "broken": "killed",
 }
+# python/ray/_raylet.pyx, task_execution_handler: said of each SystemExit where Kubernetes sets its variables
+_GUESSED: Final = mark(
+    "the worker ended on SIGTERM or sys.exit; an OOM kill is SIGKILL. In Kubernetes, Ray guesses the pod's memory "
+    "limit after each such end; `kubectl describe pod` shows whether the pod was evicted or OOM-killed"
+)
 _EXPLAINED: Final[Mapping[str, str]] = {
     "ray_kill": mark("ray.kill ended the actor, not a lack of memory"),
     "unreferenced": mark("the actor ended because nothing referred to it any more"),
@@ -127,8 +135,15 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _signal(page, index, crash[1] or _CRASH_NAMES[crash[2]])
     elif _NODE.search(line.text):
         yield _node_death(page, line)
-    elif _TRIGGER.search(line.text):
+    elif _TRIGGER.search(line.text) or _is_a_tail(page, index):
         yield _death(page, index)
+
+
+def _is_a_tail(page: Page, index: int) -> bool:
+    """Whether a death's line lost its beginning: nothing above tells of the death."""
+    if _TAIL.match(page.lines[index].text.strip()) is None:
+        return False
+    return not any(_TRIGGER.search(line.text) for line in page.before(index, BLOCK_LINES))
 
 
 @remembered
@@ -186,6 +201,8 @@ def _death(page: Page, index: int) -> Read:
     code = _number(_value(found, "exit_code"))
     if why is None and code is not None and 0 <= code < 128:
         why = say("the worker exited by itself with code {code}", code=code)
+    if why is not None and "pod_limit" in found:
+        why = _GUESSED
     pid = _number(_value(found, "pid"))
     why = why or _crashed(page, index, pid)
     if why is None and _says_nothing(found) and ends_well(page, index):
@@ -318,6 +335,7 @@ FAMILY = Family(
         "A worker died or was killed",
         "actor is dead because",
         "OUT_OF_ME",
+        "Worker exit type: ",
         "has been marked dead because",
         "Raylet is terminated",
         "*** SIG",
@@ -329,6 +347,7 @@ FAMILY = Family(
         "is unavailable: ",
         "The worker died unexpectedly",
         "A worker died or was killed",
+        "Worker exit type: ",
         "NODE_OUT_OF_MEMORY",
         "has been marked dead because",
         "Raylet is terminated",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
+from oomdoctor.families.peer import passes_on
 from oomdoctor.families.sentences import Clause, Sentence, bytes_of, count_of, number_of, reader, share_of, values
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -309,6 +311,9 @@ _LOOKALIKES = (
     ),
 )
 _SHORT = late(r"out of memory|ALLOC_FAILED")
+# model_executor/cuda_graph_runner.py, CUDA_GRAPH_CAPTURE_FAILED_MSG: behind whatever the device said
+_ADVISES: Final = "Possible solutions:"
+_ADVICE_LINES: Final = 12
 
 _ALLOCATOR = late(r", in alloc_(?:paged_)?token_slots(?:_extend|_decode)?\b")
 
@@ -321,7 +326,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _raised(page, index)
         return
     for found in _read_sentences(page, index):
-        yield from _judged(found, line.text, line.mark.level)
+        if isinstance(found, CaptureFailed) and not _SHORT.search(line.text):
+            yield from _for_another_reason(page, index, found)
+        else:
+            yield from _judged(found, line.mark.level)
         return
     why = next((why for words, why in _LOOKALIKES if words in line.text), None)
     if why:
@@ -342,10 +350,17 @@ def _told(lines: Sequence[Line]) -> bool:
     return any("ut of memory. Try to lower" in line.text for line in lines)
 
 
-def _judged(found: Read, text: str, level: str | None) -> Iterator[Read]:
-    if isinstance(found, CaptureFailed) and not _SHORT.search(text):
+def _for_another_reason(page: Page, index: int, found: CaptureFailed) -> Iterator[Read]:
+    """A peer that has gone is told of where it is read."""
+    below = page.after(index, _ADVICE_LINES)[1:]
+    if any(_ADVISES in line.text for line in below):
         yield Lookalike(found.at, mark("graph capture failed for another reason; the advice below is always printed"))
-    elif isinstance(found, NoPool) and (found.tokens or 0) > 0:
+    elif not passes_on(page.lines[index].text):
+        yield Lookalike(found.at, mark("graph capture failed for another reason"))
+
+
+def _judged(found: Read, level: str | None) -> Iterator[Read]:
+    if isinstance(found, NoPool) and (found.tokens or 0) > 0:
         yield Lookalike(found.at, mark("the requested pool does not fit; the engine takes one that fits"))
     elif isinstance(found, UnbalancedCards) and level == "WARNING":
         yield Lookalike(found.at, mark("a warning: the engine continues with GPUs of unequal free memory"))

@@ -35,6 +35,8 @@ _ENGINE_WORDS = (
 )
 
 # What the engine was doing: by its verb, else by its stage
+_OF_ITS_POOL: Final = ("weight_sync", "allocate")
+_WAKES: Final = "wake_up"
 _PHASE_OF_STEP: Final = {"wake": "waking", "warm": "warming"}
 _PHASE_OF_STAGE: Final = {
     "cuda_graph_capture": "capturing",
@@ -202,7 +204,18 @@ def phase(crash: Crash) -> str | None:
     """What the engine was doing: "waking", "syncing", "warming", "capturing", "profiling", "allocating", "loading",
     "serving"; None where neither frames nor the stage tell."""
     doing = crash.doing
+    if (doing.stage, doing.step) == _OF_ITS_POOL:
+        return "waking"
     return _PHASE_OF_STEP.get(doing.step or "") or _PHASE_OF_STAGE.get(doing.stage) or _of_last_figures(crash)
+
+
+def takes_its_pool(crash: Crash) -> bool:
+    """Whether nothing but the allocator of its sleep mode tells what the engine did, in any process of the crash. It
+    maps what is taken back at wake-up and what is loaded: python_create_and_map and my_malloc of vLLM's
+    csrc/cumem_allocator.cpp."""
+    if (crash.doing.stage, crash.doing.step) != _OF_ITS_POOL:
+        return False
+    return not any(_WAKES in frame.function for event in crash.events for frame in event.around.trace)
 
 
 def _of_last_figures(crash: Crash) -> str | None:

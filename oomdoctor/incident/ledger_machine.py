@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from oomdoctor.families.event import Event
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import LoadPlan
@@ -17,11 +19,11 @@ PROCESSES_SHOWN = 5
 
 
 def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
-    """The last print of the machine before the failure."""
+    """The last print of the machine before the failure; one above the job says nothing of where its memory was."""
     root = next((event for event in events if event.role == "root"), None)
     prints = [event for event in events if isinstance(event, MachineMemory) and event.total_bytes]
     before = [event for event in prints if root is None or _is_before(event, root)]
-    if before and (used := _in_use(before[-1])) is not None:
+    if before and not before[-1].is_above_the_job and (used := _in_use(before[-1])) is not None:
         yield _machine(before[-1], used, before[-1].total_bytes or 0)
 
 
@@ -62,14 +64,7 @@ def _machine(event: MachineMemory, used: int, total: int) -> Ledger:
     else:
         formula = f"{show(total)} - {show(used)} = {show(total - used)}"
         rows.append(LedgerRow("free", total - used, "derived", line, formula))
-    return Ledger("host_ram", _name(event), total, tuple(rows))
-
-
-def _name(event: MachineMemory) -> str:
-    """The tool that printed it; above the first line of the job, and without a time, it says nothing of the failure."""
-    if event.is_above_the_job:
-        return say("node ({tool}, before the job's first line, time unknown)", tool=event.tool)
-    return say("node ({tool})", tool=event.tool)
+    return Ledger("host_ram", say("node ({tool})", tool=event.tool), total, tuple(rows))
 
 
 def plans(events: Sequence[Event]) -> Iterator[Ledger]:
@@ -77,7 +72,7 @@ def plans(events: Sequence[Event]) -> Iterator[Ledger]:
     for plan in events:
         if isinstance(plan, LoadPlan) and plan.pool == "gpu" and plan.total_bytes and plan.needed_bytes:
             device = say("{device}, as planned by the loader", device=plan.device or translated(GPU))
-            yield _plan(
+            planned = _plan(
                 device,
                 plan.total_bytes,
                 plan,
@@ -85,6 +80,7 @@ def plans(events: Sequence[Event]) -> Iterator[Ledger]:
                 ("KV cache", plan.kv_bytes),
                 ("compute buffers", plan.compute_bytes),
             )
+            yield replace(planned, rows=(*planned.rows, *_before_the_plan(plan)))
         elif isinstance(plan, ArrayOutOfMemory) and plan.needed_bytes and plan.temporary_bytes:
             yield _plan(
                 say("the compiled program, as planned by XLA"),
@@ -95,6 +91,15 @@ def plans(events: Sequence[Event]) -> Iterator[Ledger]:
                 ("arguments", plan.arguments_bytes),
                 ("constants", plan.constants_bytes),
             )
+
+
+def _before_the_plan(plan: LoadPlan) -> Iterator[LedgerRow]:
+    """What was taken when the loader made a plan beyond what is free: nothing of the plan is there yet."""
+    total, free = plan.total_bytes or 0, plan.free_bytes
+    if free is None or (plan.needed_bytes or 0) <= free or free >= total:
+        return
+    formula = f"{show(total)} - {show(free)} = {show(total - free)}"
+    yield LedgerRow("in use before loading", total - free, "derived", plan.at.line, formula)
 
 
 def _plan(what: str, total: int, event: Event, *parts: tuple[str, int | None]) -> Ledger:

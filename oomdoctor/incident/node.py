@@ -425,10 +425,16 @@ def held_by(kill: KernelKill) -> int | None:
 
 def held_in_words(kill: KernelKill) -> str:
     """The same as a figure, with its part that is shared memory where that is a good part."""
-    held, shared = held_by(kill) or 0, kill.shmem_rss_bytes or 0
-    if shared < SHARED * held or not shared:
+    held, shared = held_by(kill) or 0, shared_part(kill)
+    if not shared:
         return show(held)
     return say("{held} ({shared} of it shared memory)", held=show(held), shared=show(shared))
+
+
+def shared_part(kill: KernelKill) -> int:
+    """What it held of shared memory, where that is a good part of all: 0 where it is not."""
+    shared = kill.shmem_rss_bytes or 0
+    return shared if shared >= SHARED * (held_by(kill) or 0) else 0
 
 
 def largest_kill(crash: Crash) -> KernelKill | None:

@@ -22,6 +22,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "in use": mark("used"),
     "in use by all processes": mark("used by all processes"),
     "in use by others": mark("other processes"),
+    "in use before loading": mark("in use before the model is loaded"),
     "in use before the engine started": mark("used before the engine started"),
     "in use, in no row of the table": mark("other memory (not in Ray's list)"),
     "in use, in no row of the log": mark("other memory (not among the rows in the log)"),

@@ -14,6 +14,7 @@ from oomdoctor.streams import Line, Page
 
 LAST_LINES: Final = 60  # what is printed further up was survived
 _ERROR: Final = late(
+    r"(?!raise )(?:"
     r"(?:\w{1,60}\.){0,8}(?!Warning)[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$)"  # the last line of a traceback
     r"|[a-z]{2,8}[A-Z]\w{2,40}Error: \S"  # "ncclUnhandledCudaError: ..."
     r"|.{0,120}\b(?:Segmentation fault|Floating point exception|Bus error|Illegal instruction)\b"
@@ -21,6 +22,12 @@ _ERROR: Final = late(
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
     r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,200}\bNCCL operations have failed\b"
     rf"|.{{0,120}}(?:{HEAP})"
+    r")"
+)
+# What NCCL says of the call before it returns "invalid usage": src/init.cc, 2.4 to 2.27
+_INVALID_USE: Final = late(r"\binvalid usage\b|\bncclInvalidUsage\b|\bNCCL error\b")
+_OF_ONE_GPU: Final = late(
+    r".{0,200}\bDuplicate GPU detected : rank \d{1,6} and rank \d{1,6} both on CUDA device [0-9a-f]{1,16}\b"
 )
 # What a launcher, a caller or a later call says of an error that stands elsewhere
 _ANNOUNCES: Final = late(
@@ -34,6 +41,15 @@ _OF_A_CALL: Final = late(
     r"(?:\w{1,60}\.){0,8}RayTaskError\((?!\w{0,60}(?:Memory|OOM)|(?:Runtime|Accelerator|DistBackend|EngineDead|Ray\w{1,20})Error\b"
     r"|Exception\b)\w{1,60}\): "
 )
+# A child's status is no error of its own; some launchers name the file that holds the child's output, or its error
+_STATUS_OF_A_CHILD: Final = late(
+    r".{0,300}\b(?:exited with|returned|failed with) (?:a )?(?:non-zero )?(?:exit )?(?:status|code)\b"
+    r"|.{0,300}\bChildFailedError\b"
+)
+_NAMES_ITS_OUTPUT: Final = late(
+    r"(?:(?i:log(?:s| file| output)?|output|stderr)|error_file) ?: ?"
+    r"(?:[\w.~-]{0,80}/){1,30}[\w.-]{1,120}\.(?:log|txt|out|err|json)$"
+)
 _PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
 _OF_A_TRACEBACK: Final = late(r"\s|$|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
 
@@ -44,7 +60,24 @@ def ending(page: Page) -> Place | None:
     errors = [line for line in last if _ERROR.match(line.text.strip()) is not None]
     own = [line for line in errors if not _is_passed_on(line.text.strip())]
     line = own[-1] if own else _of_a_call(last) or (errors[0] if errors else _logged(last))
-    return Place(page.file, line.number, line.end, line.text) if line is not None else None
+    line = _reason(line, last) if line is not None else None
+    return Place(page.file, line.number, line.end, _with_its_output(line, last)) if line is not None else None
+
+
+def _with_its_output(line: Line, last: Sequence[Line]) -> str:
+    """The line, and what a line below says of where the output of its child is."""
+    if _STATUS_OF_A_CHILD.match(line.text) is None:
+        return line.text
+    below = (one.text.strip() for one in last if one.number > line.number)
+    named = next((text for text in below if _NAMES_ITS_OUTPUT.match(text)), None)
+    return f"{line.text} ... {named}" if named is not None else line.text
+
+
+def _reason(error: Line, lines: Sequence[Line]) -> Line:
+    """The line that says what was wrong with the call, where the error itself says only that something was."""
+    if _INVALID_USE.search(error.text) is None:
+        return error
+    return next((line for line in lines if _OF_ONE_GPU.match(line.text) is not None), error)
 
 
 def _is_passed_on(text: str) -> bool:

@@ -35,10 +35,15 @@ from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
+from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import only_small_processes_were_killed
 from oomdoctor.signs.node import an_engine_is_the_largest
-from oomdoctor.signs.offload import no_cluster_in_sight, refused_for_parameters_on_the_host
+from oomdoctor.signs.offload import (
+    no_cluster_in_sight,
+    refused_for_parameters_on_the_host,
+    sleeping_engines_have_it,
+)
 
 Question = Callable[[Case], bool]
 
@@ -263,8 +268,9 @@ def attention(case: Case) -> bool:
 
 
 def a_step_runs(case: Case) -> bool:
-    """Weights that are loaded, saved or handed on have no batches and no sequences."""
-    return case.crash.stage not in _WEIGHTS_MOVE
+    """Weights that are loaded, saved or handed on have no batches and no sequences, nor has the data as a whole."""
+    crash = case.crash
+    return crash.stage not in _WEIGHTS_MOVE and data_goes_to_the_card_in_one_piece(crash) is None
 
 
 def past_the_load(case: Case) -> bool:
@@ -378,6 +384,11 @@ def option_for_it(case: Case) -> bool:
     return case.row is not None or shown
 
 
+def pinned_by_choice(case: Case) -> bool:
+    """What else an engine or a driver pins, nobody unpins."""
+    return case.crash.pool == "pinned" or option_for_it(case)
+
+
 def way_to_disk(case: Case) -> bool:
     """An option for it, or files in memory that may lie on a disk."""
     return option_for_it(case) or limits.most_is_in_no_process(case.crash) is not None
@@ -393,8 +404,9 @@ def model_of_a_library(case: Case) -> bool:
 
 
 def data_in_parts(case: Case) -> bool:
-    """What data libraries compute on a GPU is divided by their caller."""
-    return option_for_it(case) or (case.crash.pool == "gpu" and case.crash.job.task == "data")
+    """What data libraries compute on a GPU is divided by their caller; what fit() is given goes there as a whole."""
+    computes = case.crash.pool == "gpu" and case.crash.job.task == "data"
+    return option_for_it(case) or (computes and data_goes_to_the_card_in_one_piece(case.crash) is None)
 
 
 def kept_is_known(case: Case) -> bool:
@@ -448,7 +460,8 @@ def _several(case: Case) -> bool:
     told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
     named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
     starts_some = case.row is not None and (case.row.smallest_default(None) or 0) > 1
-    return told or named or starts_some or _at_once(crash) or crash.mentions(_NAMES_WORKERS) is not None
+    named = named or host.several_tasks(crash) or crash.mentions(_NAMES_WORKERS) is not None
+    return told or named or starts_some or _at_once(crash)
 
 
 def _kernel_lists_one(crash: Crash) -> bool:
@@ -491,7 +504,7 @@ def data_are_loaded(case: Case) -> bool:
 def offloaded(case: Case) -> bool:
     stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
     refused = case.crash.first(HostCacheTooLarge) is not None
-    shown = (caches_of_ranks, lmcache_was_refused, refused_for_parameters_on_the_host)
+    shown = (caches_of_ranks, lmcache_was_refused, refused_for_parameters_on_the_host, sleeping_engines_have_it)
     return stated or refused or any(sign(case.crash) is not None for sign in shown)
 
 
@@ -560,6 +573,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "tiles": tiles,
     "simulated worlds": simulated_worlds,
     "an option for it": option_for_it,
+    "pinned by choice": pinned_by_choice,
     "a way to disk": way_to_disk,
     "a library's model": model_of_a_library,
     "data in parts": data_in_parts,

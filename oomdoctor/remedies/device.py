@@ -46,9 +46,13 @@ from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.releases import Match
 from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
+    Group,
+    adds_up,
+    amounts_in_words,
     asked_gpus,
     bound_to,
     cluster,
+    group_of,
     lacking,
     request_of,
     shared_roles,
@@ -593,6 +597,9 @@ def fix_request(case: Case) -> Answer:
         return _of_the_engine(crash) or _of_the_job(case.row)
     short = lacking(request, have)
     if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
+        group = group_of(crash, request)
+        if group is not None and group.of_vllm:
+            return _of_vllms_own_node(group, node)
         return Proposal(
             action=say(
                 "Start Ray with {what} on node {node}, or do not bind the request to it (node:{node})",
@@ -618,10 +625,52 @@ def fix_request(case: Case) -> Answer:
             setting=_asking(case.row),
             snippet=commands.SCHEDULED,
         )
+    group = group_of(crash, request)
+    if group is not None and group.of_vllm and (fewer := _cards_of_vllm(crash, short)) is not None:
+        return fewer
     return Proposal(
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
         snippet=commands.SCHEDULED,
+    )
+
+
+def _cards_of_vllm(crash: Crash, short: Sequence[tuple[str, float, float]]) -> Proposal | None:
+    """vLLM waits for one bundle per rank of its world: initialize_ray_cluster in vllm/v1/executor/ray_utils.py."""
+    row = spelling("tensor-parallel", crash.context, vllm.NAME)
+    wanted, there = next(((wanted, there) for kind, wanted, there in short if kind == "GPU"), (0.0, 0.0))
+    if row is None or there < 1:
+        return None
+    fit = 2 ** (int(there).bit_length() - 1)
+    return Proposal(
+        action=say(
+            "Let vLLM use no more GPUs than the cluster has (its tensor and pipeline parallel sizes multiply), or show "
+            "Ray the GPUs that are missing there (--num-gpus of `ray start`)"
+        ),
+        setting=row.setting,
+        suggested=fit,
+        snippet=row.snippet(fit),
+        derivation=say(
+            "{asked:g} GPU > {there:g}; {fit} is the largest power of two not above {there:g}",
+            asked=wanted, there=there, fit=fit,
+        ),
+        assumes=(say("a pipeline parallel size of 1 (not in the log)"),),
+    )  # fmt: skip
+
+
+def _of_vllms_own_node(group: Group, node: str) -> Proposal:
+    """vLLM binds a worker to the address of its own machine, which Ray may know by another one."""
+    return Proposal(
+        action=say(
+            "See whether Ray lists this machine as {node} with {what}: vLLM needs one of its {count} there; where Ray "
+            "has another address of it, set VLLM_HOST_IP to that one",
+            node=node,
+            what=amounts_in_words(group.bundle),
+            count=group.count,
+        ),
+        subject=node,
+        setting="VLLM_HOST_IP",
+        snippet=f"ray list nodes\n{commands.SCHEDULED}",
     )
 
 
@@ -803,6 +852,9 @@ def add_nodes(case: Case) -> Answer:
     if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
         if bound_to(request) is not None:
             return Skip()  # a further node is not that one
+        short = lacking(request, _cluster(crash))
+        if adds_up(crash, request, _cluster(crash)):
+            return _what_is_missing(short)
         return Proposal(
             action=say("Add a node that has {what} by itself: smaller nodes do not add up", what=what_of(request)),
             subject=what_of(request),
@@ -817,6 +869,16 @@ def add_nodes(case: Case) -> Answer:
             have=f"{have:g}",
             missing=f"{asked.gpus - have:g}",
         ),
+    )
+
+
+def _what_is_missing(short: Sequence[tuple[str, float, float]]) -> Proposal:
+    """What all nodes together lack, whichever of them has it."""
+    missing = amounts_in_words({kind: wanted - there for kind, wanted, there in short})
+    return Proposal(
+        action=say("Add nodes with {missing} more in all, or start Ray on them with what they have", missing=missing),
+        subject=missing,
+        derivation=listed(f"{wanted:g} - {there:g} = {wanted - there:g} {kind}" for kind, wanted, there in short),
     )
 
 

@@ -66,6 +66,7 @@ _INTO_8_BITS: Final = r"\bscaled_fp8_quant\b|torch\.empty\(shape, device=input\.
 _OF_8_BITS: Final = "fp8"
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
+_LONG: Final = 32768  # tokens: a guess of a context that may fill the cache
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 # The largest batch that graphs are captured for.
 _CAPTURED: Final = (
@@ -238,7 +239,7 @@ def lower(case: Case) -> Answer:
         )
     now, assumed = known
     if oom.tried_bytes <= (oom.free_bytes or 0):
-        return _step_down(crash, known)  # there was room enough, though not in one piece
+        return _in_pieces(crash, oom.tried_bytes, oom.total_bytes, known)
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
 
 
@@ -454,7 +455,41 @@ def _from_refusal(
         suggested=fits,
         derivation=derivation,
         assumes=tuple(assumes),
+        cost=_cost_of_a_long_context(crash),
     )
+
+
+def _in_pieces(crash: Crash, tried: int, total: int, known: tuple[float, tuple[str, ...]]) -> Answer:
+    """There was room enough, though not in one piece: nothing of what was free counts, and a large allocation may need
+    more than its own size."""
+    now, assumed = known
+    slack = vllm.CAPTURE_SLACK_BYTES
+    if tried + slack >= shares.STEP * total or spare(crash) is not None or crash.job.may_share:
+        return _step_down(crash, known)
+    fits = shares.lowered(now, tried + slack, total)
+    derivation = say(
+        "{now} - ({tried} requested + {spare} spare) / {total} = {share} at most",
+        now=f"{now:.2f}", tried=show(tried), spare=show(slack), total=show(total), share=f"{fits:.2f}",
+    )  # fmt: skip
+    if fits < shares.LEAST:
+        return Refusal(say("no lower share makes enough room ({formula})", formula=derivation))
+    return Proposal(
+        action=_lowered(now, fits, assumed),
+        current=None if assumed else now,
+        suggested=fits,
+        derivation=derivation,
+        assumes=(*assumed, fractions.spare_assumed()),
+        cost=_cost_of_a_long_context(crash),
+    )
+
+
+def _cost_of_a_long_context(crash: Crash) -> str | None:
+    """vllm/v1/core/kv_cache_utils.py, `check_enough_kv_cache_memory`: one request of the longest context has to fit
+    at start. None, for the knob's own cost, where the context is short or the log tells what may go."""
+    length = facts(crash).max_model_len
+    if length is None or length < _LONG or spare(crash) is not None:
+        return None
+    return say("slower generation; no start if {length} tokens no longer fit: then shorten the context", length=length)
 
 
 def _trainer_states(crash: Crash) -> tuple[int, str] | None:
@@ -557,6 +592,7 @@ def _step_down(crash: Crash, known: tuple[float, tuple[str, ...]] | None) -> Ans
         suggested=first if first >= shares.LEAST else None,
         derivation=fractions.first_step(f"{now:g} - {step} = {first:g}"),
         assumes=(*assumed, *((left.told,) if left is not None and small else ())),
+        cost=_cost_of_a_long_context(crash),
     )  # fmt: skip
 
 

@@ -132,6 +132,8 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
         return _to_begin_with(case.row)
     if refused is None or refused.tried_bytes is None or some([engine_of(crash) or ""], "takes a share of the rest"):
         return _step_down(now, assumed)
+    if (refused.free_bytes or 0) >= refused.tried_bytes:
+        return _step_down(now, assumed)  # what was short when it failed is not in the message
     loaded = loading(crash)
     base = loaded.free_before_bytes if loaded is not None else refused.total_bytes
     if not base:

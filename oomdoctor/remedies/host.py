@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import vllm
 from oomdoctor.arithmetic.kv_cache import SWAP_SPACE_BYTES
-from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
+from oomdoctor.families.container import EndRecord, LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.kernel import KernelKill
@@ -19,6 +20,7 @@ from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.families.sglang import HostCacheTooLarge
+from oomdoctor.families.sysctl import KernelSettings
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
@@ -30,28 +32,29 @@ from oomdoctor.incident.node import (
     held_in_words,
     largest_kill,
     low_limit,
+    machine_after,
     node_memory,
     ray_kill,
     store_bytes,
     total_bytes,
     used_bytes,
 )
-from oomdoctor.job.frameworks import some
+from oomdoctor.job.frameworks import among, some
 from oomdoctor.job.model import Value
-from oomdoctor.job.moments import moment, seconds_since
-from oomdoctor.language import all_of, listed, say, semicolons
+from oomdoctor.language import all_of, filled, listed, say, semicolons
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, held, models, ray_workers
+from oomdoctor.remedies import A_CHOICE, engine, held, models, ray_workers
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Compute, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import size_of_model, size_of_trained
-from oomdoctor.signs import commands, limits
-from oomdoctor.signs.address_space import kill_at_a_virtual_limit
+from oomdoctor.signs import commands, limits, set_limits
+from oomdoctor.signs.address_space import a_fork_was_refused, kill_at_a_virtual_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
-from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
+from oomdoctor.signs.host_data import MANY, data_goes_to_the_card_in_one_piece, many_readers_and_one_vanished
 from oomdoctor.signs.machine import is_on_windows
-from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host
+from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host, sleeping_engines_have_it
+from oomdoctor.signs.store import only_the_disk_is_short
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
 
@@ -61,9 +64,15 @@ OFFLOADS: Final = (
     "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
+_ON_THE_HOST: Final = (
+    'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
+)
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 SEVERAL: Final = 2
 ROOM: Final = 0.8  # of a limit, to come to rest below it
+_MORE_THAN_ONE: Final = late(r"\d[,-]\d")  # "1-3", "0,2"
+_AN_AMOUNT: Final = "BYTES"
+_OF_RAY_START: Final = "--object-store-memory"
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
 USUAL_SHM: Final = "8g"
 _CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=host|shm[-_]size"
@@ -88,10 +97,13 @@ _GROUPS: Final = (
 _SMALL: Final = 4 * GIB
 _TINY: Final = 32 * MIB  # no interpreter with a few libraries starts in as much
 _START: Final = 512 * MIB
+# Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
+_OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
-_AT_ITS_START: Final = 60  # seconds
+_SESSION: Final = late(r"(/[\w./-]{1,200})/session_[\w-]{1,80} is over ")
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
+_ALWAYS: Final = 1  # vm.overcommit_memory: Documentation/mm/overcommit-accounting.rst of Linux
 RAYS_DEFAULT: Final = 0.95  # RAY_memory_usage_threshold since 2.2: src/ray/common/ray_config_def.h
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
@@ -99,6 +111,7 @@ MORE: Final = 1.25  # a new limit against the one that was hit: what would have 
 _SET_LIMIT: Final = (
     "kubectl set resources deployment NAME -c CONTAINER --limits=memory={amount}   # or statefulset, daemonset"
 )
+_EDIT_CLUSTER: Final = "kubectl edit raycluster NAME   # resources.limits.memory: {amount}"
 
 
 def threshold_of(crash: Crash) -> tuple[int, str] | None:
@@ -223,7 +236,7 @@ def fewer_workers(case: Case) -> Answer:
     threshold = threshold_of(case.crash)
     group = memory.group if memory is not None else None
     if memory is None or group is None or threshold is None or memory.used_bytes is None:
-        return _of_actors(case) or _of_tasks(case) or _of_a_map(case) or engine.half(case)
+        return _of_a_step(case) or _of_actors(case) or _of_tasks(case) or _of_a_map(case) or engine.half(case)
     limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = memory.listed_bytes - group.bytes
@@ -300,6 +313,24 @@ def _of_actors(case: Case) -> Proposal | None:
     return Proposal(action=action, subject=name)
 
 
+def _of_a_step(case: Case) -> Proposal | None:
+    """Slurm names the tasks of a step that ran out together."""
+    if not several_tasks(case.crash):
+        return None
+    row = next(of_knob("fewer-workers", "slurm"))
+    return Proposal(
+        action=say("Start fewer tasks on each node ({option}): they share the limit", option=row.setting),
+        setting=row.setting,
+        cost=say("more nodes, or fewer tasks in all"),
+    )
+
+
+def several_tasks(crash: Crash) -> bool:
+    """More than one task of a step, in a job of no world of arrays: there each may be one of the ranks."""
+    tasks = (kill.tasks or "" for kill in crash.every(LimitKill))
+    return crash.job.world == "none" and any(_MORE_THAN_ONE.search(named) for named in tasks)
+
+
 def _of_tasks(case: Case) -> Proposal | None:
     """Tasks of Ray, which runs as many at once as there are CPUs for."""
     row = case.row
@@ -346,7 +377,7 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if not stated:
-            return _parameters_back(case)
+            return _awake(case) or _parameters_back(case)
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
@@ -360,6 +391,18 @@ def less_offload(case: Case) -> Answer:
         snippet=row.snippet(row.value) if row is not None else None,
         derivation=derivation,
         assumes=assumes,
+    )
+
+
+def _awake(case: Case) -> Proposal | None:
+    """Of a launch line that is not in the log, by what the engines say."""
+    row = spelling("engine-sleep", case.crash.context)
+    if row is None or sleeping_engines_have_it(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Run without {option}, if it is set, where the trainer fits beside the engines", option=row.setting),
+        setting=row.setting,
+        cost=say("the engines keep their GPU memory while the trainer works"),
     )
 
 
@@ -653,6 +696,33 @@ def _store_within(case: Case, limit: int) -> Proposal:
 
 
 def bigger_store(case: Case) -> Answer:
+    if only_the_disk_is_short(case.crash):
+        return Skip()
+    answer, row = _with_more_room(case), case.row
+    if isinstance(answer, Refusal) or row is None or not row.is_call:
+        return answer
+    if ray_workers.nodes_in_sight(case.crash) > 1:
+        return _on_every_node(answer)
+    if answer is None:
+        line = row.write.format(_AN_AMOUNT)
+        return Proposal(action=say("Make Ray's object store larger: {line}", line=line), setting=row.setting)
+    return answer
+
+
+def _on_every_node(answer: Proposal | None) -> Proposal:
+    """python/ray/_private/worker.py, `init`: a driver that joins a cluster must not state it. Each node has its own."""
+    then = answer.suggested if answer is not None else None
+    line = f"{_OF_RAY_START}={_AN_AMOUNT if then is None else then}"
+    if answer is None or then is None:
+        return Proposal(
+            action=say("Make Ray's object store larger on every node: ray start {option}", option=line),
+            setting=_OF_RAY_START,
+        )
+    action = say("{action}, on every node (`ray start`)", action=answer.action)
+    return replace(answer, action=action, setting=_OF_RAY_START, snippet=line)
+
+
+def _with_more_room(case: Case) -> Proposal | Refusal | None:
     crash = case.crash
     full = crash.first(StoreFull)
     stores = [e.capacity_bytes for e in crash.events if isinstance(e, StoreFull | StoreUsage) and e.capacity_bytes]
@@ -753,7 +823,9 @@ def raise_limit(case: Case) -> Answer:
     limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
     if limit is None:
-        return _ask_for_more(crash, manager)
+        asked = _ask_for_more(crash, manager)
+        created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
+        return _at_least_a_start(asked, crash, manager) if created and manager == "kubernetes" else asked
     states = _offloaded(crash)
     if states is not None and states[0] > limit:
         return _room_for_states(crash, manager, limit, *states)
@@ -780,6 +852,17 @@ def raise_limit(case: Case) -> Answer:
         _raised_to(amount, crash, manager, limit),
         derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
         assumes=(say("25 % more is a guess: the peak is unknown"),),
+    )
+
+
+def _at_least_a_start(asked: Proposal, crash: Crash, manager: str) -> Proposal:
+    """What ran was runc alone, so that any program needs more, whatever the limit is."""
+    amount = _in_units_of(manager, _amount(_START))
+    return replace(
+        asked,
+        suggested=amount,
+        snippet="\n".join((commands.POD, *_beside(crash, manager, amount))),
+        derivation=say("{value} is a usual start value", value=show(_START)),
     )
 
 
@@ -814,8 +897,8 @@ def _dies_early(crash: Crash) -> bool:
     restarts = _RESTARTS.search(counted) if counted is not None else None
     if restarts is not None and int(restarts[1]) >= _OFTEN:
         return True
-    lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill) if not kill.job)
-    return any(first and last and 0 <= seconds_since(first, last) <= _AT_ITS_START for first, last in lives)
+    lived = limits.lived_seconds(crash)
+    return lived is not None and lived <= limits.AT_ITS_START
 
 
 def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:
@@ -824,7 +907,7 @@ def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Pr
     written = _in_units_of(manager, amount)
     lines = (row.snippet(written) if row is not None else None, *_beside(crash, manager, written))
     return Proposal(
-        action=_raised(manager, show(limit), written),
+        action=_raised("kuberay" if _is_of_kuberay(crash, manager) else manager, show(limit), written),
         current=limit,
         suggested=written,
         snippet="\n".join(line for line in lines if line) or None,
@@ -845,6 +928,13 @@ def _raised(manager: str | None, now: str, then: str) -> str:
     if manager == "kubernetes":
         return say(
             "Raise the container's memory limit from {now} to {then} in the pod spec",
+            now=now,
+            then=then,
+        )
+    if manager == "kuberay":
+        return say(
+            "Raise the container's memory limit from {now} to {then} in the RayCluster, under headGroupSpec.template "
+            "or workerGroupSpecs",
             now=now,
             then=then,
         )
@@ -895,7 +985,7 @@ def _stated_limit(case: Case) -> int | None:
     return size(amount[1], f"{amount[2]}ib") if amount else None
 
 
-def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
+def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
     """Where the limit is not printed, the manager knows it."""
     row = spelling("raise-container-limit", crash.context, manager) if manager else None
     if manager is None or row is None:
@@ -903,11 +993,37 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Answer:
             action=say("Raise the memory limit of the container or job; the command shows the current one"),
             snippet=commands.GROUP,
         )
+    in_kuberay = _is_of_kuberay(crash, manager)
     return Proposal(
-        action=_asked_for(manager, row.setting),
+        action=_in_the_ray_cluster(row.setting) if in_kuberay else _asked_for(manager, row.setting),
         setting=row.setting,
         snippet="\n".join(_beside(crash, manager, None)) or None,
+        derivation=_room_of_the_node(crash),
     )
+
+
+def _is_of_kuberay(crash: Crash, manager: str | None) -> bool:
+    return manager == "kubernetes" and crash.shows(_OF_KUBERAY)
+
+
+def _in_the_ray_cluster(option: str) -> str:
+    """KubeRay makes the pods from it: doc/source/cluster/kubernetes/user-guides/config.md of Ray."""
+    return say(
+        "Raise the container's memory limit ({option}) in the RayCluster, under headGroupSpec.template or "
+        "workerGroupSpecs: its pods are made from it; the command shows the current one",
+        option=option,
+    )
+
+
+def _room_of_the_node(crash: Crash) -> str | None:
+    """How far a limit can go, where a tool printed the node's memory when the job was gone."""
+    after = machine_after(crash)
+    if after is None or not after.total_bytes or not after.available_bytes:
+        return None
+    return say(
+        "{tool} after the failure: {available} of {total} available on the node",
+        tool=after.tool, available=show(after.available_bytes), total=show(after.total_bytes),
+    )  # fmt: skip
 
 
 def _asked_for(manager: str, option: str) -> str:
@@ -935,7 +1051,8 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
     if manager == "slurm":
         yield commands.of_slurm(crash)
     elif manager == "kubernetes":
-        yield commands.POD if amount is None else _SET_LIMIT.format(amount=amount)
+        set_limit = _EDIT_CLUSTER if _is_of_kuberay(crash, manager) else _SET_LIMIT
+        yield commands.POD if amount is None else set_limit.format(amount=amount)
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
         yield (
@@ -947,9 +1064,10 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
 
 def _manager(crash: Crash) -> str | None:
     """Who set the limit, and knows how it is raised."""
-    for event in crash.every(LimitKill):
-        if any(of_knob("raise-container-limit", event.manager)):
-            return event.manager
+    managers = (*(each.manager for each in crash.every(LimitKill)), *(each.manager for each in crash.every(EndRecord)))
+    for manager in managers:
+        if any(of_knob("raise-container-limit", manager)):
+            return manager
     groups = [kill.cgroup or kill.task_cgroup or "" for kill in crash.every(KernelKill)]
     named = (manager for group in groups for word, manager in _GROUPS if word in group)
     return next(named, None) or _manager_nearby(crash)
@@ -986,8 +1104,9 @@ def more_host_memory(case: Case) -> Answer:
 
 
 def _more_than_the_victim(crash: Crash) -> Proposal | None:
-    """Where only the kernel's line stands: what the killed process alone held."""
-    if is_on_windows(crash):
+    """Where only the kernel's line stands: what the killed process alone held. No node but a machine of one's own is
+    what a program with a window runs on."""
+    if is_on_windows(crash) or any(each.layer == "local" for each in among(crash.context.frameworks)):
         return Proposal(action=say("Close other programs, or use a machine with more memory"))
     kill = largest_kill(crash)
     held = held_by(kill) if kill is not None else None
@@ -1097,12 +1216,30 @@ def more_address_space(case: Case) -> Answer:
     kill = kill_at_a_virtual_limit(case.crash)
     if kill is not None:
         return _more_of_the_scheduler(kill, case.crash)
+    if set_limits.address_limit(case.crash) is None and a_fork_was_refused(case.crash) is not None:
+        return _promise_to_a_fork(case.crash)
     if case.row is None or case.row.framework != "windows":
         return None
     return Proposal(
         action=say("Let Windows manage the page file (as administrator), then restart"),
         suggested=True,
         cost=say("disk space"),
+    )
+
+
+def _promise_to_a_fork(crash: Crash) -> Answer:
+    """A child shares its parent's memory at first, and with 1 the kernel promises it without counting. No policy helps
+    where it was 1 before."""
+    stated = next((one.overcommit_memory for one in crash.every(KernelSettings)), None)
+    if stated in (_ALWAYS, set_limits.NEVER_BEYOND):
+        return Skip() if stated == _ALWAYS else None
+    return Proposal(
+        action=say("Let the kernel promise memory without a check, so that a large process can start a child"),
+        setting="vm.overcommit_memory",
+        current=stated,
+        suggested=_ALWAYS,
+        derivation=filled(A_CHOICE, {"value": _ALWAYS}),
+        snippet=f"sudo sysctl vm.overcommit_memory={_ALWAYS}",
     )
 
 
@@ -1127,6 +1264,18 @@ def _more_of_the_scheduler(kill: LimitKill, crash: Crash) -> Answer:
     )
 
 
+def stream_data(case: Case) -> Answer:
+    """tensorflow/python/data/ops/from_tensor_slices_op.py: slices of tensors stay where these are."""
+    if data_goes_to_the_card_in_one_piece(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Keep the arrays in host RAM, and give fit() a dataset that copies one batch at a time"),
+        snippet=_ON_THE_HOST,
+        setting="",
+        cost=say("each batch is copied to the GPU when it is needed"),
+    )
+
+
 def files_to_disk(case: Case) -> Answer:
     """Files in memory are no option's: the command shows them."""
     if case.row is not None or limits.most_is_in_no_process(case.crash) is None:
@@ -1144,12 +1293,18 @@ def free_disk(case: Case) -> Answer:
         return None if case.cause == "spill-disk-full" else Skip()
     return Proposal(
         action=say(
-            "Free the disk of Ray's session folder ({left}), or move --temp-dir or "
-            "object_spilling_directory to a larger one",
+            "Free the disk of Ray's session folder ({left}): delete the folders of sessions that have ended; or move "
+            "--temp-dir or object_spilling_directory to a larger one",
             left=_left(full),
         ),
-        snippet="ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK",
+        snippet="\n".join(filter(None, (_sessions(full), "ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK"))),
     )
+
+
+def _sessions(full: DiskFull) -> str | None:
+    """What each session keeps on that disk; Ray deletes none of them."""
+    folder = _SESSION.search(full.at.text)
+    return f"du -sh {shlex.quote(folder[1])}/session_* | sort -h" if folder is not None else None
 
 
 def _left(full: DiskFull) -> str:
@@ -1176,4 +1331,5 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "tune-ray-monitor": tune_monitor,
     "free-disk": free_disk,
     "spill-to-disk": files_to_disk,
+    "stream-data": stream_data,
 }

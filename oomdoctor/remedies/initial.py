@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.settings import known_versions
+from oomdoctor.signs.placement import parent
+from oomdoctor.signs.trace import card
 from oomdoctor.versions import version_of
 
 # The least with which a program still works, where least.txt has no other one for the option
@@ -23,6 +26,7 @@ LEAST: Final[Mapping[str, int]] = {
 }
 # Half of a context that nobody printed cuts off what the job needs, and half of a budget may be less than one request
 _OF_TOKENS: Final = ("shorter-context", "shorter-sequences", "smaller-prefill", "token-budget-batching")
+BESIDE_ITS_SHARE: Final = 0.25  # of the GPU: CUDA graphs and what a step works with take less
 # Where a worker process is seen, the default of none is not what holds
 _LOADS_WITH_WORKERS: Final = r"DataLoader worker|utils/data/_utils/worker|\bpt_data_worker\b"
 _TOKENS: Final = late(r"(?i)token|(?:^|[._-])(?:max|seq\w{0,6})_?len(?:gth)?\b")
@@ -42,10 +46,18 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
 
 
 def _is_another(value: float, case: Case) -> bool:
-    """A batch of 32 makes no array of (64, 52, 52)."""
+    """A batch of 32 makes no array of (64, 52, 52), and an engine's process no 70 % of the GPU with a share of 0.4."""
     root = case.crash.root
+    if case.knob == "lower-engine-reservation":
+        it = card(case.crash)
+        return _of_an_engine(case.crash) and (it.share(it.own_bytes) or 0) > value + BESIDE_ITS_SHARE
     lengths = root.lengths if isinstance(root, ArrayOutOfMemory) and case.knob == "smaller-microbatch" else []
     return len(lengths) > 1 and value not in lengths
+
+
+def _of_an_engine(crash: Crash) -> bool:
+    """The process that asked is the engine's: by its own words, or a child of the trainer that runs one."""
+    return crash.job.in_engine or (crash.job.runs_engine and parent(crash) is not None)
 
 
 def as_default(value: str) -> str:

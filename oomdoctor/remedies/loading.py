@@ -30,7 +30,9 @@ _PARTS: Final = late(r"Loading checkpoint shards:\s{1,4}\d{1,3}%.{0,120}?\s(\d{1
 _PIPELINES: Final = "diffusers"  # whose device_map knows other words
 _OWN_DEVICES: Final = r"device_map\s?=\s?[\"']auto"
 _BITSANDBYTES: Final = "CUDA"  # the devices whose 8-bit weights are not experimental
+_QUANTIZED: Final = "quantization_config=BitsAndBytesConfig(load_in_{bits}bit=True)"
 _HALF: Final = 2
+_QUARTER: Final = 4
 _CALL: Final = "from_pretrained(..., {argument})"
 _TRAINING: Final = ("training", "rl")  # tasks
 _SPLIT: Final = "tensor-parallel"
@@ -95,9 +97,20 @@ def in_its_order(knobs: Sequence[str], cause: str, crash: Crash) -> Sequence[str
         return (_SPLIT, *(knob for knob in knobs if knob != _SPLIT))
     if cause != _TOO_LARGE or crash.job.task in _TRAINING or not (from_a_checkpoint(crash) or moved_whole(crash)):
         return knobs
-    order = ("mixed-precision", "quantize-weights", "tensor-parallel", "offload-parameters")
+    smaller = ("mixed-precision", "quantize-weights")
+    order = (
+        (_SPLIT, *smaller, "offload-parameters")
+        if _half_is_too_much(crash)
+        else (*smaller, _SPLIT, "offload-parameters")
+    )
     known = tuple(knob for knob in order if knob in knobs)
     return (*known, *(knob for knob in knobs if knob not in known))
+
+
+def _half_is_too_much(crash: Crash) -> bool:
+    """Whether half of the weights is more than one device has: those of the next smaller type do not fit, either."""
+    size, total = whole(crash), _total(crash)
+    return size is not None and total is not None and size.bytes > _HALF * total
 
 
 def _total(crash: Crash) -> int | None:
@@ -138,7 +151,7 @@ def _half_before_the_move() -> Proposal:
 def _in_half_precision(case: Case) -> Answer:
     kind = "bfloat16" if case.crash.job.task in _TRAINING else "float16"
     size, total = whole(case.crash), _total(case.crash)
-    if size is not None and total is not None and size.bytes > _HALF * total:
+    if size is not None and total is not None and _half_is_too_much(case.crash):
         return Refusal(
             say(
                 "{formula}; half of it, {half}, is more than one GPU has ({total})",
@@ -159,12 +172,32 @@ def _in_half_precision(case: Case) -> Answer:
 
 
 def _in_8_bits(case: Case) -> Answer:
-    root = case.crash.root
-    action = say("Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint")
-    if not isinstance(root, DeviceOutOfMemory) or root.device != _BITSANDBYTES:
-        return Proposal(action=action, setting="")
-    line = _CALL.format(argument="quantization_config=BitsAndBytesConfig(load_in_8bit=True)")
-    return Proposal(action=action, snippet=line, setting="")
+    root, size, total = case.crash.root, whole(case.crash), _total(case.crash)
+    of_cuda = isinstance(root, DeviceOutOfMemory) and root.device == _BITSANDBYTES
+    if size is None or total is None or not _half_is_too_much(case.crash):
+        action = say(
+            "Load the weights in 8 or 4 bits: an argument of the call that loads them, or a quantized checkpoint"
+        )
+        snippet = _CALL.format(argument=_QUANTIZED.format(bits=8)) if of_cuda else None
+        return Proposal(action=action, snippet=snippet, setting="")
+    quarter = size.bytes // _QUARTER
+    if quarter > total:
+        return Refusal(
+            say(
+                "{formula}; a quarter of it, {quarter}, is more than one GPU has ({total})",
+                formula=size.formula,
+                quarter=show(quarter),
+                total=show(total),
+            )
+        )
+    supported = () if of_cuda else (say("the library that quantizes supports this device"),)
+    return Proposal(
+        action=say("Load the weights in 4 bits: an argument of the call that loads them, or a quantized checkpoint"),
+        snippet=_CALL.format(argument=_QUANTIZED.format(bits=4)) if of_cuda else None,
+        setting="",
+        derivation=say("{formula}; a quarter of it {quarter}", formula=size.formula, quarter=show(quarter)),
+        assumes=(say("the weights are loaded in 16 bits now"), *supported),
+    )  # fmt: skip
 
 
 def _over_several(case: Case) -> Answer:

@@ -46,6 +46,7 @@ _UNPROVEN: Final = "killed-without-evidence"
 _BESIDE_THE_FRAMEWORK: Final = "non-torch-memory"
 _OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-fit")
 _LEAK: Final = "clear-references"
+_BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
@@ -103,8 +104,9 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
     is not in pieces, and a batch of the same size did fit before."""
     if cause != _ACTIVATIONS or not isinstance(crash.root, HostAllocation) or not several_steps_went_by(crash):
         return knobs
-    rest = [knob for knob in knobs[1:] if knob != _LEAK]
-    return (*knobs[:1], _LEAK, *rest)
+    at = knobs.index(_BATCH) + 1 if _BATCH in knobs[:FREE_BEFORE] else 1
+    rest = [knob for knob in knobs[at:] if knob != _LEAK]
+    return (*knobs[:at], _LEAK, *rest)
 
 
 def with_a_restart(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from oomdoctor.signs.engine_steps import weights_on_another_card
 from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less
-from oomdoctor.signs.placement import own_processes, ranks, restored
+from oomdoctor.signs.placement import own_processes, parent, ranks, restored
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
 
@@ -43,6 +43,7 @@ VISIBLE: Final[Mapping[str, str]] = {
 }
 NOBODY: Final = 0.02  # of the GPU: a context alone takes more
 _SHARED: Final = "gpu-shared"  # a cause
+_RACE: Final = "profiling-race"  # another
 _ENDED: Final = 8  # processes in one command
 
 
@@ -89,6 +90,8 @@ def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
 
 def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
+    if case.cause == _RACE:
+        return Skip()  # the neighbour has let go of it
     if case.cause == "device-misplacement" and own(case.crash):
         return Skip()
     if the_driver_of_an_embedded_gpu_had_no_room(case.crash) is not None:
@@ -134,7 +137,7 @@ def _none_but_own(case: Case) -> Answer:
     mine = own_processes(crash)
     if not mine:
         return _alone(crash) or _too_little(case) or _of_a_cell(crash) or Proposal(snippet=on_the_devices(crash))
-    if crash.job.spread:
+    if crash.job.spread or _only_its_parent(crash):
         return Skip()
     return Proposal(
         action=say(
@@ -144,6 +147,12 @@ def _none_but_own(case: Case) -> Answer:
         snippet=f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
         cost=say("less parallelism"),
     )
+
+
+def _only_its_parent(crash: Crash) -> bool:
+    """The others are the process that started this one: they share a GPU by design, and neither is a rank too many."""
+    started_by = parent(crash)
+    return started_by is not None and own(crash) == (started_by,)
 
 
 def may_be_of_a_cell(crash: Crash) -> bool:
@@ -205,6 +214,8 @@ def _named(pids: Mapping[int, int | None]) -> str:
 
 def start_in_sequence(case: Case) -> Answer:
     """Engines that share a GPU by sleeping take turns: vLLM's sleep_mode.md, "Serving"."""
+    if case.cause == _RACE:
+        return _once_it_is_steady(case.crash)
     if not woken_by_a_request(case.crash):
         return None
     row = spelling("engine-sleep", case.crash.context, vllm.NAME)
@@ -214,6 +225,18 @@ def start_in_sequence(case: Case) -> Answer:
         snippet="curl -X POST 'http://OTHER_ENGINE/sleep?level=1'",
         assumes=needs,
         cost=say("only one of them serves at a time"),
+    )
+
+
+def _once_it_is_steady(crash: Crash) -> Proposal:
+    """Nothing is short: the same start goes well where nobody else takes or frees memory meanwhile."""
+    watch = "nvidia-smi --query-gpu=timestamp,index,memory.used --format=csv -l 2" if maker(crash) == "NVIDIA" else None
+    return Proposal(
+        action=say(
+            "Start the engine again once no other process on this GPU takes or frees memory: several engines one after "
+            "another"
+        ),
+        snippet=watch or on_the_devices(crash),
     )
 
 
@@ -230,6 +253,8 @@ def fix_placement(case: Case) -> Answer:
             action=say("Start the engine on another GPU that is free (CUDA_VISIBLE_DEVICES)"),
             snippet="nvidia-smi --query-gpu=index,memory.free,memory.total --format=csv",
         )
+    if _only_its_parent(crash):
+        return Skip()
     if isinstance(crash.root, UnbalancedCards):
         return _other_gpus(crash)
     if weights_on_another_card(crash) is not None and not row:

@@ -15,9 +15,12 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, is_rank, node_memory
 from oomdoctor.job.job import remote_call
 from oomdoctor.job.roles import class_and_method, role_of
+from oomdoctor.patterns import late
 
 NAME: Final = "ray"
 _CREATION: Final = ".__init__"
+# python/ray/exceptions.py, `RayTaskError.__str__` and `RayActorError`
+_OF_A_NODE: Final = late(r"\(pid=\d{1,10}, ip=(\d{1,3}(?:\.\d{1,3}){3})\b")
 _OF_GPUS: Final = ("policy", "engine", "ref", "critic", "driver")  # roles of those that are there once, or for each GPU
 
 
@@ -83,4 +86,12 @@ def own_actor(crash: Crash) -> str | None:
     return None if role_of(shown.name) in _OF_GPUS else shown.name
 
 
-__all__ = ["NAME", "are_one_for_each_gpu", "are_unnamed", "own_actor", "tasks"]
+def nodes_in_sight(crash: Crash) -> int:
+    """Whose processes the failure and the errors around it name by their addresses."""
+    around = crash.root.around
+    told = (_OF_A_NODE.findall(line) for line in (crash.root.at.text, *around.before, *around.after))
+    nodes = {event.process.node for event in crash.events if event.process.node}
+    return len(nodes.union(*told))
+
+
+__all__ = ["NAME", "are_one_for_each_gpu", "are_unnamed", "nodes_in_sight", "own_actor", "tasks"]

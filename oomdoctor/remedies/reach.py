@@ -18,6 +18,7 @@ from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.settings import Spelling
+from oomdoctor.signs.arrays import far_beyond_a_machine
 from oomdoctor.signs.machine import is_on_windows
 
 _NOT: Final = "!"
@@ -86,7 +87,9 @@ def _is_of(devices: tuple[str, ...], made: str) -> bool:
 
 
 def _is_beyond(crash: Crash, times: float) -> bool:
-    """Whether one piece of more than so many devices was asked for."""
+    """Whether one piece of more than so many devices was asked for, or of more than most machines have."""
+    if far_beyond_a_machine(crash):
+        return True
     usage = crash.root.figures("usage")
     tried, total = usage.get("tried_bytes"), usage.get("total_bytes")
     return tried is not None and total is not None and tried > times * total

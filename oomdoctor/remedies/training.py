@@ -33,9 +33,11 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.layers import fewer_layers
 from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import Spelling, done
+from oomdoctor.remedies.settings import Spelling, done, spelling
 from oomdoctor.remedies.sizes import size_of_trained, zero_stage
 from oomdoctor.remedies.whatif.states import OPTIMIZER, STARTING, is_on
+from oomdoctor.signs import limits
+from oomdoctor.signs.arrays import far_beyond_a_machine
 from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
@@ -69,7 +71,11 @@ _FULL_PRECISION: Final = ("float32", "float", "fp32")
 _A_GOOD_PART: Final = 2  # half of what could be replaced
 _TRAINER: Final = r"transformers/trainer"
 _FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
+# Where the call is not causal, a mask is one of padding, and with a causal one in its place the model is another
+_BOTH_WAYS: Final = r"\b(?:is_)?causal ?= ?False\b"
 _FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
+_UNMASKED_CALL: Final = _FUSED_CALL.replace("is_causal=True", "attn_mask=None")
+_OF_SEVERAL_LENGTHS: Final = "flash_attn_varlen_func"  # flash_attn/flash_attn_interface.py
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 # transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
@@ -93,6 +99,7 @@ _FORWARD_BATCHES: Final = (
     "log_prob_micro_batch_size", "micro_forward_batch_size", "micro_forward_batch_size_per_gpu", "logprob_batch_size",
     "forward_micro_batch_size_per_gpu", "infer_batch_size",
 )  # fmt: skip
+_PROMPTS_ALONE: Final = late(r"(?i)prompt")  # in the name of an option: it cuts no answer
 
 
 def halved(case: Case) -> Answer:
@@ -204,14 +211,39 @@ def _of_the_array(crash: Crash) -> Proposal | None:
     if len(sizes) != _PICTURES or sizes[0] < 2 or of_a_filter:
         return None
     then = sizes[0] // 2
+    is_the_batch = say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]")
+    if isinstance(crash.root, ArrayOutOfMemory) and far_beyond_a_machine(crash):
+        return _of_far_fewer(crash.root, is_the_batch)
     return Proposal(
         action=say("Halve the batch size: {now} -> {then}", now=sizes[0], then=then),
         current=sizes[0],
         suggested=then,
         setting="",
         derivation=f"{sizes[0]} / 2 = {then}",
-        assumes=(say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]"),),
+        assumes=(is_the_batch,),
     )
+
+
+def _of_far_fewer(array: ArrayOutOfMemory, is_the_batch: str) -> Proposal:
+    """Beside such an array there are others, so that a half of it is too much as well."""
+    inputs, *each = array.lengths
+    bytes_each = (array.usual_bytes or 0) // inputs
+    half = inputs // 2
+    of_the_type = () if array.dtype else (say("numbers of 4 bytes (type not in the log)"),)
+    return Proposal(
+        action=say(
+            "Compute far fewer than {inputs} inputs at once: half of them still take {half} in this one array",
+            inputs=inputs, half=show(bytes_each * half),
+        ),
+        current=inputs,
+        setting="",
+        derivation=say(
+            "{half} x {each} x {width} bytes = {size}",
+            half=half, each=" x ".join(map(str, each)), width=bytes_each // math.prod(each),
+            size=show(bytes_each * half),
+        ),
+        assumes=(is_the_batch, *of_the_type),
+    )  # fmt: skip
 
 
 def _at_its_first_step(case: Case) -> bool:
@@ -558,7 +590,13 @@ def fused_attention(case: Case) -> Answer:
         )
     if not case.crash.shows(_FUSED):
         return None
-    action = say("Let attention take a fused kernel: bf16 or fp16, and no explicit mask (is_causal instead)")
+    if case.crash.in_trace(_BOTH_WAYS) is not None:
+        return Proposal(
+            action=say("Let attention take a fused kernel: bf16 or fp16, and no mask where no sequence is padded"),
+            snippet=_UNMASKED_CALL,
+            cost=say("batches of one length, or a kernel for several ({name})", name=_OF_SEVERAL_LENGTHS),
+        )
+    action = say("Let attention take a fused kernel: bf16 or fp16, and is_causal in place of a causal mask")
     return Proposal(action=action, snippet=_FUSED_CALL)
 
 
@@ -595,13 +633,17 @@ def _not_in_python(crash: Crash) -> bool:
 
 
 _TRAINING_PROCESS: Final = "trainer"
+_TRAINER_SLEEPS: Final = mark("Offload the trainer and empty its cache before the engine wakes up")
+_SLEEP: Final = "enable_sleep"  # of the trainer's options: deepspeed_enable_sleep, ds.enable_sleep
 
 
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
     if phase(case.crash) == "waking":
-        action = say("Offload the trainer and empty its cache before the engine wakes up")
+        if _puts_the_trainer_to_sleep(spelling("offload-optimizer", case.crash.context)):
+            return Skip()  # the option does it
+        action = translated(_TRAINER_SLEEPS)
         return Proposal(action=action, subject=_TRAINING_PROCESS)
     if it_filled_steadily(case.crash) is not None:
         return Proposal(
@@ -613,7 +655,7 @@ def clear_references(case: Case) -> Answer:
         if full is not None and full.used_fraction == 0:
             return Refusal(say("Ray's object store was empty"))
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
-    if case.crash.pool in RAM and _not_in_python(case.crash):
+    if case.crash.pool in RAM and (_not_in_python(case.crash) or _has_just_started(case.crash)):
         return Skip()
     if case.cause == "eval-accumulation" and case.crash.in_trace(_TRAINER) is not None:
         return _loss_alone(case.crash)
@@ -622,6 +664,12 @@ def clear_references(case: Case) -> Answer:
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
+
+
+def _has_just_started(crash: Crash) -> bool:
+    """A container that died at its start has no old results."""
+    lived = limits.lived_seconds(crash)
+    return lived is not None and lived <= limits.AT_ITS_START
 
 
 def _loss_alone(crash: Crash) -> Proposal:
@@ -673,6 +721,8 @@ def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
 def shorter_sequences(case: Case) -> Answer:
     """In a loop that generates these are prompts and answers; elsewhere they are what one example is cut to."""
     answer = halved(case)
+    if isinstance(answer, Proposal) and case.crash.job.task == "rl" and _PROMPTS_ALONE.search(case.name):
+        return replace(answer, cost=say("longer prompts are cut or left out"))
     if case.crash.job.task == "rl" or isinstance(answer, Refusal):
         return answer
     if not isinstance(answer, Proposal) and (shown := _by_the_square(case.crash)) is not None:
@@ -765,6 +815,8 @@ def offload_optimizer(case: Case) -> Answer:
     if _set_already(case):
         return None
     model = size_of_trained(case.crash)
+    if phase(case.crash) == "waking" and _puts_the_trainer_to_sleep(case.row):
+        return Proposal(action=translated(_TRAINER_SLEEPS), suggested=True)
     if model is None:
         return None
     freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
@@ -773,6 +825,11 @@ def offload_optimizer(case: Case) -> Answer:
         derivation=say("12 bytes x {size} = {amount} moved to host RAM", size=model.billions, amount=show(freed)),
         assumes=(model.source,),
     )
+
+
+def _puts_the_trainer_to_sleep(row: Spelling | None) -> bool:
+    """Whether the option moves the states away only while the engine works: openrlhf/trainer/ray/launcher.py."""
+    return row is not None and row.key.endswith(_SLEEP)
 
 
 def _set_already(case: Case) -> bool:

@@ -178,7 +178,7 @@ def _healthy(report: Report) -> Iterator[str]:
     if report.last_error is not None:
         place = _at(report.last_error.file, report.last_error.line)
         text = code(message(report.last_error.text), LONGEST_NAME)
-        yield say("It ends with another error: {line}", line=say("{name}: {why}", name=place, why=text))
+        yield say("It failed with another error: {line}", line=say("{name}: {why}", name=place, why=text))
 
 
 def _parts(report: Report, incident: Incident | None) -> Iterator[Part]:

@@ -69,7 +69,7 @@ LEDGER_ROWS = 5
 LEAST_ROWS = 3
 QUOTES = 1
 HINTS = 2
-ENDING = 2  # lines of the error that a log ends with
+ENDING = 3  # lines of the error that a log ends with, and of where its output is
 COMMANDS = 1
 CRASHES = 5
 LINES_OF_A_REASON = 3
@@ -207,7 +207,7 @@ def _healthy(report: Report, page: Page) -> Iterator[RenderableType]:
         (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
     )
     if error := last_error(report):
-        yield _line(say("It ends with another error: {line}", line=error), lines=page.some(ENDING))
+        yield _line(say("It failed with another error: {line}", line=error), lines=page.some(ENDING))
 
 
 def _only_trouble(report: Report, page: Page) -> Iterator[RenderableType]:
@@ -573,8 +573,16 @@ def _shortened(words: str, room: int) -> str:
     """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does."""
     error = _ERROR.search(words)
     if error is not None and PREFIX < error.start() <= LONGEST_PREFIX:
-        words = "..." + words[error.start() :]
+        words = "..." + words[_begin(words, error.start(), room - 3) :]
     return words if cell_len(words) <= room else set_cell_size(words, room - 3) + "..."
+
+
+def _begin(words: str, error: int, room: int) -> int:
+    """Where the error begins; where its own words are few, as many of those before it as there is room for."""
+    if cell_len(words[error:]) >= SHORTEST_QUOTE:
+        return error
+    blanks = (place + 1 for place in range(error) if words[place] == " " and cell_len(words[place + 1 :]) <= room)
+    return next(blanks, error)
 
 
 def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:

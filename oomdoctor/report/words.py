@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NOT_VISIBLE: Final = "gpu-visibility"  # a cause
 _NOTHING_SHORT: Final = "profiling-race"  # a cause
+_NEARLY_FULL: Final = ("disk_is_nearly_full",)  # a sign: a warning, and no object was rejected
 OTHERS: Final = 2  # causes that a line names beside the likeliest
 # Of a kernel or the C library: "FILE:LINE: FUNCTION: block: [0,0,0], thread: [4,0,0] Assertion `CHECK` failed."
 _CHECK: Final = late(
@@ -72,6 +73,8 @@ def _verdict(incident: Incident) -> str:
         return say("MEMORY CHECK FAILED")
     if best is not None and best.cause == _NOT_VISIBLE:
         return say("GPU NOT VISIBLE")
+    if best is not None and best.signs[:1] == _NEARLY_FULL:
+        return say("DISK NEARLY FULL")
     return say("NOT SCHEDULED") if best is not None and best.pool == "scheduling" else say("OUT OF MEMORY")
 
 

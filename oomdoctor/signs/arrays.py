@@ -6,11 +6,12 @@ from typing import Final
 
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import CREATED, STRAW
-from oomdoctor.units import show
+from oomdoctor.units import GIB, show
 
 LITTLE: Final = 0.1  # of the device
 NOTHING: Final = 0.01  # of the process's limit
@@ -20,12 +21,24 @@ MOST: Final = 0.5  # of the device: the rest of the program may be made smaller,
 WIDEST_KERNEL: Final = 11
 CHANNELS: Final = 64
 _KERNEL: Final = late(r"\[(\d{1,2}),\1,(\d{1,6}),(\d{1,6})\]")
+# Of an array in one piece, where no log says how much there is: its half, with as much beside it and its gradient,
+# is more than a machine of 64 GiB has.
+MOST_IN_ONE_PIECE: Final = 48 * GIB
 
 # What puts an array on a device as it is, and what TensorFlow says where that fails
 _COPY: Final = r"\bdevice_put\b|\bconvert_to_(?:eager_)?tensor\b"
 _OF_A_STEP: Final = r"\bloss(?:es)?\b|\bgrads?\b|\bvalue_and_grad\b|\b(?:train|update)_step\b|\btrain_on_batch\b"
 # libtpu says the one of whatever is put on a core, and of a program's arrays that it was running
 _COPIES: Final = late(r"Dst tensor is not initialized|Error allocating device buffer")
+
+
+def far_beyond_a_machine(crash: Crash) -> bool:
+    """Whether a half of the array that was refused is more than most machines have room for; the size of this one is
+    not in the log."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or not array.shape or array.total_bytes or total_bytes(crash):
+        return False
+    return (array.usual_bytes or 0) >= MOST_IN_ONE_PIECE
 
 
 @sign

@@ -14,6 +14,7 @@ from oomdoctor.incident.prints import is_told_last
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.node import rows_left_out
 from oomdoctor.units import show
 
 # Frames that build or move a whole state, the innermost names first looked for.
@@ -108,7 +109,7 @@ def who_held_most_was_saving(crash: Crash) -> Seen | None:
         held=show(sum(saving)),
         listed=show(listed),
     )
-    return Seen(words=words, evidence=(table,))
+    return Seen(words=joined((words, rows_left_out(table, saving))), evidence=(table,))
 
 
 @sign

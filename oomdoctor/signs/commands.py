@@ -117,6 +117,7 @@ _OF_A_CONTAINER: Final = (
     "StartedAt={{.State.StartedAt}} FinishedAt={{.State.FinishedAt}} Id={{.Id}} Name={{.Name}}"
 )
 SIGKILL_SEEN_OUTSIDE: Final = 137
+_RESERVED_PIDS: Final = 300  # kernel/pid.c of Linux: those below are given once, at the boot
 _BY_THE_KERNEL: Final = "SystemOOM"  # the kubelet's word for a kill that it only saw
 
 # What the output of a command is read as
@@ -174,11 +175,19 @@ def settling(crash: Crash) -> tuple[str, ...]:
         or (container and container_of(crash) is None)
     ):
         commands.append(POD)
+    elif not container and pid_of_a_container(crash) is not None:
+        commands.append(GROUP)
     if crash.root.pool == "shm":
         commands.append(SHM)
     given = {record.tool for record in crash.every(EndRecord)}
     open_ones = (command for command in commands if not any(command.startswith(tool) for tool in given))
     return (*open_ones, JOURNAL, DMESG)
+
+
+def pid_of_a_container(crash: Crash) -> int | None:
+    """The number of the killed process, where a whole machine gives none so low to what users start."""
+    pid = crash.root.process.pid if isinstance(crash.root, Kill) else None
+    return pid if pid is not None and pid < _RESERVED_PIDS else None
 
 
 def killer_of(crash: Crash) -> str:

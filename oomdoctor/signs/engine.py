@@ -22,6 +22,7 @@ from oomdoctor.incident.engine_facts import (
     ready_bytes,
     share_of_the_rest,
     static_fraction,
+    takes_its_pool,
 )
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, engines, trainers
@@ -458,6 +459,8 @@ def _when(crash: Crash) -> str:
     step = phase(crash) or ""
     if step == "serving" and in_a_sampler(crash):
         return say("in the engine's sampler, beyond its share")  # warm-up runs go through it as well
+    if takes_its_pool(crash):
+        return say("in the pool of the engine's sleep mode: while it loaded, or while it woke up")
     return translated(_DOING.get(step, ""))
 
 
@@ -509,6 +512,13 @@ def _request(root: object, when: str) -> str:
             if when
             else say("An allocation of {tried} failed.", tried=tried)
         )
+    if when and free >= root.tried_bytes:
+        # c10/cuda/CUDACachingAllocator.cpp: `cudaMemGetInfo` is asked after the last attempt
+        return say(
+            "An allocation of {tried} failed {when}; {free} was free after it, and may be in smaller pieces or freed "
+            "since.",
+            tried=tried, free=show(free), when=when,
+        )  # fmt: skip
     if when:
         return say("An allocation of {tried} failed {when}; {free} was free.", tried=tried, free=show(free), when=when)
     return say("An allocation of {tried} failed with {free} free.", tried=tried, free=show(free))

@@ -10,7 +10,7 @@ from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.sglang import CaptureFailed
 from oomdoctor.families.vllm_error import ProfilingDisturbed, WarmupOutOfMemory
 from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, WeightsLoaded
-from oomdoctor.incident.engine_facts import cache_that_fits, facts, phase
+from oomdoctor.incident.engine_facts import cache_that_fits, facts, phase, takes_its_pool
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, joined, mark, say
 from oomdoctor.signs import Seen, sign
@@ -172,6 +172,8 @@ def waking_only(crash: Crash) -> Seen | None:
     """The engine was waking up."""
     if phase(crash) != "waking":
         return None
+    if takes_its_pool(crash):
+        return Seen(words=say("the memory was for the pool of the engine's sleep mode, not for weights on their way"))
     return Seen(words=say("the engine was only waking up: no weights had been gathered or sent"))
 
 

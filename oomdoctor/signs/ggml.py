@@ -15,6 +15,8 @@ from oomdoctor.units import show
 
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
 BESIDE: Final = 0.5
+OF_AN_EMPTY_CARD: Final = 0.95  # the driver and the loader's own context keep the rest
+_BESIDE_OTHERS: Final = ("offload-parameters", "free-the-gpu", "quantize-weights", "smaller-model", "shorter-context")
 SCORES: Final = 4  # times the KV cache
 _COPIES_KNOBS: Final = ("smaller-buffers", "memory-efficient-attention", "smaller-prefill", "shorter-context")
 _COPIES: Final = r"pipeline parallelism enabled \(n_copies=([2-9]|\d{2})\)"
@@ -117,7 +119,15 @@ def plan_larger_than_what_is_free(crash: Crash) -> Seen | None:
         device=root.device or say("the GPU"),
         free=show(root.free_bytes or 0),
     )
-    return Seen(words=words, evidence=(root,))
+    knobs = _BESIDE_OTHERS if _fits_an_empty_card(crash, root) else ()
+    return Seen(words=words, evidence=(root,), knobs=knobs)
+
+
+def _fits_an_empty_card(crash: Crash, root: BufferRefused) -> bool:
+    """Whether what others had taken before is all that is in the plan's way."""
+    plans = [one for one in crash.every(LoadPlan) if one.device == root.device and one.total_bytes]
+    tried = root.tried_bytes or 0
+    return bool(plans) and all(tried <= OF_AN_EMPTY_CARD * (one.total_bytes or 0) for one in plans)
 
 
 @sign

@@ -9,7 +9,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.series import change, no_growth
+from oomdoctor.signs.series import change, is_uneven, no_growth
 from oomdoctor.signs.trace import refusal
 from oomdoctor.units import MIB
 
@@ -69,5 +69,6 @@ def _is_steady(grown: Trajectory) -> bool:
 
 
 def _growth(crash: Crash, grown: Trajectory, against: tuple[str, ...] = ()) -> Seen:
-    words = joined((change(grown), say("Something keeps memory from every step.")))
+    keeps = "" if is_uneven(grown) else say("Something keeps memory from every step.")
+    words = joined((change(grown), keeps))
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=against, shows_memory=_is_steady(grown))

@@ -30,6 +30,7 @@ from oomdoctor.incident.node import (
     largest_kill,
     machine_after,
     machine_before,
+    shared_part,
     stated_limit,
     total_bytes,
 )
@@ -37,7 +38,14 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import CONTAINERS, OF_THE_MACHINE, OUTSIDE_PROCESSES, raylet_log, settling
+from oomdoctor.signs.commands import (
+    CONTAINERS,
+    OF_THE_MACHINE,
+    OUTSIDE_PROCESSES,
+    pid_of_a_container,
+    raylet_log,
+    settling,
+)
 from oomdoctor.signs.limits import OF_NUMA_NODES
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
@@ -261,6 +269,16 @@ def _among_ranks(crash: Crash, one: Victim) -> str:
     ranks = {int(match[1]) for match in map(_SUBPROCESS.search, near) if match is not None}
     if len(ranks) < 2 or one.kill.process.pid not in ranks:
         return ""
+    shared = shared_part(one.kill) if isinstance(one.kill, KernelKill) else 0
+    if shared:
+        own = one.bytes - shared
+        return say(
+            "DeepSpeed started {count} such processes; if alike, {count} x {own} + {shared} shared = {all}.",
+            count=len(ranks),
+            own=show(own),
+            shared=show(shared),
+            all=show(len(ranks) * own + shared),
+        )
     return say(
         "DeepSpeed started {count} such processes; if each held as much, {count} x {each} = {all}.",
         count=len(ranks),
@@ -381,12 +399,14 @@ def killed_for_no_printed_reason(crash: Crash) -> Seen | None:
     limit = stated_limit(crash)
     near = say("Its memory limit is {limit}.", limit=show(limit.limit_bytes or 0)) if limit is not None else ""
     usual = say("Memory is the usual reason, but nothing in the log proves it.")
+    pid = pid_of_a_container(crash)
+    inside = say("PID {pid} is a number inside a container: the kernel's log is its node's.", pid=pid) if pid else ""
     denied = no_kernel_kill(crash)
     evidence = (root, *(denied.evidence if denied is not None else ()))
     return Seen(
-        words=joined((_died(root), denied.words if denied is not None else usual, near, _afterwards(crash))),
+        words=joined((_died(root), denied.words if denied is not None else usual, near, inside, _afterwards(crash))),
         evidence=evidence if limit is None or limit in evidence else (*evidence, limit),
-        against=(_other_reasons(crash), *remarks(crash)),
+        against=(*remarks(crash), _other_reasons(crash)),
         pool="cgroup" if limit is not None else None,
         next_evidence=settling(crash),
     )

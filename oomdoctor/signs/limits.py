@@ -23,6 +23,7 @@ from oomdoctor.incident.node import (
     machine_before,
     stated_limit,
 )
+from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import joined, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
@@ -30,6 +31,8 @@ from oomdoctor.signs.flight_record import grown_in_words
 from oomdoctor.signs.records import doubts, is_untied
 from oomdoctor.units import show
 
+_ITS_INIT: Final = "container init was OOM-killed"
+AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
 HALF: Final = 0.5  # of what the control group used, in no process
 MUCH_SHARED: Final = 0.25  # of what the control group used
 _ENDED: Final = (
@@ -202,6 +205,13 @@ def kill_at_a_limit(crash: Crash) -> LimitKill | None:
     return max(kills, key=lambda kill: kill.strength, default=None)
 
 
+def lived_seconds(crash: Crash) -> int | None:
+    """How long the container ran that was killed at its limit, where its record prints both times."""
+    lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill) if not kill.job)
+    spans = (seconds_since(first, last) for first, last in lives if first and last)
+    return next((round(span) for span in spans if span is not None and span >= 0), None)
+
+
 def limit_of(crash: Crash) -> int | None:
     """The limit of the job or the container, as its own record or another line has it."""
     kill, recorded = kill_at_a_limit(crash), stated_limit(crash)
@@ -281,14 +291,36 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
         if kill.job
         else say("{who} reports that the memory limit was hit", who=who)
     )
+    lived = lived_seconds(crash)
+    if lived is not None and lived <= AT_ITS_START:
+        hit = say("{hit} {seconds:g} s after the container started", hit=hit, seconds=lived)
     many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
     return Seen(
         words=joined(
-            (say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)), many, _bus_error_elsewhere(crash))
+            (
+                say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)),
+                many,
+                _while_it_was_created(kill),
+                _bus_error_elsewhere(crash),
+            )
         ),
         evidence=(kill, *_records_beside(crash, kill)),
         against=(*_may_be_harmless(crash, kill), *doubts(crash, kill)),
         pool="cgroup",
+    )
+
+
+def before_the_program(kill: LimitKill) -> bool:
+    """Whether runc itself was killed, before it ran the container's program: process_linux.go of runc 1.1."""
+    return _ITS_INIT in kill.at.text
+
+
+def _while_it_was_created(kill: LimitKill) -> str:
+    if not before_the_program(kill):
+        return ""
+    return say(
+        "It was killed while the container was created, before the program started: the limit is far too low, perhaps "
+        "by a slip of its unit."
     )
 
 

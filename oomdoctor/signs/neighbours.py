@@ -22,6 +22,7 @@ from oomdoctor.language import joined, listed, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import on_the_devices
+from oomdoctor.signs.placement import parent
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
 
@@ -482,7 +483,8 @@ def is_assumed(it: Card) -> bool:
 def _seen(crash: Crash, others: _Neighbours) -> Seen:
     refused = [event for event in (refusal(crash),) if event is not None]
     it = card(crash)
-    words = joined((say("{held}; {asked}.", held=others.words, asked=asked(it)), _more_was_free(it, others)))
+    told = say("{held}; {asked}.", held=others.words, asked=asked(it))
+    words = joined((told, _of_its_parent(crash), _more_was_free(it, others)))
     doubts = list(_doubts(it, others))
     return Seen(
         words=words,
@@ -491,6 +493,12 @@ def _seen(crash: Crash, others: _Neighbours) -> Seen:
         unsure=bool(doubts),
         next_evidence=(on_the_devices(crash),) if doubts else (),
     )
+
+
+def _of_its_parent(crash: Crash) -> str:
+    """Whose it is, where the process that wrote the message is the other one."""
+    one = parent(crash)
+    return say("PID {pid} is the parent process of the one that failed.", pid=one.pid) if one else ""
 
 
 def _more_was_free(it: Card, others: _Neighbours) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.families.ray_kill import TOP, NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     EXPLAINED,
@@ -36,6 +37,18 @@ def table(crash: Crash) -> NodeMemory | None:
         crash.seen[node_memory] = node_memory(crash)
     memory: NodeMemory | None = crash.seen[node_memory]
     return memory
+
+
+def rows_left_out(table: NodeOutOfMemory, alike: Sequence[int]) -> str:
+    """Ray lists the ten largest; where the log holds fewer rows, more like these may stand in those that it lost."""
+    rest = (table.used_bytes or 0) - sum(row.bytes or 0 for row in table.rows)
+    if len(table.rows) >= TOP or not alike or rest < min(alike):
+        return ""
+    return say(
+        "The log shows {shown} of the {top} rows that Ray prints: more such processes may hold part of the other "
+        "{rest}.",
+        shown=len(table.rows), top=TOP, rest=show(rest),
+    )  # fmt: skip
 
 
 @sign

@@ -29,7 +29,7 @@ from oomdoctor.signs.host_caches import (
     swap_space_was_refused,
     table_or_root,
 )
-from oomdoctor.signs.node import table
+from oomdoctor.signs.node import first_rows_are_missing, table
 from oomdoctor.units import GIB, percent, show
 
 # vLLM's own default: a setting of this size is no decision of the job.
@@ -329,7 +329,9 @@ def sleeping_engines_have_it(crash: Crash) -> Seen | None:
         count=sum(len(one.sizes) for one in large),
         held=show(sum(one.bytes for one in large)),
     )
-    return Seen(words=words, evidence=table_or_root(crash))
+    doubt = first_rows_are_missing(crash)
+    against = (doubt.words,) if doubt is not None else ()
+    return Seen(words=words, evidence=table_or_root(crash), against=against, unsure=bool(against))
 
 
 def _goes_to_sleep(crash: Crash) -> bool:

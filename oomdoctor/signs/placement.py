@@ -97,6 +97,15 @@ def _cards(crash: Crash) -> Iterator[tuple[Event, Sequence[OtherProcess], int | 
             yield table, on_it, each.total_bytes
 
 
+def parent(crash: Crash) -> OtherProcess | None:
+    """Who wrote the message, where it is listed there as another process: its child ran out of memory, and PyTorch
+    names all but the process that asked (c10/cuda/CUDACachingAllocator.cpp, reportProcessMemoryInfo)."""
+    event = refusal(crash)
+    if event is None or event.process.pid is None:
+        return None
+    return next((one for one in card(crash).others if one.pid == event.process.pid), None)
+
+
 def own_processes(crash: Crash) -> tuple[OtherProcess, ...]:
     """The others on the card that are this job's own: the log names them, or their numbers stand beside this process's
     own, as those do that one launcher starts."""

@@ -151,7 +151,7 @@ def remarks(crash: Crash) -> Iterator[str]:
     """What records say of an unexplained kill that does not decide it."""
     certain = {id(event) for event, _ in denied(crash)}
     for event, words in _denials(crash):
-        if id(event) in certain:
+        if id(event) in certain or _tells_of(event, crash.root):
             yield words
         elif isinstance(event, GroupCounters):
             yield say("{words}; a cgroup created after the failure has zero counters, too", words=words)
@@ -164,6 +164,11 @@ def remarks(crash: Crash) -> Iterator[str]:
 
     for tool in dict.fromkeys(refusal.tool for refusal in crash.every(Refusal)):
         yield say("{tool} gave no answer, so an OOM kill is neither shown nor excluded", tool=tool)
+
+
+def _tells_of(record: Event, root: Event) -> bool:
+    """Whether the end is read from a line of the record itself."""
+    return record.at.file == root.at.file and record.at.line <= root.at.line <= record.at.end_line
 
 
 def doubts(crash: Crash, record: Event) -> Iterator[str]:

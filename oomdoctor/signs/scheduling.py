@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -18,6 +18,8 @@ from oomdoctor.units import show
 ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
 _OF_A_NODE: Final = "node:"
+_WAIT_OF_VLLM: Final = "creating a placement group of specs"  # vllm/executor/ray_utils.py, _wait_until_pg_ready
+_ON_ONE_NODE: Final = "STRICT_PACK"  # ray/util/placement_group.py
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 _ROLES = ("actor", "ref", "critic", "reward")
 # Roles that share GPUs by these flags of OpenRLHF (openrlhf/cli/train_ppo_ray.py)
@@ -76,9 +78,9 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     short, beyond = lacking(request, have), _beyond(asked, have) if asked is not None else []
     reasons = [*beyond, *(_missing(*each) for each in short)]
     whole = asked if not reasons and asked is not None and taken_by_the_launch(asked, have) else None
-    parts = [*([_taken(whole, have)] if whole else reasons), _sentence(request)]
+    parts = [*([_taken(whole, have)] if whole else reasons), _sentence(crash, request, have)]
     if have and not whole:
-        parts.append(say("The cluster has {amounts}.", amounts=_amounts(have)))
+        parts.append(say("The cluster has {amounts}.", amounts=amounts_in_words(have)))
     if asked is not None and not whole:
         parts.append(say("The launch line requests {sum} GPUs and as many CPUs.", sum=asked.sum))
     open_end = request.state not in _FINAL and not short and not beyond
@@ -214,6 +216,17 @@ def lacking(request: Unschedulable, have: Mapping[str, float]) -> list[tuple[str
     ]
 
 
+def adds_up(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> bool:
+    """Whether further nodes of any size do: bundles may lie on several nodes, what is lacking is only their sum, and
+    the cluster could hold one of them."""
+    one = request.requested or {}
+    several = request.placement_group and (request.count or 1) > 1
+    packed = any(_ON_ONE_NODE in each.at.text for each in crash.every(Unschedulable))
+    if not several or packed or not lacking(request, have):
+        return False
+    return all(have.get(name, 0) >= amount for name, amount in one.items())
+
+
 def _missing(name: str, wanted: float, there: float) -> str:
     return say(
         "{name}: {wanted} requested, {there} in the cluster.",
@@ -223,11 +236,16 @@ def _missing(name: str, wanted: float, there: float) -> str:
     )
 
 
-def _sentence(request: Unschedulable) -> str:
+def _sentence(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> str:
     if request.state in ENGINE_CHECKS:
         whose = engines_whole(request)
         return say("vLLM needs more GPUs (tensor_parallel_size x pipeline_parallel_size) than {whose}.", whose=whose)
+    group, node = group_of(crash, request), bound_to(request)
+    if group is not None and node is not None:
+        return _of_a_group(group, node, end_of(request))
     what, end, count = what_of(request), end_of(request), request.count or 1
+    if request.state == "infeasible" and adds_up(crash, request, have):
+        end = say("all nodes together have too little")
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(
@@ -237,6 +255,18 @@ def _sentence(request: Unschedulable) -> str:
     if count > 1:
         return say("Ray has not placed {count} requests for {what}: {end}.", what=what, count=count, end=end)
     return say("Ray has not placed a request for {what}: {end}.", what=what, end=end)
+
+
+def _of_a_group(group: Group, node: str, end: str) -> str:
+    what = say(
+        "Ray has not placed a placement group with {count} x {what}, one of them bound to node {node}: {end}.",
+        count=group.count,
+        what=amounts_in_words(group.bundle),
+        node=node,
+        end=end,
+    )
+    waited = say("It has waited for {seconds:g} s.", seconds=group.seconds) if group.seconds else ""
+    return joined((what, waited))
 
 
 def engines_whole(request: Unschedulable) -> str:
@@ -268,10 +298,41 @@ def bound_to(request: Unschedulable) -> str | None:
     return next((name for name in names if not name.startswith("__")), None)
 
 
+class Group(Struct, frozen=True):
+    """A placement group, whose bundles are all placed or none."""
+
+    bundle: Mapping[str, float]  # what each of them asks for, but for a node's own resource
+    count: int
+    seconds: float | None  # how long was waited for it
+    of_vllm: bool  # which binds one of them to the address of the machine that it starts on: initialize_ray_cluster
+
+
+def group_of(crash: Crash, request: Unschedulable) -> Group | None:
+    """The group of several bundles that the request is one of: Ray names the first that it cannot place."""
+    groups = [one for one in crash.every(Unschedulable) if one.placement_group]
+    own = next((one for one in groups if request.requested and one.requested == request.requested), None)
+    return _group([one for one in groups if one.at == own.at]) if own is not None else None
+
+
+def _group(bundles: Sequence[Unschedulable]) -> Group | None:
+    """None where they ask for different things."""
+    kinds = [_without_node(each.requested or {}) for each in bundles]
+    if not kinds or not kinds[0] or any(kind != kinds[0] for kind in kinds):
+        return None
+    count = sum(each.count or 1 for each in bundles)
+    waited = max((each.seconds or 0 for each in bundles), default=0)
+    of_vllm = any(_WAIT_OF_VLLM in each.at.text for each in bundles)
+    return Group(bundle=kinds[0], count=count, seconds=waited or None, of_vllm=of_vllm) if count > 1 else None
+
+
+def _without_node(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {name: amount for name, amount in amounts.items() if not name.startswith(_OF_A_NODE)}
+
+
 def what_of(request: Unschedulable) -> str:
     """What it asks for, in words."""
     if request.requested:
-        return _amounts(request.requested)
+        return amounts_in_words(request.requested)
     return (
         counted(request.bundles, mark("{count} bundle"), mark("{count} bundles"))
         if request.bundles
@@ -279,7 +340,7 @@ def what_of(request: Unschedulable) -> str:
     )
 
 
-def _amounts(amounts: Mapping[str, float] | None) -> str:
+def amounts_in_words(amounts: Mapping[str, float] | None) -> str:
     shown = [
         f"{_amount(name, amount)} {name}"
         for name, amount in (amounts or {}).items()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomdoctor.incident.climb import course
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.units import show
+
+UNEVEN: Final = 4.0  # times the low end of the slope's interval
 
 
 def no_growth(figure: Trajectory) -> str | None:
@@ -36,10 +40,23 @@ def no_growth(figure: Trajectory) -> str | None:
     return say("{figure} does not grow: {first} at first, {last} at the end ({count} prints)", **figures)
 
 
+def is_uneven(figure: Trajectory) -> bool:
+    """Whether no rate tells how it went: per print, which comes at any time, and by some it grows several times as much
+    as by others."""
+    low, high = figure.growth_low_bytes, figure.growth_high_bytes
+    return figure.per == "print" and low is not None and high is not None and high > UNEVEN * low
+
+
 def change(figure: Trajectory) -> str:
     """A sentence: from what to what it grew, or what is left fell."""
     figures = {**course(figure), "step": per(figure)}
-    if figure.of_rest:
+    if figure.of_rest and is_uneven(figure):
+        went = say(
+            "From line {first_line} to line {last_line}, {figure} fell from {first} to {last}, by some prints far more "
+            "than by others.",
+            **figures,
+        )
+    elif figure.of_rest:
         went = say(
             "From line {first_line} to line {last_line}, {figure} fell from {first} to {last}, about {rate} "
             "per {step}.",
@@ -64,4 +81,4 @@ def per(figure: Trajectory) -> str:
     return translated(_PER[figure.per])
 
 
-__all__ = ["change", "no_growth", "per"]
+__all__ = ["change", "is_uneven", "no_growth", "per"]

@@ -30,6 +30,7 @@ _USERS: Final = {
     "nccl": mark("NCCL"),
     "python": mark("Python's shared memory"),
     "joblib": mark("joblib"),
+    "torch.save": mark("torch.save"),
     "postgresql": mark("PostgreSQL"),
     "messages": mark("a message queue between processes"),
 }
@@ -65,6 +66,13 @@ def joblib_found_no_room(crash: Crash) -> Seen | None:
     """joblib maps its workers' input into memory there, once for all of them, and may do so on disk."""
     full = crash.first(SharedMemoryFull)
     return Seen(words="") if full is not None and full.user == "joblib" else None
+
+
+@sign
+def a_file_found_no_room(crash: Crash) -> Seen | None:
+    """What is written as a file has a place on a disk."""
+    full = crash.first(SharedMemoryFull)
+    return Seen(words="") if full is not None and full.user == "torch.save" else None
 
 
 @sign

@@ -280,6 +280,11 @@ def _warning(crash: Crash) -> DiskFull | None:
     return next((event for event in crash.every(DiskFull) if event.warning), None)
 
 
+def only_the_disk_is_short(crash: Crash) -> bool:
+    """Ray warns of the disk, and nothing says that the object store is full, or that a write to the disk failed."""
+    return _warning(crash) is not None and refused_write(crash) is None and crash.first(StoreFull) is None
+
+
 def _room(warned: DiskFull) -> str:
     left, total, share = warned.available_bytes, warned.total_bytes, percent(warned.fraction)
     if left is None or total is None:

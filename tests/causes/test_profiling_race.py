@@ -68,3 +68,21 @@ def test_what_is_not_short_has_not_run_out(log: str, banner: str, tmp_path: Path
     path = tmp_path / "serve.log"
     path.write_text(log, encoding="utf-8")
     assert headline(diagnose(path).incidents[0]).verdict == banner
+
+
+@pytest.mark.parametrize(
+    ("log", "waits"),
+    [
+        (disturbed("9.5 GiB", "17.25 GiB"), True),
+        (disturbed("30.3 GiB", "30.3 GiB"), True),
+        (not_enough_free(3.22, 4.0, 0.9) + "\n", False),
+        (refusal("2.00 GiB", 23.55, 1.0, 22.0, 21.0) + "\n", False),
+    ],
+)
+def test_who_has_let_go_is_not_hunted(log: str, waits: bool, tmp_path: Path) -> None:
+    path = tmp_path / "serve.log"
+    path.write_text(log, encoding="utf-8")
+    remedies = diagnose(path).incidents[0].diagnoses[0].remedies
+    assert (remedies[0].knob == "start-in-sequence") is waits
+    assert ("memory.used --format=csv -l" in str(remedies[0].snippet)) is waits
+    assert not waits or not {"free-the-gpu", "shorter-context", "fewer-sequences"} & {one.knob for one in remedies}

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from gpu_logs import finding, ranking, says
 from host_logs import TRAINERS, kill
 from system_logs import crashes_of
 
+from oomdoctor import diagnose
 from oomdoctor.causes.spill_disk_full import CAUSE
+from oomdoctor.report.words import headline
 from oomdoctor.signs import Grade
 
 REFUSED = (
@@ -83,3 +88,34 @@ def test_what_could_not_be_written_behind_the_store() -> None:
         "dlmalloc.cc:212: Out of disk space with fallocate error: 28",
     ):
         assert ranking(f"[2026-02-03 07:14:20,501 E 44 44] (raylet) {refused}")[0] == "spill-disk-full"
+
+
+@pytest.mark.parametrize(
+    ("lines", "banner"),
+    [
+        ((WARNED, WARNED), "DISK NEARLY FULL"),
+        ((WARNED, *REFUSED), "OUT OF MEMORY"),
+        (REFUSED, "OUT OF MEMORY"),
+    ],
+)
+def test_a_warning_is_called_one(lines: tuple[str, ...], banner: str, tmp_path: Path) -> None:
+    path = tmp_path / "driver.log"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert headline(diagnose(path).incidents[0]).verdict == banner
+
+
+@pytest.mark.parametrize(
+    ("lines", "advised"),
+    [
+        ((WARNED, WARNED), False),
+        ((WARNED, *REFUSED), True),
+        (REFUSED, True),
+    ],
+)
+def test_a_larger_store_empties_no_disk(lines: tuple[str, ...], advised: bool, tmp_path: Path) -> None:
+    path = tmp_path / "driver.log"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    remedies = {one.knob: one for one in diagnose(path).incidents[0].diagnoses[0].remedies}
+    assert ("bigger-object-store" in remedies) is advised
+    sizes = "du -sh /scratch/ray/session_* | sort -h"
+    assert (sizes in str(remedies["free-disk"].snippet)) is (lines[0] == WARNED)

@@ -668,7 +668,7 @@ def test_a_kind_of_message_tells_where_nothing_else_does_or_before_all_else() ->
         at = Place("a.log", 1, 1, "x")
         return doing_of(DeviceRefusal(at=at, layer=layer, function=function, device="cuda", around=around))
 
-    assert refused("cumem", None) == Doing("weight_sync", "wake", "x")
+    assert refused("cumem", None) == Doing("weight_sync", "allocate", "x")
     assert refused("cumem", "resume").step == "wake"
     assert refused("cumem", "pause") == refused("driver", None) == Doing()
     assert refused("cumem", None, TRAIN, CALL, FORWARD).stage == "forward"

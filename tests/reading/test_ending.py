@@ -75,6 +75,33 @@ def test_what_is_only_announced_is_quoted_where_nothing_else_is(tmp_path: Path) 
     assert ended(tmp_path, f"step 1\n{line}\n") == line
 
 
+TWICE = "node-4:551:551 [1] init.cc:1012 NCCL WARN Duplicate GPU detected : rank 3 and rank 1 both on CUDA device c1000"
+BAD_CALL = "my.errors.CommError: NCCL error in: /src/comm.cpp:77, invalid usage (run with NCCL_DEBUG=WARN for details)"
+
+
+@pytest.mark.parametrize("text", [f"{TWICE}\n{TRACE}{BAD_CALL}\n", f"step 1\n{BAD_CALL}\n{TRACE}{TWICE}\n"])
+def test_what_nccl_says_of_a_bad_call_tells_more_than_the_error(tmp_path: Path, text: str) -> None:
+    assert ended(tmp_path, text) == TWICE
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        (f"{TWICE}\n{TRACE}ValueError: bad label\n", "ValueError: bad label"),  # of another error it says nothing
+        (f"node-4:551:551 [1] NCCL WARN Duplicate ranks were given\n{TRACE}{BAD_CALL}\n", BAD_CALL),
+        (f"{TRACE}{BAD_CALL}\n", BAD_CALL),
+    ],
+)
+def test_other_errors_speak_for_themselves(tmp_path: Path, text: str, quoted: str) -> None:
+    assert ended(tmp_path, text) == quoted
+
+
+def test_a_line_of_source_is_no_error(tmp_path: Path) -> None:
+    text = f'{TRACE}    raise CommError(f"NCCL error: {{reason}}")\n'
+    assert ended(tmp_path, text) is None
+    assert ended(tmp_path, text + "CommError: NCCL error: bad rank\n") == "CommError: NCCL error: bad rank"
+
+
 OUTER = "ray.exceptions.RayTaskError(KeyError): ray::Driver.run() (pid=31, ip=10.1.0.2)"
 INNER = "ray.exceptions.RayTaskError(KeyError): ray::Worker.setup() (pid=47, ip=10.1.0.3)"
 FRAME = '  File "jobs.py", line 8, in run\n    worker.setup()\n'
@@ -132,7 +159,7 @@ def test_the_text_names_the_line(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text(f"{TRACE}ValueError: length 900 is more than 800\n", encoding="utf-8")
     text = rendered(diagnose(log), width=100, color=False, unicode=False, verbose=False)
-    assert "It ends with another error: train.log:4: ValueError: length 900 is more than 800\n" in text
+    assert "It failed with another error: train.log:4: ValueError: length 900 is more than 800\n" in text
 
 
 KERNEL = (
@@ -166,3 +193,40 @@ def test_the_only_line_that_is_called_no_memory_failure_is_shown(tmp_path: Path)
     text = rendered(diagnose(log), width=100, color=False, unicode=False, verbose=False)
     assert "ValueError: no" in text
     assert "misaligned address" not in text
+
+
+STATUS = "RuntimeError: stage 2 exited with non-zero status 3"
+FILE = "Log file: /srv/runs/blue/stage2/kiln.log"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (STATUS, FILE),
+        (STATUS, "Log output: kiln/out/stage2.txt"),
+        (
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+            "  error_file: /tmp/kiln_a1/0/error.json",
+        ),
+    ],
+)
+def test_the_status_of_a_child_goes_with_the_file_that_holds_its_output(tmp_path: Path, line: str, named: str) -> None:
+    assert ended(tmp_path, f"{TRACE}{line}\n\n{named}\n") == f"{line} ... {named.strip()}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{FILE}\n{TRACE}{STATUS}\n",  # of something that ran before
+        f"{TRACE}{STATUS}\nSee the log file of stage 2\n",
+        f"{TRACE}{STATUS}\nerror_file: <N/A>\n",
+        f"{TRACE}{STATUS}\nLog file: /srv/runs/blue/stage2/\n",
+        f"{TRACE}{STATUS}\nCatalogue: /srv/runs/blue/names.txt\n",
+    ],
+)
+def test_no_other_file_goes_with_it(tmp_path: Path, text: str) -> None:
+    assert ended(tmp_path, text) == STATUS
+
+
+def test_an_error_of_its_own_needs_no_other_file(tmp_path: Path) -> None:
+    assert ended(tmp_path, f"{TRACE}ValueError: no such glaze\n{FILE}\n") == "ValueError: no such glaze"

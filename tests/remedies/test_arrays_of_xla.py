@@ -147,3 +147,76 @@ def test_cudnn_is_named_on_its_makers_gpus_alone(log: str, *, is_there: bool) ->
 def test_what_xla_reserves_is_a_matter_of_gpus(log: str, *, is_there: bool) -> None:
     chosen = advise(log, "cap-preallocation", "allocator-config", cause="framework-preallocation")[0]
     assert any("XLA_" in (one.snippet or "") for one in chosen.values()) is is_there
+
+
+# a tensor of TensorFlow whose message breaks off
+
+WARNED = "2021-05-06 07:08:09.101112: W tensorflow/core/framework/cpu_allocator_impl.cc:82] Allocation of 9437184000"
+REFUSED_TENSOR = "ResourceExhaustedError: OOM when allocating tensor with shape[{}]{}\n"
+
+
+def lies_on_the_host(*lines: str) -> bool:
+    crash = crashes_of("\n".join(lines))[0]
+    return crash.pool == "host_ram"
+
+
+@pytest.mark.parametrize("end", ["", " and type float"])
+def test_of_whom_a_cut_message_is_the_warnings_around_tell(end: str) -> None:
+    refused = REFUSED_TENSOR.format("96,64,48,32", end)
+    assert lies_on_the_host(WARNED, refused)
+    assert lies_on_the_host(refused, WARNED)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (REFUSED_TENSOR.format("96,64,48,32", ""),),  # nobody tells
+        (WARNED, REFUSED_TENSOR.format("96,64,48,32", " and type float on /job:localhost/device:GPU:1 by allocator x")),
+        (WARNED, REFUSED_TENSOR.format("96,64,48,32", " by")),
+        ("Successfully opened dynamic library libcudart.so.10.1", WARNED, REFUSED_TENSOR.format("96,64,48,32", "")),
+        (REFUSED_TENSOR.format("96,64,48,32", ""), WARNED, "Created TensorFlow device (/device:GPU:0 with 9 MB)"),
+        ("W tensorflow/core/framework/op_kernel.cc:7] too slow", REFUSED_TENSOR.format("96,64,48,32", "")),
+    ],
+)
+def test_where_a_gpu_is_in_sight_or_nobody_warned_it_stays_the_gpus(lines: Sequence[str]) -> None:
+    assert not lies_on_the_host(*lines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Cannot dlopen some GPU libraries. Skipping registering GPU devices...",
+        "E tensorflow/stream_executor/cuda/cuda_driver.cc:3] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no device",
+    ],
+)
+def test_without_a_gpu_that_it_can_use_tensorflow_computes_on_the_host(line: str) -> None:
+    assert lies_on_the_host(line, REFUSED_TENSOR.format("96,64,48,32", ""))
+
+
+# one array that is more than a machine has, and nobody says how much that is
+
+
+@pytest.mark.parametrize(
+    ("shape", "end", "far"),
+    [
+        ("9000,120,100,128", "", True),  # 51.5 GiB
+        ("9000,120,100,128", " and type float", True),
+        ("8300,120,100,128", "", False),  # 47.5 GiB
+        ("9000,120,100,128", " and type half", False),
+        ("900,120,100,128", "", False),
+    ],
+)
+def test_half_of_an_array_beyond_a_machine_is_too_much(shape: str, end: str, *, far: bool) -> None:
+    chosen = found(REFUSED_TENSOR.format(shape, end))
+    batch = chosen[BATCH]
+    assert (batch.suggested is None) is far
+    assert (CHECKPOINTS in chosen) is not far
+    assert any("4 bytes" in one for one in batch.assumes) is (far and not end)
+    if far:
+        assert batch.derivation == "4500 x 120 x 100 x 128 x 4 bytes = 25.75 GiB"
+
+
+def test_where_the_memory_that_there_is_is_known_a_half_is_told() -> None:
+    known = f"{WARNED}\n{REFUSED_TENSOR.format('9000,120,100,128', '')}"
+    assert found(known)[BATCH].suggested is None
+    assert found(f"MemTotal: 527000000 kB\n{known}")[BATCH].suggested == 4500

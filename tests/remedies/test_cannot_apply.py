@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from remedy_logs import advise, cuda, kill
+from remedy_logs import advise, crashes_of, cuda, kill
 from reports import body
+
+from oomdoctor.signs.offload import sleeping_engines_have_it
 
 WINDOWS = (
     "{line}\nTraceback (most recent call last):\n"
@@ -146,3 +148,67 @@ def test_the_name_of_its_worker_tells_the_age_of_an_engine(name: str, given: boo
     assert ("less-swap-space" in chosen) == given
     quantized = chosen.get("quantize-weights")
     assert (quantized is not None and quantized.snippet == "--quantization fp8") != given
+
+
+WHOLE = (
+    "E tensorflow/core/framework/bfc_allocator.cc:101] Allocator ran out of memory trying to allocate {tried} Bytes\n"
+    'Traceback (most recent call last):\n  File "/w/fit.py", line 31, in <module>\n    {call}\n'
+    "tensorflow.python.framework.errors_impl.InternalError: Failed copying input tensor from device:CPU:0 to "
+    "device:GPU:0 in order to run {node}: Dst tensor is not initialized.\n"
+)
+OF_A_BATCH = ("smaller-microbatch", "smaller-partitions", "gradient-checkpointing")
+
+
+@pytest.mark.parametrize(
+    ("call", "node", "tried", "whole"),
+    [
+        ("net.fit(images, marks, batch_size=48)", "_EagerConst", 7_516_192_768, True),
+        ("net.fit(images, marks, batch_size=48)", "AddV2", 7_516_192_768, False),
+        ("net.fit(images, marks, batch_size=48)", "_EagerConst", 75_161_927, False),
+        ("y = step(images, batch_size=48)", "_EagerConst", 7_516_192_768, False),
+    ],
+)
+def test_a_tensor_of_all_data_has_no_batches(call: str, node: str, tried: int, whole: bool) -> None:
+    log = WHOLE.format(call=call, node=node, tried=tried)
+    chosen, _ = advise(log, *OF_A_BATCH, "stream-data", cause="dataset-in-ram")
+    assert ("smaller-microbatch" in chosen) != whole
+    assert ('tf.device("CPU:0")' in str(chosen["stream-data"].snippet)) == whole
+
+
+def test_what_fit_is_given_is_not_in_parts() -> None:
+    log = WHOLE.format(call="net.fit(images, marks)", node="_EagerConst", tried=7_516_192_768)
+    assert list(advise(log, *OF_A_BATCH, "stream-data", cause="dataset-in-ram")[0]) == ["stream-data"]
+
+
+ENGINES = "".join(f"{5200 + n}\t{11.5 - n / 10:.2f}\tray::LLMRayActor\n" for n in range(4))
+ASLEEP = "INFO 03-02 07:10:00 [gpu_worker.py:95] Sleep mode freed 22.40 GiB memory, 3.10 GiB memory is still in use."
+
+
+@pytest.mark.parametrize(
+    ("line", "rows", "awake"),
+    [
+        (ASLEEP, ENGINES, True),
+        ("INFO 03-02 07:10:00 [gpu_worker.py:90] Loading took 3 s", ENGINES, False),
+        (ASLEEP, ENGINES.replace("LLMRayActor", "DataActor"), False),
+    ],
+)
+def test_what_sleeping_engines_hold_no_pinned_page_gives_back(line: str, rows: str, awake: bool) -> None:
+    log = f"from openrlhf.cli import train_ppo_ray\n{line}\n" + kill(62.0, 64.0, rows)
+    chosen, _ = advise(log, "less-offload", "unpin-memory", cause="cpu-offload-overcommit")
+    assert list(chosen) == (["less-offload"] if awake else [])
+    assert all((one.setting or "").endswith("enable_sleep") for one in chosen.values())
+
+
+def test_memory_that_an_option_pins_is_unpinned() -> None:
+    log = "python transformers_train.py --dataloader_pin_memory True\n" + kill(62.0, 64.0, ENGINES)
+    frame = 'File "/env/transformers/trainer.py", line 9, in train\n'
+    assert "unpin-memory" in advise(frame + log, "unpin-memory", cause="cpu-offload-overcommit")[0]
+
+
+@pytest.mark.parametrize(("rows", "sure"), [(ENGINES, True), ("5199\n" + ENGINES, False)])
+def test_of_a_table_without_its_first_rows_nobody_is_sure(rows: str, sure: bool) -> None:
+    whole = f"{ASLEEP}\n" + kill(62.0, 64.0, rows)
+    log = whole if sure else ENGINES + whole[whole.index("Refer to the documentation") :] + ASLEEP + "\n"
+    seen = sleeping_engines_have_it(crashes_of(log)[0])
+    assert seen is not None
+    assert seen.unsure != sure

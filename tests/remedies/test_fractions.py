@@ -190,3 +190,27 @@ def test_a_share_helps_a_sampler_only_while_it_serves(above: str, is_tied: bool 
     action = chosen["lower-engine-reservation"].action
     assert action.startswith("If it failed while serving, lower") is is_tied
     assert action.startswith("Lower the engine's GPU memory share (not in the log) by") is not is_tied
+
+
+@pytest.mark.parametrize(("free", "suggested"), [("1.00", 0.867), ("2.99", 0.893), ("3.00", 0.85), ("6.00", 0.85)])
+def test_what_found_as_much_free_as_it_asked_for_says_nothing_of_what_is_missing(
+    free: str, suggested: float, tmp_path: Path
+) -> None:
+    text = ARGUMENTS.format(0.9) + START + REFUSED.replace("which 1.00 GiB", f"which {free} GiB")
+    found = share(text, tmp_path, "lower-engine-reservation")
+    assert found is not None
+    assert found["suggested"] == suggested
+
+
+@pytest.mark.parametrize(("own", "told"), [("73.00", False), ("70.00", False), ("68.00", True), ("50.00", True)])
+def test_a_share_that_the_figures_contradict_is_no_default(own: str, told: bool) -> None:
+    engine = (
+        "(WorkerDict pid=17) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total "
+        f"capacity of 92.00 GiB of which 1.00 GiB is free. Process 17 has 12.00 GiB memory in use. Including "
+        f"non-PyTorch memory, this process has {own} GiB memory in use. Of the allocated memory 48.00 GiB is allocated "
+        "by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated.\n"
+        "(WorkerDict pid=17) [2026-03-01 10:00:41] Received sigquit from a child process. It usually means the child "
+        'failed.\n(WorkerDict pid=17) File "/x/sglang/srt/entrypoints/verl_engine.py", line 9, in wake\n'
+    )
+    remedy = advise(engine, "lower-engine-reservation", cause="gpu-shared")[0]["lower-engine-reservation"]
+    assert ("0.5 (default)" in remedy.action) == told

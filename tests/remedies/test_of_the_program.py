@@ -694,3 +694,39 @@ def test_a_full_state_is_gathered_in_host_memory_where_its_clone_failed() -> Non
     other, _ = advise(frame + "torch.OutOfMemoryError: " + cuda(), "sharded-checkpoint", cause="checkpoint-spike")
     assert "SHARDED_STATE_DICT" in (other["sharded-checkpoint"].snippet or "")
     assert "rank 0" not in other["sharded-checkpoint"].action
+
+
+IN_DEEPSPEED_CHAT = (
+    "deepspeed main.py --actor_model_name_or_path some/model --actor_zero_stage 2 --per_device_training_batch_size 2 "
+    "{length}\n" + cuda()
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "cost"),
+    [
+        (IN_DEEPSPEED_CHAT.format(length="--max_prompt_seq_len 512"), "longer prompts are cut or left out"),
+        ("verl\ndata.max_response_length=2048 algorithm.adv_estimator=grpo\n" + cuda(), None),
+    ],
+)
+def test_shorter_prompts_cut_no_answer(log: str, cost: str | None) -> None:
+    remedy = advise(log, "shorter-sequences", cause="activations")[0]["shorter-sequences"]
+    assert (remedy.cost == "longer prompts are cut or left out") is (cost is not None)
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (IN_DEEPSPEED_CHAT.format(length=""), "--offload"),
+        (IN_DEEPSPEED_CHAT.format(length="--offload"), None),  # it is set
+    ],
+)
+def test_deepspeed_chat_offloads_by_a_flag_of_its_own(log: str, line: str | None) -> None:
+    remedy = advise(log, "offload-optimizer", cause="optimizer-states")[0].get("offload-optimizer")
+    assert (remedy.snippet if remedy is not None else None) == line
+
+
+@pytest.mark.parametrize("launch", ["deepspeed main.py --deepspeed_config ds.json", "python ppo.py --zero_stage 2"])
+def test_no_other_user_of_deepspeed_has_that_flag(launch: str) -> None:
+    remedy = advise(f"{launch}\n{cuda()}", "offload-optimizer", cause="optimizer-states")[0].get("offload-optimizer")
+    assert remedy is None or remedy.snippet != "--offload"

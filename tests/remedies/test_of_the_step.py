@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, crashes_of, cuda, kill
 
-from oomdoctor.remedies.order import with_allocator
+from oomdoctor.remedies.order import with_allocator, with_references
 from oomdoctor.signs.commands import OF_A_REFUSAL
 
 LOADED = 'File "/x/transformers/modeling_utils.py", line 900, in from_pretrained\n    model.load_state_dict(state)\n'
@@ -82,7 +82,32 @@ def test_after_a_refusal_the_limits_are_asked_first() -> None:
 def test_who_calls_a_fused_kernel_is_told_what_keeps_it_from_being_one(line: str, said: bool) -> None:
     log = f'  File "/x/fit.py", line 3, in forward\n    {line}\ntorch.OutOfMemoryError: {cuda()}'
     remedy = advise(log, "memory-efficient-attention")[0]["memory-efficient-attention"]
-    assert ("explicit mask" in remedy.action) == said
+    assert ("in place of a causal mask" in remedy.action) == said
+
+
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("F.scaled_dot_product_attention(q, k, v, attn_mask=pad, is_causal=False)", True),
+        ("flash_attn_func(q, k, v, causal=False)", True),
+        ("F.scaled_dot_product_attention(q, k, v, attn_mask=tril)", False),
+        ("F.scaled_dot_product_attention(q, k, v, is_causal=True)", False),
+        ("F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)", False),
+    ],
+)
+def test_a_mask_of_padding_is_not_replaced_by_a_causal_one(call: str, kept: bool) -> None:
+    log = f'  File "/x/fit.py", line 3, in forward\n    y = {call}\ntorch.OutOfMemoryError: {cuda()}'
+    remedy = advise(log, "memory-efficient-attention")[0]["memory-efficient-attention"]
+    assert ("padded" in remedy.action) == kept
+    assert ("attn_mask=None" in str(remedy.snippet)) == kept
+    assert ("is_causal=True" in str(remedy.snippet)) != kept
+
+
+def test_what_attends_both_ways_elsewhere_says_nothing_of_the_mask() -> None:
+    call = "F.scaled_dot_product_attention(q, k, v, attn_mask=tril)"
+    log = f'  File "/x/fit.py", line 3, in forward\n    y = {call}\ntorch.OutOfMemoryError: {cuda()}'
+    remedy = advise(f"config: is_causal=False\n{log}", "memory-efficient-attention")[0]["memory-efficient-attention"]
+    assert "padded" not in remedy.action
 
 
 OLD = (
@@ -99,3 +124,19 @@ HINT = (
 def test_an_old_allocator_that_cannot_grow_its_segments_comes_third(hint: str, place: int) -> None:
     (crash,) = crashes_of(OLD.format(hint))
     assert with_allocator("activations", ("a", "b", "c"), crash).index("allocator-config") == place
+
+
+@pytest.mark.parametrize(
+    ("knobs", "second"),
+    [
+        (("smaller-microbatch", "smaller-input"), 1),
+        (("memory-efficient-attention", "smaller-microbatch", "smaller-input"), 2),
+        (("smaller-input", "offload-activations", "smaller-microbatch"), 1),
+    ],
+)
+def test_what_steps_leave_behind_is_looked_at_behind_the_batch(knobs: tuple[str, ...], second: int) -> None:
+    steps = "".join(f"step {number} loss 0.{number}\n" for number in range(1, 6))
+    (crash, *_) = crashes_of(steps + REFUSED)
+    assert with_references("activations", knobs, crash).index("clear-references") == second
+    (first, *_) = crashes_of(REFUSED)
+    assert with_references("activations", knobs, first) == knobs

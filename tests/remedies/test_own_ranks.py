@@ -9,7 +9,7 @@ from remedy_logs import advise, crashes_of, cuda
 
 from oomdoctor import diagnose
 from oomdoctor.remedies.placement import launcher, launchers, own, strangers
-from oomdoctor.signs.placement import own_processes
+from oomdoctor.signs.placement import own_processes, parent
 
 ALIKE = ((4101, 6.00), (4102, 6.10), (4103, 6.05))
 SPAWNED = (
@@ -206,3 +206,67 @@ def test_a_shell_has_no_rank() -> None:
     said = "[rank3]: terminate called after throwing an instance of 'c10::Error'\nCUDA error: out of memory\n"
     chosen = advise(said, "fix-placement", cause="device-misplacement")[0]
     assert "CUDA_VISIBLE_DEVICES=" not in (chosen["fix-placement"].snippet or "")
+
+
+# who started the process that failed
+
+ENGINE = (
+    "(Trainer pid={pid}) [2026-01-02 10:00:00] Received sigquit from a child process. It usually means the child "
+    "failed.\n"
+)
+
+
+def of_a_child(other: int, *more: tuple[int, float], writer: int = 4107) -> str:
+    own_gib = f"{17.9 - sum(size for _, size in more):.2f} GiB"
+    told = log((other, 6.00), *more, pid=writer, own_gib=own_gib).replace("train_step", "Trainer")
+    return told + ENGINE.format(pid=writer)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (of_a_child(4107), 4107),
+        (of_a_child(4107, (90001, 2.00)), 4107),
+        (of_a_child(4100), None),
+        (of_a_child(4107).replace("pid=", "worker "), None),
+        (
+            of_a_child(4107).replace("Including non-PyTorch memory, this process has 17.90 GiB memory in use. ", ""),
+            None,
+        ),
+    ],
+)
+def test_who_wrote_the_message_and_is_listed_there_has_started_the_one_that_failed(text: str, found: int) -> None:
+    one = parent(crashes_of(text)[0])
+    assert (one.pid if one is not None else None) == found
+
+
+def test_a_parent_and_its_child_share_a_gpu_by_design() -> None:
+    chosen, _ = advise(of_a_child(4107), "fix-placement", "free-the-gpu", "separate-placement", cause="gpu-shared")
+    assert set(chosen) <= {"separate-placement"}
+
+
+def test_of_a_parent_and_workers_the_workers_are_too_many() -> None:
+    crowded = of_a_child(4107, (4104, 3.00), (4101, 3.00))
+    chosen, _ = advise(crowded, "free-the-gpu", "clear-references", cause="gpu-shared")
+    assert chosen["free-the-gpu"].action.startswith("Start fewer processes")
+
+
+def test_of_a_parent_and_a_stranger_the_stranger_is_looked_at() -> None:
+    chosen, _ = advise(of_a_child(4107, (90001, 2.00)), "free-the-gpu", cause="gpu-shared")
+    assert chosen["free-the-gpu"].snippet == "ps -o pid,user,etime,args -p 90001\n# kill 90001"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (of_a_child(4107), "Trainer (PID 4107) holds 6.00 GiB of 24.00 GiB on GPU 0, where its child failed ("),
+        (of_a_child(90001), "PID 90001 holds 6.00 GiB of 24.00 GiB"),
+        (of_a_child(4107, (90001, 2.00)), "Other processes hold 8.00 GiB of 24.00 GiB"),
+    ],
+)
+def test_the_headline_names_the_parent(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(text)
+    first = diagnose(path).as_json()["diagnoses"][0]
+    assert first["headline"].startswith(told)
+    assert ("PID 4107 is the parent process" in first["explanation"]) == ("Process 4107 has" in text)

@@ -52,7 +52,32 @@ def test_shards_that_are_there_tell_how_large_the_whole_is() -> None:
     assert "at least 3" in chosen["tensor-parallel"].action
     assert "141.43 GiB" in (chosen["tensor-parallel"].derivation or "")
     assert "mixed-precision" in rejected  # half of the whole is more than one has
-    assert not chosen["quantize-weights"].snippet  # bitsandbytes is for CUDA
+    bits = chosen["quantize-weights"]
+    assert not bits.snippet  # bitsandbytes is for CUDA
+    assert (bits.derivation or "").endswith("a quarter of it 35.36 GiB")
+    assert "8 or 4" not in bits.action  # in 8 bits they would not fit, either
+    assert "the library that quantizes supports this device" in bits.assumes
+
+
+ON_CUDA = "torch.OutOfMemoryError: " + cuda(total="40.00 GiB", own="38.00 GiB", free="200.00 MiB")
+
+
+@pytest.mark.parametrize(("shards", "bits"), [("9/17", 8), ("5/20", 4), ("6/20", 4)])
+def test_how_many_bits_fit_follows_from_what_is_loaded(shards: str, bits: int) -> None:
+    chosen, _ = advise(f"  {LOADED}{ON_CUDA}{SHARDS.format(shards)}", *LOADS, cause=CAUSE)
+    assert f"load_in_{bits}bit" in (chosen["quantize-weights"].snippet or "")
+
+
+def test_what_does_not_fit_in_4_bits_is_not_quantized() -> None:
+    chosen, rejected = advise(f"  {LOADED}{ON_CUDA}{SHARDS.format('3/20')}", *LOADS, cause=CAUSE)
+    assert "tensor-parallel" in chosen
+    assert "quantize-weights" in rejected
+
+
+@pytest.mark.parametrize(("shards", "first"), [("9/17", "mixed-precision"), ("5/20", "tensor-parallel")])
+def test_what_no_smaller_type_makes_fit_is_split_first(shards: str, first: str, tmp_path: Path) -> None:
+    _, knobs = diagnosed(tmp_path, f"Traceback (most recent call last):\n  {LOADED}{ON_CUDA}{SHARDS.format(shards)}")
+    assert knobs[0] == first
 
 
 @pytest.mark.parametrize("shards", ["38/38", "0/38"])
@@ -131,7 +156,7 @@ def test_a_helper_of_rays_is_upgraded(tmp_path: Path, command: str, knob: str, *
 def test_what_no_row_holds_is_told_where_it_is_more_than_the_largest(tmp_path: Path, held: str, *, told: bool) -> None:
     first, _ = diagnosed(tmp_path, kill(59.0, 62.0, f"4711\t{held}\t{AGENT}\n"))
     assert first["cause"] == "process-ram-hog"
-    assert any("in no row of the table" in doubt for doubt in first["against"]) is told
+    assert any("the table lacks" in doubt for doubt in first["against"]) is told
 
 
 def test_a_small_rest_is_not_enough() -> None:
@@ -268,3 +293,38 @@ def test_a_request_that_is_bound_to_a_node_needs_that_one(node: str, *, is_bound
     assert ("10.0.0.7" in first["headline"]) is is_bound
     assert ("10.0.0.7" in first["remedies"][0]["action"]) is is_bound
     assert ("add-nodes" in knobs) is not is_bound
+
+
+OF_VLLM = (
+    "INFO 03-05 10:20:30 ray_utils.py:183] Waiting for creating a placement group of specs for 310 seconds. "
+    "specs=[{bundles}]. Check `ray status` to see if you have enough resources.\n"
+)
+BOUND = "{'node:10.0.0.7': 0.001, 'GPU': 1.0}"
+
+
+@pytest.mark.parametrize(
+    ("bundles", "count"),
+    [
+        (f"{BOUND}, {{'GPU': 1.0}}, {{'GPU': 1.0}}", 3),
+        (f"{BOUND}, {{'GPU': 1.0}}", 2),
+        (BOUND, None),  # a single one is no group to be told of
+        (f"{BOUND}, {{'GPU': 2.0}}", None),  # they ask for different things
+        ("{'node:10.0.0.8': 0.001, 'GPU': 1.0}, {'GPU': 1.0}", None),  # another request
+    ],
+)
+def test_the_group_that_a_request_is_one_of_is_told_whole(bundles: str, count: int | None, tmp_path: Path) -> None:
+    log = PINNED_TO.format(node="'node:10.0.0.7': 0.001, ") + OF_VLLM.replace("{bundles}", bundles)
+    first, _ = diagnosed(tmp_path, log)
+    assert (f"a placement group of {count} x (1 GPU)" in first["headline"]) is (count is not None)
+    assert ("bound to node 10.0.0.7" in first["headline"]) is (count is not None)
+    assert ("waited for 310 s" in first["explanation"]) is (count is not None)
+    assert (first["remedies"][0]["setting"] == "VLLM_HOST_IP") is (count is not None)
+
+
+def test_only_vllm_binds_a_bundle_to_its_own_address(tmp_path: Path) -> None:
+    group = OF_VLLM.replace("{bundles}", f"{BOUND}, {{'GPU': 1.0}}")
+    assert "creating a placement group of specs" in group
+    other = group.replace("Waiting for creating a placement group of specs", "Waiting for the placement group")
+    first, _ = diagnosed(tmp_path, PINNED_TO.format(node="'node:10.0.0.7': 0.001, ") + other)
+    assert first["remedies"][0]["setting"] != "VLLM_HOST_IP"
+    assert "10.0.0.7" in first["remedies"][0]["action"]

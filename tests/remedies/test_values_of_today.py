@@ -255,7 +255,7 @@ def test_what_was_free_and_enough_is_the_headline() -> None:
 @pytest.mark.parametrize(
     ("head", "in_code"),
     [
-        ("Exception training db: ", False),
+        ("Training ended early: ", False),
         ("Training stopped for lack of memory - ", False),
         ("RuntimeError: ", True),
         ("torch.cuda.OutOfMemoryError: ", True),

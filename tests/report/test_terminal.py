@@ -9,7 +9,7 @@ from sample_reports import CRASH, GROWTH, HEALTHY, HOG, INCONCLUSIVE, KILL, MORE
 from oomdoctor.remedies import Gap, Rejected
 from oomdoctor.report import words
 from oomdoctor.report.contract import LedgerRow, Moment, Report
-from oomdoctor.report.text import rendered
+from oomdoctor.report.text import _shortened, rendered
 from oomdoctor.units import GIB
 
 OOM_100 = """\
@@ -473,14 +473,12 @@ def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
     ("line", "shown"),
     [
         (
-            "(Engine pid=7) ERROR 01-02 03:04:05 [core.py:9] " + "torch.OutOfMemoryError: " + "x" * 90,
-            "...torch.OutOfMem",
+            "the step of the job ended and its tasks have been OOM Killed.",
+            "...ended and its tasks have been OOM Killed.",
         ),
-        ("torch.OutOfMemoryError: " + "x" * 120, "torch.OutOfMemoryError: x"),
-        ("step 5 " * 30, "step 5 step 5"),
+        ("[2026-01-01 10:00:00] [worker 7] MyError: no room is left", "...MyError: no room is left"),
+        ("short: MyError: no room for all of the things", "short: MyError: no room for all of the th..."),
     ],
 )
-def test_a_long_line_begins_where_its_error_does(line: str, shown: str) -> None:
-    (evidence,) = HOG.evidence
-    text = plain(with_best(evidence=(replace(evidence, text=line),)))
-    assert f"  driver.log:412: {shown}" in text
+def test_a_line_that_is_cut_keeps_what_leads_to_a_few_words(line: str, shown: str) -> None:
+    assert _shortened(line, 44) == shown

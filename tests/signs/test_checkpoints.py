@@ -20,3 +20,42 @@ KILL = "Killed"
 )
 def test_a_checkpoint_that_training_went_on_behind(lines: tuple[str, ...], ends_there: bool) -> None:
     assert (checkpoints.a_line_on_a_checkpoint(crash(*lines, KILL)) is not None) is ends_there
+
+
+RAYS_KILL = (
+    "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+    (
+        f"Memory on the node (IP: 10.9.8.7, ID: {'ab' * 28}) where the task (task ID: {'cd' * 24}, name=run, pid=71, "
+        "memory used=2.00GB) was running was {used}GB / 800.00GB (0.951000), which exceeds the memory usage threshold "
+        f"of 0.95. Ray killed this worker (ID: {'ef' * 28}) because it was the most recently scheduled task; to see "
+        "more information about memory usage on this node, use `ray logs raylet.out -ip 10.9.8.7`. Top 10 memory users:"
+    ),
+    "PID\tMEM(GB)\tCOMMAND",
+)
+
+
+def told(rows: int, used: str = "760.80", others: int = 0) -> str:
+    """What is said of so many workers of 60 GB that save a checkpoint."""
+    users = [f"{100 + rank}\t60.00\tray::Trainer.save_checkpoint" for rank in range(rows)]
+    small = [f"{500 + number}\t0.10\tray::IDLE" for number in range(others)]
+    seen = checkpoints.who_held_most_was_saving(crash(*(line.format(used=used) for line in RAYS_KILL), *users, *small))
+    assert seen is not None
+    return seen.words
+
+
+def test_rows_that_the_log_lost_may_hold_the_rest() -> None:
+    assert told(4).endswith(
+        "The log shows 4 of the 10 rows that Ray prints: more such processes may hold part of the other 520.80 GiB."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "used", "others", "why"),
+    [
+        (10, "760.80", 0, "Ray prints no more"),
+        (4, "760.80", 6, "Ray prints no more, and those that follow are small"),
+        (4, "299.99", 0, "what is left is less than one more of them holds"),
+    ],
+)
+def test_rows_that_nobody_lost(rows: int, used: str, others: int, why: str) -> None:
+    assert "rows that Ray prints" not in told(rows, used, others), why

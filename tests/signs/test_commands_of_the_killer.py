@@ -46,3 +46,19 @@ def test_a_kernel_that_killed_too_is_asked() -> None:
 def test_a_containers_network_that_goes_down_tells_of_docker(below: str, first: str) -> None:
     died = crash("RuntimeError: DataLoader worker (pid 2206) is killed by signal: Killed. ", "", below)
     assert commands.settling(died)[0].startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("pid", "inside"),
+    [(7, True), (299, True), (300, False), (4242, False)],
+)
+def test_a_number_that_no_machine_gives_to_users_is_a_containers(pid: int, *, inside: bool) -> None:
+    died = crash(f"torch.distributed.elastic: failed (exitcode: -9) local_rank: 1 (pid: {pid}) of binary: /usr/bin/py")
+    assert (commands.pid_of_a_container(died) == pid) is inside
+    assert (commands.GROUP in commands.settling(died)) is inside
+
+
+def test_where_a_pod_is_named_it_is_described() -> None:
+    died = crash("kubectl logs kiln-0", "failed (exitcode: -9) local_rank: 1 (pid: 7) of binary: /usr/bin/py")
+    assert commands.POD in commands.settling(died)
+    assert commands.GROUP not in commands.settling(died)

@@ -144,3 +144,22 @@ def test_the_largest_of_several_victims_counts() -> None:
     large = kills.killed_process_was_large(both)
     assert large is not None
     assert "4243" in large.words
+
+
+def of_deepspeed(shared_kib: int, own_kib: int = 20971520) -> str:
+    """What is said of one of four processes."""
+    killed = kernel(own_kib).replace("shmem-rss:0kB", f"shmem-rss:{shared_kib}kB")
+    ranks = [f"[INFO] [launch.py:319:sigkill_handler] Killing subprocess {pid}" for pid in (4409, 4410, 4411, 4412)]
+    seen = kills.killed_process_was_large(crash(*ranks, killed))
+    assert seen is not None
+    return seen.words
+
+
+def test_shared_memory_is_not_counted_once_for_each_process() -> None:
+    assert of_deepspeed(10485760).endswith("if alike, 4 x 20.00 GiB + 10.00 GiB shared = 90.00 GiB.")
+
+
+@pytest.mark.parametrize("shared_kib", [0, 524288])
+def test_little_shared_memory_does_not_matter(shared_kib: int) -> None:
+    whole = (20971520 + shared_kib) / 1048576
+    assert of_deepspeed(shared_kib).endswith(f"if each held as much, 4 x {whole:.2f} GiB = {4 * whole:.2f} GiB.")

@@ -21,7 +21,7 @@ from oomdoctor.families.vllm_error import (
 )
 from oomdoctor.families.vllm_figures import EncoderProfile, WeightsLoaded
 from oomdoctor.families.vllm_rs import PromptRefused
-from oomdoctor.incident.engine_facts import EngineFacts, Loading, facts, loading, phase
+from oomdoctor.incident.engine_facts import EngineFacts, Loading, facts, loading, phase, takes_its_pool
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, mark, say, translated
 from oomdoctor.report.headline.card import start
@@ -130,8 +130,13 @@ def waking(crash: Crash) -> str | None:
     """The engine, where it took its memory back."""
     if engine_share.memory_saver_of_nobody_named(crash) is not None:
         return "torch_memory_saver"
-    woken = phase(crash) == "waking" or a_server_woke_to_less(crash) is not None
+    woken = (phase(crash) == "waking" and not takes_its_pool(crash)) or a_server_woke_to_less(crash) is not None
     return engine_first(crash) if woken else None
+
+
+def pool_taker(crash: Crash) -> str | None:
+    """The engine, where the pool of its sleep mode was refused, at its load or at its wake-up."""
+    return engine_first(crash) if takes_its_pool(crash) else None
 
 
 def cache_fraction(crash: Crash) -> str | None:

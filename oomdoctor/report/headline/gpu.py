@@ -24,10 +24,10 @@ from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.card import figures, on_host, start, teller
 from oomdoctor.report.headline.figures import shown
-from oomdoctor.report.headline.names import title
+from oomdoctor.report.headline.names import title, with_pid
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import fragments, library, neighbours, placement
-from oomdoctor.signs.series import per
+from oomdoctor.signs.series import is_uneven, per
 from oomdoctor.units import show
 
 _SOURCE: Final = late(r"[\w.-]{1,60}:\d{1,6}")
@@ -184,9 +184,17 @@ def neighbour(crash: Crash) -> str | None:
     """The only other process that the message lists, where it holds all that is not this one's."""
     it = figures(crash)
     one = it.others[0] if len(it.others) == 1 else None
-    if one is None or one.pid == teller(crash).process.pid or one.bytes != neighbours.held_by_others(it):
+    if one is None or one.bytes != neighbours.held_by_others(it):
         return None
-    return say("PID {pid}", pid=one.pid)
+    return say("PID {pid}", pid=one.pid) if placement.parent(crash) is None else None
+
+
+def its_parent(crash: Crash) -> str | None:
+    """The process that started the one that failed, where it is the only other one that the message lists."""
+    it, process = figures(crash), teller(crash).process
+    if placement.parent(crash) is None or len(it.others) > 1 or process.name is None or process.pid is None:
+        return None
+    return with_pid(process.name, process.pid)
 
 
 @about(start)
@@ -374,7 +382,14 @@ def gpu_growth(figure: Trajectory) -> str | None:
 @about(_growing)
 def gpu_fall(figure: Trajectory) -> str | None:
     """By how much the free GPU memory falls: "256 MiB per step"."""
-    return _rate(figure) if figure.of_rest else None
+    return _rate(figure) if figure.of_rest and not is_uneven(figure) else None
+
+
+@about(_growing)
+def gpu_fell(figure: Trajectory) -> str | None:
+    """Where what is left falls by a rate that tells nothing: how often it was printed."""
+    uneven = figure.of_rest and is_uneven(figure)
+    return counted(figure.prints, mark("{count} print"), mark("{count} prints")) if uneven else None
 
 
 @about(_growing)

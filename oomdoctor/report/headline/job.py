@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomdoctor.incident.engine_facts import takes_its_pool
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.report.vocabulary import STAGES, WAKING
@@ -12,7 +13,7 @@ from oomdoctor.signs.logits import in_a_sampler
 def doing(crash: Crash) -> str | None:
     """What the job was doing, behind any sentence: "in the backward pass"."""
     if crash.stage == "weight_sync" and crash.root.figures("fields").get("layer") == "cumem":
-        return translated(WAKING)
+        return None if takes_its_pool(crash) else translated(WAKING)
     if crash.stage == "weight_sync" and killed_by_ray(crash):
         return None  # the function that failed is a victim: somebody else ran out of memory
     if crash.stage == "serving" and in_a_sampler(crash):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.families.ray_schedule import Unschedulable
@@ -18,6 +18,7 @@ from oomdoctor.signs.scheduling import (
     cluster,
     end_of,
     engines_whole,
+    group_of,
     lacking,
     request_of,
 )
@@ -80,21 +81,38 @@ def engine_lacks(request: Unschedulable) -> str | None:
     return engines_whole(request) if request.state in ENGINE_CHECKS else None
 
 
-@about(request_of)
-def unplaced(request: Unschedulable) -> str | None:
+def unplaced(crash: Crash) -> str | None:
     """The request that waits: "1 GPU and 1 CPU", "a placement group of 4 x (1 GPU, 1 CPU)"."""
-    amounts = list(_amounts(request))
+    request = request_of(crash)
+    if request is None:
+        return None
+    amounts = list(_amounts(request.requested or {}))
     if not amounts:
         return _bundles(request)
-    what, count = listed(amounts), request.count or 1
-    what = say("{count} x ({what})", count=count, what=what) if count > 1 else what
-    return say("a placement group of {what}", what=what) if request.placement_group else what
+    group = group_of(crash, request)
+    if group is not None:
+        return _group(_times(list(_amounts(group.bundle)), group.count))
+    what = _times(amounts, request.count or 1)
+    return _group(what) if request.placement_group else what
 
 
-@about(request_of)
-def placing_ended(request: Unschedulable) -> str | None:
+def _times(amounts: Sequence[str], count: int) -> str:
+    what = listed(amounts)
+    return say("{count} x ({what})", count=count, what=what) if count > 1 else what
+
+
+def _group(what: str) -> str:
+    return say("a placement group of {what}", what=what)
+
+
+def placing_ended(crash: Crash) -> str | None:
     """What became of the request."""
+    request = request_of(crash)
+    if request is None:
+        return None
     if request.state == "infeasible" and (node := bound_to(request)) is not None:
+        if group_of(crash, request) is not None:
+            return say("one of them is bound to node {node}, which cannot provide it", node=node)
         return say("node {node}, to which it is bound, cannot provide it", node=node)
     if request.state in _ENDS:
         return translated(_ENDS[request.state])
@@ -107,11 +125,11 @@ def _bundles(request: Unschedulable) -> str | None:
     if not request.bundles:
         return None
     bundles = counted(request.bundles, mark("{count} bundle"), mark("{count} bundles"))
-    return say("a placement group of {what}", what=bundles)
+    return _group(bundles)
 
 
-def _amounts(request: Unschedulable) -> Iterator[str]:
-    ordered = sorted((request.requested or {}).items(), key=lambda each: each[0] != "GPU")
+def _amounts(requested: Mapping[str, float]) -> Iterator[str]:
+    ordered = sorted(requested.items(), key=lambda each: each[0] != "GPU")
     for name, amount in ordered[:4]:
         if not name.startswith(("node:", "object_store")):
             yield _amount(name, amount)

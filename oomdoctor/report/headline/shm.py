@@ -15,7 +15,7 @@ from oomdoctor.report.headline.figures import briefly
 from oomdoctor.report.headline.slot import about, first, root
 
 _USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python", "postgresql": "PostgreSQL",
-                 "joblib": "joblib"}  # fmt: skip
+                 "joblib": "joblib", "torch.save": "torch.save"}  # fmt: skip
 
 
 @about(first(SharedMemoryFull))

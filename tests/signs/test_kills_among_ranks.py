@@ -1,0 +1,35 @@
+"""One of several processes that a launcher started alike was killed: what all of them may have held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+LAUNCHER = "[2031-04-05 06:07:08,910] [INFO] [launch.py:315:sigkill_handler] Killing subprocess {}\n"
+KILL = (
+    "[4711.250000] Out of memory: Killed process 6002 (kiln) total-vm:99999999kB, anon-rss:{}kB, file-rss:4kB, "
+    "shmem-rss:{}kB, UID:1000 pgtables:88kB oom_score_adj:0"
+)
+GIB_IN_KB = 1024 * 1024
+
+
+def explained(folder: Path, own: int, shared: int, *pids: int) -> str:
+    launched = "".join(LAUNCHER.format(pid) for pid in pids)
+    log = launched + KILL.format(own * GIB_IN_KB, shared * GIB_IN_KB)
+    return " ".join(one["explanation"] for one in body(folder, log)["diagnoses"])
+
+
+def test_shared_memory_counts_once(tmp_path: Path) -> None:
+    told = explained(tmp_path, 20, 9, 6001, 6002)
+    assert "if alike, 2 x 20.00 GiB + 9.00 GiB shared = 49.00 GiB." in told
+
+
+def test_without_shared_memory_all_of_it_is_their_own(tmp_path: Path) -> None:
+    assert "if each held as much, 3 x 20.00 GiB = 60.00 GiB." in explained(tmp_path, 20, 0, 6001, 6002, 6003)
+
+
+@pytest.mark.parametrize("pids", [(), (6002,), (6001, 6003)])
+def test_alone_or_not_among_them_it_is_not_multiplied(pids: tuple[int, ...], tmp_path: Path) -> None:
+    assert "such processes" not in explained(tmp_path, 20, 9, *pids)
