@@ -195,7 +195,7 @@ def _by_a_driver(line: Line) -> bool:
 def _death(page: Page, index: int) -> Read:
     lines = [*_facts_above(page, index), *_block(page, index)]
     found = _clauses(" \n".join(line.text for line in lines))
-    first = lines[0]
+    first = page.lines[index]  # what is quoted: facts above it name the actor, and do not say that it died
     at = place_of(page, first, lines[-1])
     why = next((_EXPLAINED[name] for name in found if name in _EXPLAINED), None)
     code = _number(_value(found, "exit_code"))

@@ -202,7 +202,7 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             available=_available(found),
             count=count,
             placement_group=True if _GROUP.search(line.text) else None,
-            bundles=_bundles(page, index),
+            bundles=_bundles(page, index) or _named_bundles(found),
             pending=_pending(line.text),
             seconds=_seconds(found) or _waited(line.text),
         )
@@ -256,6 +256,12 @@ def _bundles(page: Page, index: int) -> int | None:
         if group[1] in line.text and (size := _BUNDLES.search(line.text[:800])):
             return int(size[1])
     return None
+
+
+def _named_bundles(found: _Clauses) -> int | None:
+    """How many stand beside the sum of what they ask for: "requiring 4.0 GPUs (placement_group_specs=[{...}])"."""
+    listed = sum(count or 1 for _, count in _asked(found)) if _in_words(found, "asked") is not None else 0
+    return listed or None
 
 
 def _listed_above(page: Page, index: int) -> list[tuple[_Amounts | None, int | None]]:

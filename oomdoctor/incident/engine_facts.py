@@ -189,7 +189,7 @@ def _engine(crash: Crash) -> str | None:
     if crash.in_trace(r"(?:^|/)vllm/v1/") or crash.mentions(r"a V1 LLM engine|vllm/v1/|EngineCore"):
         return "V1"
     if crash.in_trace(r"(?:^|/)vllm/worker/") or crash.mentions(
-        r"a V0 LLM engine|VllmWorkerProcess|vllm/worker/worker\.py"
+        r"a V0 LLM engine|VllmWorkerProcess|vllm/worker/worker\.py|\berr_execute_model_input_|\bMQLLMEngine\b"
     ):
         return "V0"
     for event in crash.events:

@@ -42,6 +42,7 @@ from oomdoctor.signs.node import an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
     refused_for_parameters_on_the_host,
+    refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
 )
 
@@ -61,8 +62,8 @@ _OF_LOADING: Final = ("checkpoint-spike", "device-misplacement", "host-model-loa
 _WEIGHTS_MOVE: Final = frozenset({"model_load", "checkpoint_load", "checkpoint_save", "weight_sync"})
 _BATCHES_ON_THE_HOST: Final = ("activations", "dataset-in-ram", "eval-accumulation", "logits-spike", "shm-too-small")
 _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/serialization|checkpoint|load_model"
-# Files that are memory-mapped already: safetensors/bindings/python/src/lib.rs
-_MAPPED: Final = r"\w\.safetensors\b"
+# Files that are memory-mapped already, by their names and by who opens them: safetensors/bindings/python/src/lib.rs
+_MAPPED: Final = r"\w\.safetensors\b|\bsafe_open\("
 _OF_DATA: Final = (
     r"(?i)data_?set|data_?loader|load_data|\.(?:csv|parquet|arrow|jsonl?|npz|h5ad)\b"
     r"|tokenize|load_shard|_read\b|\bread_|\bray\.data\b|\bdask\b|\bpandas\b|data_?frame"
@@ -88,6 +89,8 @@ _OF_ATTENTION: Final = (
     r"(?i)attention|\battn|softmax|transformers?\b|\btokens?\b|\bseq(?:uence)?_?len|\bllms?\b"
     r"|\b(?:bert|gpt|llama|gemma)"
 )
+_UNPROVEN: Final = "killed-without-evidence"  # a cause
+_OF_ONE_TENSOR: Final = "allocator-cap"  # a cause
 _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # XLA's names of what a jitted function computes; those of a gradient have the transformation around them:
 # jax/_src/interpreters/ad.py, jvp and backward_pass
@@ -255,12 +258,12 @@ def something_in_32_bits(case: Case) -> bool:
 
 
 def attention(case: Case) -> bool:
-    """Arrays of JAX and TensorFlow are of anything, and who computes pictures may have none: there, a frame, a line or
-    a model's name tells of attention. The scores of few tokens are small."""
+    """Arrays of JAX and TensorFlow are of anything, so is a tensor that is too large at once, and who computes pictures
+    may have none: there, a frame, a line or a model's name tells of attention. The scores of few tokens are small."""
     crash = case.crash
     if little_was_generated(crash) is not None:
         return False
-    of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or _computes_pictures(crash)
+    of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or case.cause == _OF_ONE_TENSOR or _computes_pictures(crash)
     if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
@@ -309,12 +312,18 @@ def _batches_lie_elsewhere(case: Case) -> bool:
     this job has little is another's."""
     root = case.crash.root
     if _on_the_host(case.crash.pool):
-        stated = case.now is not None and case.crash.job.task != "rl"
+        of_a_gpu = case.crash.job.task == "rl" or (case.cause == _UNPROVEN and _shards_states(case.crash))
+        stated = case.now is not None and not of_a_gpu
         stages = case.cause == "pinned-memory-exhausted" and case.crash.job.world == "tensorflow"
         return not (stated or stages or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
     own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
     total = root.total_bytes if isinstance(root, DeviceOutOfMemory) else None
     return case.cause in _NEIGHBOURS and own is not None and total is not None and own < MUCH * total
+
+
+def _shards_states(crash: Crash) -> bool:
+    """Over GPUs, which then hold the batches, too."""
+    return any(one is not None and one.layer == "states" for one in map(framework, crash.job.frameworks))
 
 
 def _beyond_a_half(root: object) -> bool:
@@ -501,11 +510,19 @@ def data_are_loaded(case: Case) -> bool:
     return memory is not None and any(re.search(_OF_DATA, holder.name) for holder in memory.holders)
 
 
+_ON_THE_HOST: Final = (
+    caches_of_ranks,
+    lmcache_was_refused,
+    refused_for_parameters_on_the_host,
+    refused_for_the_buffer_of_parameters,
+    sleeping_engines_have_it,
+)
+
+
 def offloaded(case: Case) -> bool:
     stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
     refused = case.crash.first(HostCacheTooLarge) is not None
-    shown = (caches_of_ranks, lmcache_was_refused, refused_for_parameters_on_the_host, sleeping_engines_have_it)
-    return stated or refused or any(sign(case.crash) is not None for sign in shown)
+    return stated or refused or any(sign(case.crash) is not None for sign in _ON_THE_HOST)
 
 
 def object_store(case: Case) -> bool:

@@ -20,6 +20,7 @@ from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
+from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import NVIDIA, maker
@@ -38,7 +39,7 @@ from oomdoctor.remedies.settings import Spelling, known_versions, of_knob, same,
 from oomdoctor.remedies.sizes import size_of_model
 from oomdoctor.remedies.training import WITHOUT_TRAINING
 from oomdoctor.signs import commands, releases
-from oomdoctor.signs.allocator import card_partly_hidden
+from oomdoctor.signs.allocator import XPU_LARGEST, beyond_the_largest_allocation, card_partly_hidden
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed, last_prompt_refused
 from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
@@ -65,6 +66,7 @@ from oomdoctor.versions import version_of
 _SPLIT_MB: Final = 512
 _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
 _WHOLE: Final = 1.0
+_RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified-runtime#1245, 2024-01
 _EVICTS: Final = "0.11.0"
 _REFUSED_WHAT_IS_FREE: Final = "spurious-device-oom"
 # What PyTorch calls the devices: ROCm's go by CUDA's name
@@ -259,6 +261,8 @@ def raise_cap(case: Case) -> Answer:
             derivation=say("0.0 means no limit"),
             cost=say("the whole machine may freeze: beyond the limit macOS pages to disk"),
         )
+    if beyond_the_largest_allocation(case.crash) is not None:
+        return _larger_at_once(case.crash)
     if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
         return _larger_workspace(root.tried_bytes)
     if isinstance(root, BufferFull):
@@ -281,6 +285,24 @@ def raise_cap(case: Case) -> Answer:
             cost=say("other processes on the GPU get less of it"),
         )
     return None
+
+
+def _larger_at_once(crash: Crash) -> Proposal | Skip:
+    """Intel's runtime lifts its limit where it is told to; what Metal and a framework refuse by themselves nobody
+    lifts."""
+    if isinstance(crash.root, DeviceOutOfMemory) and crash.root.limit == "per-allocation":
+        return Skip()
+    return Proposal(
+        action=say(
+            "Let Intel's runtime make single allocations of {limit} and more, or keep each tensor below that",
+            limit=show(XPU_LARGEST),
+        ),
+        setting=_RELAXED,
+        suggested=1,
+        snippet=f"export {_RELAXED}=1",
+        assumes=(say("a Level Zero runtime of 2024 or later (not in the log)"),),
+        cost=say("slower kernels: they address memory with 64 bits"),
+    )
 
 
 def _mapped_memory() -> Proposal:
@@ -615,22 +637,26 @@ def fix_request(case: Case) -> Answer:
             snippet=commands.SCHEDULED,
         )
     if not short and not have and request.placement_group:
-        return Proposal(
-            action=say(
-                "Compare a bundle of {what} with what one node has free: it has to fit on one, with its CPUs "
-                "(--num-cpus of `ray start`)",
-                what=what_of(request),
-            ),
-            subject=what_of(request),
-            setting=_asking(case.row),
-            snippet=commands.SCHEDULED,
-        )
+        return _of_a_group(case, request)
     group = group_of(crash, request)
     if group is not None and group.of_vllm and (fewer := _cards_of_vllm(crash, short)) is not None:
         return fewer
     return Proposal(
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
+        snippet=commands.SCHEDULED,
+    )
+
+
+def _of_a_group(case: Case, request: Unschedulable) -> Proposal:
+    """Where nothing is known of what the cluster has."""
+    row = _split_of_the_engine(case.crash) if case.crash.job.task == "serving" else None
+    if row is not None:
+        return _smaller_group(row)
+    return Proposal(
+        action=_compared(request),
+        subject=what_of(request),
+        setting=_asking(case.row),
         snippet=commands.SCHEDULED,
     )
 
@@ -674,6 +700,22 @@ def _of_vllms_own_node(group: Group, node: str) -> Proposal:
     )
 
 
+def _compared(request: Unschedulable) -> str:
+    """A bundle is never spread over nodes; a group of several may be."""
+    if request.bundles is not None and request.bundles > 1:
+        return say(
+            "Compare {what} in {count} bundles with what the cluster has free: each bundle has to fit on one node, "
+            "with its CPUs (--num-cpus of `ray start`)",
+            what=what_of(request),
+            count=request.bundles,
+        )
+    return say(
+        "Compare a bundle of {what} with what one node has free: it has to fit on one, with its CPUs "
+        "(--num-cpus of `ray start`)",
+        what=what_of(request),
+    )
+
+
 def _of_the_job(row: Spelling | None) -> Proposal | None:
     """The knob as it is, without an option that asks for nothing."""
     return Proposal(setting="") if row is not None and not _asking(row) else None
@@ -713,16 +755,29 @@ def _less(short: Sequence[tuple[str, float, float]]) -> str:
 
 def _of_the_engine(crash: Crash) -> Answer:
     """It checks its own size against the cluster before it asks Ray for anything."""
-    named = crash.job.engine or vllm.NAME in crash.context.frameworks
-    row = spelling("tensor-parallel", crash.context, crash.job.world) if named else None
-    row = row or (spelling("tensor-parallel", crash.context, vllm.NAME) if named else None)
+    row, seen = _split_of_the_engine(crash), crash.root
     if row is None:
         return None
-    seen = crash.root
     if isinstance(seen, Shortage) and seen.needed and seen.available and seen.unit == "devices":
         return _over_the_nodes(crash, row, seen.needed, seen.available)
     return Proposal(
         action=say("Lower {option} to the number of GPUs that Ray sees, or show Ray more of them", option=row.setting),
+        setting=row.setting,
+        snippet=commands.SCHEDULED,
+    )
+
+
+def _split_of_the_engine(crash: Crash) -> Spelling | None:
+    if not (crash.job.engine or vllm.NAME in crash.context.frameworks):
+        return None
+    row = spelling("tensor-parallel", crash.context, crash.job.world)
+    return row or spelling("tensor-parallel", crash.context, vllm.NAME)
+
+
+def _smaller_group(row: Spelling) -> Proposal:
+    """The engine requests one bundle for each of its GPUs: vllm/executor/ray_utils.py, initialize_ray_cluster."""
+    return Proposal(
+        action=say("Lower {option} to the number of GPUs that Ray has free, or free more of them", option=row.setting),
         setting=row.setting,
         snippet=commands.SCHEDULED,
     )

@@ -53,7 +53,12 @@ from oomdoctor.signs.address_space import a_fork_was_refused, kill_at_a_virtual_
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import MANY, data_goes_to_the_card_in_one_piece, many_readers_and_one_vanished
 from oomdoctor.signs.machine import is_on_windows
-from oomdoctor.signs.offload import gpus_per_node, refused_for_parameters_on_the_host, sleeping_engines_have_it
+from oomdoctor.signs.offload import (
+    gpus_per_node,
+    refused_for_parameters_on_the_host,
+    refused_for_the_buffer_of_parameters,
+    sleeping_engines_have_it,
+)
 from oomdoctor.signs.store import only_the_disk_is_short
 from oomdoctor.units import GIB, MIB, show, size
 from oomdoctor.versions import version_of
@@ -409,10 +414,13 @@ def _awake(case: Case) -> Proposal | None:
 def _parameters_back(case: Case) -> Proposal | None:
     """Of a configuration that is not in the log, by the frames."""
     row = next((one for one in of_knob(case.knob, "deepspeed") if one.key == "offload_param"), None)
-    if row is None or refused_for_parameters_on_the_host(case.crash) is None:
+    is_on = refused_for_the_buffer_of_parameters(case.crash) is not None
+    if row is None or not (is_on or refused_for_parameters_on_the_host(case.crash) is not None):
         return None
     return Proposal(
-        action=say("Turn off what keeps the parameters in RAM (offload_param), if it is on: the GPU takes them"),
+        action=say("Turn off what keeps the parameters in RAM (offload_param): the GPU takes them")
+        if is_on
+        else say("Turn off what keeps the parameters in RAM (offload_param), if it is on: the GPU takes them"),
         setting=row.setting,
         snippet=row.write,
         cost=say("2 bytes of GPU memory per parameter, divided by the GPUs"),
@@ -755,7 +763,10 @@ def _with_more_room(case: Case) -> Proposal | Refusal | None:
             derivation=f"2 x {show(capacity)} = {2 * capacity} bytes",
         )
     if full is not None and full.object_bytes:
-        return Proposal(action=say("Make Ray's object store at least {amount} larger", amount=show(full.object_bytes)))
+        return Proposal(
+            action=say("Make Ray's object store at least {amount} larger", amount=show(full.object_bytes)),
+            snippet=case.row.write.format(_AN_AMOUNT) if case.row is not None else None,
+        )
     return None
 
 

@@ -53,7 +53,8 @@ _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 _FLAG: Final = late(r"--[a-z][\w-]{1,60}(?: \{\})?")
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
 _CALL: Final = late(
-    r"(?:\w{1,20} = )?(?P<function>[a-z_]\w{0,40}(?:\.\w{1,40}){0,6})\((?:.{0,200}[ (.\"](?P<argument>\w{1,60})='?\Z)?"
+    r"(?:\w{1,20} = )?(?P<function>[a-z_]\w{0,40}(?:\.\w{1,40}){0,6})"
+    r"\((?:(?:.{0,200}[ (.\"])?(?P<argument>\w{1,60})='?\Z)?"
 )
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}

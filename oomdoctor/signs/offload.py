@@ -75,6 +75,8 @@ AWAKE: Final = 4 * GIB  # a worker whose weights are on the card takes less
 # deepspeed/runtime/zero/stage3.py, see_memory_usage()
 # deepspeed/runtime/zero since 0.3.10
 _PARAMETERS: Final = r"_convert_to_zero_parameters|zero[/\\](?:partition_parameters|parameter_offload)\.py"
+# deepspeed/runtime/zero/stage3.py, called where offload_param is on
+_FLAT_BUFFER: Final = r"_create_param_groups_fp16_flat_cpu_memory"
 _PARTITIONS: Final = r"(?:Before|After) creating fp(?:16|32) partitions"
 # The class, and its extension as it is built and loaded (deepspeed/ops/adam/cpu_adam.py since 0.3)
 _OPTIMIZER_ON_THE_CPU: Final = (
@@ -167,6 +169,12 @@ def refused_for_parameters_on_the_host(crash: Crash) -> Seen | None:
     """DeepSpeed was making its partitions of the parameters and was refused host memory for them."""
     refused = crash.first(HostAllocation) is not None and crash.in_trace(_PARAMETERS) is not None
     return Seen(words="") if refused else None
+
+
+@sign
+def refused_for_the_buffer_of_parameters(crash: Crash) -> Seen | None:
+    """DeepSpeed was making the pinned buffer of all parameters, which it has only where they are offloaded."""
+    return Seen(words="") if crash.in_trace(_FLAT_BUFFER) is not None else None
 
 
 # What shows, settings aside, that something is kept on the host.

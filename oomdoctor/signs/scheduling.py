@@ -251,6 +251,13 @@ def _sentence(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -
             return say(
                 "Ray has not placed a placement group with {count} x {what}: {end}.", what=what, count=count, end=end
             )
+        if request.requested and (request.bundles or 0) > 1:
+            return say(
+                "Ray has not placed a placement group with {what} in {count} bundles: {end}.",
+                what=what,
+                count=request.bundles,
+                end=end,
+            )
         return say("Ray has not placed a placement group with {what}: {end}.", what=what, end=end)
     if count > 1:
         return say("Ray has not placed {count} requests for {what}: {end}.", what=what, count=count, end=end)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from remedy_logs import advise, crashes_of, cuda, kill
+from reports import body
 
 from oomdoctor import diagnose
 from oomdoctor.remedies import reach
@@ -87,6 +90,75 @@ def test_parameters_in_ram_are_halved_or_go_back() -> None:
     chosen, _ = advise("deepspeed train.py\n" + PARAMETERS + ON_THE_HOST, "mixed-precision", "less-offload")
     assert chosen["mixed-precision"].derivation == "25.10 GiB / 2 = 12.55 GiB"
     assert chosen["less-offload"].snippet == '"offload_param": {"device": "none"}'
+
+
+STAGE_3 = '  File "/x/deepspeed/runtime/zero/stage3.py", line 77, in {function}\n    buffer = {code}\n'
+FLAT = STAGE_3.format(function="_create_param_groups_fp16_flat_cpu_memory", code="torch.empty(int(numel))")
+STATES = STAGE_3.format(function="initialize_optimizer_states", code="grads.pin_memory()")
+SWAPPED = STAGE_3.format(function="_create_fp16_partitions", code="held.pin_memory()")
+
+
+BACK = '"offload_param": {"device": "none"}'
+PAGEABLE = '"offload_optimizer": {"pin_memory": false}'
+
+
+@pytest.mark.parametrize(
+    ("settings", "trace", "snippets"),
+    [
+        ("", FLAT, [BACK]),
+        ("", STATES, [PAGEABLE]),
+        ("", SWAPPED, [PAGEABLE]),
+        ("offload_param device=none\n", STATES, [PAGEABLE]),
+    ],
+)
+def test_the_buffer_of_all_parameters_is_pinned_whatever_is_set(
+    settings: str, trace: str, snippets: list[str], tmp_path: Path
+) -> None:
+    log = "deepspeed fit.py\n" + settings + trace + "RuntimeError: CUDA error: out of memory\n"
+    first = body(tmp_path, log)["diagnoses"][0]
+    assert first["cause"] == "pinned-memory-exhausted"
+    given = [one for one in first["remedies"] if one["knob"] in ("unpin-memory", "less-offload")]
+    assert [one["snippet"] for one in given] == snippets
+    assert not any("if it is on" in one["action"] for one in given)
+
+
+XPU = "RuntimeError: XPU out of memory. Tried to allocate {tried}. GPU 0 has a total capacity of {total}.\n"
+RELAXED = "export UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"
+
+
+@pytest.mark.parametrize(
+    ("message", "snippet"),
+    [
+        (XPU.format(tried="5.50 GiB", total="15.91 GiB"), RELAXED),
+        (XPU.format(tried="3.50 GiB", total="15.91 GiB"), None),
+        (XPU.format(tried="16.50 GiB", total="15.91 GiB"), None),
+        (REFUSED + cuda(tried="5.50 GiB", free="9.00 GiB"), None),
+        ("RuntimeError: Invalid buffer size: 45.00 GiB\n", None),
+    ],
+)
+def test_only_intels_runtime_is_told_to_allow_more_at_once(message: str, snippet: str | None) -> None:
+    chosen, _ = advise(message, "raise-allocator-cap", cause="allocator-cap")
+    assert (chosen["raise-allocator-cap"].snippet if "raise-allocator-cap" in chosen else None) == snippet
+
+
+def test_what_metal_refuses_at_once_nobody_raises() -> None:
+    chosen, _ = advise("RuntimeError: Invalid buffer size: 45.00 GiB\n", "raise-allocator-cap", "smaller-microbatch")
+    assert set(chosen) == {"smaller-microbatch"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "trace", "given"),
+    [
+        ("allocator-cap", "", False),
+        ("allocator-cap", ATTENTION, True),
+        ("allocator-cap", BACKBONE, False),
+        ("activations", "", True),
+    ],
+)
+def test_a_tensor_that_is_too_large_at_once_may_be_anything(cause: str, trace: str, given: bool) -> None:
+    log = trace + XPU.format(tried="5.50 GiB", total="15.91 GiB")
+    knob = "memory-efficient-attention"
+    assert (knob in advise(log, knob, cause=cause)[0]) == given
 
 
 @pytest.mark.parametrize(("path", "given"), [("tensorflow/core", True), (r".\tensorflow/core", False)])

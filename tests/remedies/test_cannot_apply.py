@@ -47,6 +47,8 @@ PROGRAM = (
     ("line", "given"),
     [
         ("Loading weights from base_v2.safetensors", False),
+        ("    with safetensors.safe_open(path) as opened:", False),
+        ("    with open(path) as opened:", True),
         ("Loading weights from base_v2.ckpt", True),
         ("Loading weights from safetensors_notes.bin", True),
         ("Loading weights, safetensors is not installed", True),
@@ -212,3 +214,98 @@ def test_of_a_table_without_its_first_rows_nobody_is_sure(rows: str, sure: bool)
     seen = sleeping_engines_have_it(crashes_of(log)[0])
     assert seen is not None
     assert seen.unsure != sure
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [("_allocate_kv_cache_tensors", False), ("initialize_kv_cache_tensors", False), ("capture_model", True)],
+)
+def test_graphs_are_captured_when_the_cache_is_there(function: str, given: bool) -> None:
+    log = ENGINE + RUNNER.format(function=function, code="held = torch.zeros(size)")
+    chosen, _ = advise(log + "torch.OutOfMemoryError: " + cuda(), "eager-mode", cause="vllm-utilization-too-high")
+    assert ("eager-mode" in chosen) == given
+
+
+KILLED = "+ {launch} fit.py --per_device_train_batch_size 12\n{before}run.sh: line 12: 90210 Killed    python fit.py\n"
+SHARDED = "[INFO] DeepSpeed info: version=0.16.9\n"
+
+
+@pytest.mark.parametrize(
+    ("launch", "before", "cause", "given"),
+    [
+        ("deepspeed", SHARDED, "killed-without-evidence", False),
+        ("python", SHARDED, "killed-without-evidence", False),
+        ("python", "", "killed-without-evidence", True),
+        ("deepspeed", SHARDED, "dataset-in-ram", True),
+        ("deepspeed", SHARDED, "host-memory-exhausted", True),
+    ],
+)
+def test_batches_of_who_shards_over_gpus_are_no_host_memory(launch: str, before: str, cause: str, given: bool) -> None:
+    log = KILLED.format(launch=launch, before=before)
+    assert ("smaller-microbatch" in advise(log, "smaller-microbatch", cause=cause)[0]) == given
+
+
+LLAMA = "llama-server {flags}\nggml_vulkan: Device memory allocation of size 735051776 failed.\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "setting"),
+    [
+        ("-hf some/model-GGUF:Q8_0", "-hf"),
+        ("--hf-repo some/model-GGUF", "-hf"),
+        ("-m model.gguf", "-m"),
+        ("-m model-hf.gguf", "-m"),
+        ("--flash-attn on", "-m"),
+    ],
+)
+def test_a_model_is_named_as_it_was(flags: str, setting: str) -> None:
+    chosen, _ = advise(LLAMA.format(flags=flags), "smaller-model", cause="model-does-not-fit")
+    assert chosen["smaller-model"].setting == setting
+
+
+FULL_STORE = (
+    "ray.exceptions.ObjectStoreFullError: Failed to put object {id} in object store because it is full. {size}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "snippet"),
+    [
+        ("", "ray.init(object_store_memory=BYTES)"),
+        ("ray start --head\n", "ray start --head --object-store-memory=BYTES"),
+    ],
+)
+def test_a_store_of_unknown_size_is_set_in_bytes(before: str, snippet: str) -> None:
+    log = before + FULL_STORE.format(id="ab" * 28, size="Object size is 734003200 bytes.")
+    chosen, _ = advise(log, "bigger-object-store", cause="object-store-full")
+    assert chosen["bigger-object-store"].snippet == snippet
+    assert "700 MiB" in chosen["bigger-object-store"].action
+
+
+GROUP = (
+    "ValueError: Cannot provide a placement group requiring 6.0 GPUs (placement_group_specs=[{}]) within 900 seconds.\n"
+)
+PAIRS = "{'node:10.3.0.9': 0.001, 'GPU': 2.0}, {'GPU': 2.0}, {'GPU': 2.0}"
+OF_AN_ENGINE = "(EngineCore_DP0 pid=12) ERROR 03-09 07:11:20 [core.py:900] "
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (OF_AN_ENGINE + GROUP.format(PAIRS), "Lower --tensor-parallel-size"),
+        (GROUP.format(PAIRS), "Compare 6 GPU in 3 bundles"),
+        (GROUP.format("{'GPU': 6.0}"), "Compare a bundle of 6 GPU"),
+        ("python3 -m openrlhf.cli.train_ppo_ray\nvllm 0.8.3\n" + GROUP.format(PAIRS), "Compare 6 GPU in 3 bundles"),
+    ],
+)
+def test_a_group_is_compared_bundle_by_bundle(log: str, words: str) -> None:
+    chosen, _ = advise(log, "fix-resource-request", cause="ray-unschedulable")
+    assert chosen["fix-resource-request"].action.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"), [(PAIRS, "6 GPU in 3 bundles: given up"), ("{'GPU': 6.0}", "with 6 GPU: given up")]
+)
+def test_the_bundles_of_a_group_are_counted(specs: str, words: str, tmp_path: Path) -> None:
+    report = body(tmp_path, GROUP.format(specs))
+    assert words in report["diagnoses"][0]["explanation"]

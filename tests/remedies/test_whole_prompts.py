@@ -12,6 +12,8 @@ NO_BLOCKS = (
 )
 OLDER = 'ERROR 03-09 07:11:20 engine.py:301]   File "/srv/vllm/worker/worker.py", line 312, in check\n'
 NEWER = 'ERROR 03-09 07:11:20 core.py:301]   File "/srv/vllm/v1/engine/core.py", line 88, in check\n'
+REFUSED = "ERROR 03-09 07:11:20 engine.py:135] "
+DUMPED = "INFO 03-09 07:11:20 model_runner_base.py:118] Writing to /tmp/err_execute_model_input_2.pkl...\n" + REFUSED
 SERVE = "vllm serve some/model --max-model-len {length} {flags}\n"
 
 
@@ -23,6 +25,8 @@ def serve(flags: str = "", length: int = 6000) -> str:
     "log",
     [
         OLDER + NO_BLOCKS,
+        serve() + DUMPED + cuda(),
+        "CRITICAL 03-09 07:11:21 launcher.py:88] MQLLMEngine is already dead, terminating\n" + REFUSED + cuda(),
         serve() + OLDER + NO_BLOCKS,
         serve(length=32768) + OLDER + NO_BLOCKS,
         serve("--no-enable-chunked-prefill") + cuda(),
@@ -41,6 +45,9 @@ def test_less_than_a_prompt_is_no_remedy(log: str) -> None:
     "log",
     [
         NEWER + NO_BLOCKS,
+        NEWER + DUMPED + cuda(),
+        serve() + REFUSED + cuda(),
+        serve() + "INFO 03-09 07:11:20 gpu_model_runner.py:90] Writing\n" + REFUSED + cuda(),
         serve() + NEWER + NO_BLOCKS,
         serve(length=32769) + OLDER + NO_BLOCKS,
         serve("--enable-chunked-prefill") + OLDER + NO_BLOCKS,
