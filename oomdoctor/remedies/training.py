@@ -469,6 +469,11 @@ def _load_to_ram(case: Case) -> Answer:
 def shard_checkpoint(case: Case) -> Answer:
     """Options that list what is saved: whole weights come off the list; where the log does not show it, states do."""
     row = case.row
+    if row is not None and _ON_RANK_0 in row.write:
+        return Proposal(
+            action=say("Gather the full state in host RAM, on rank 0 alone"),
+            cost=say("rank 0 needs host RAM for the whole state"),
+        )
     if row is None or not row.key.endswith("contents"):
         return None
     saved = _PART_OF_A_CHECKPOINT.findall(str(case.now.value)) if case.now is not None else []
@@ -785,7 +790,28 @@ def shard_states(case: Case) -> Answer:
     )
 
 
+def offload_parameters(case: Case) -> Answer:
+    return _by_a_word_more(case) if _is_a_list_of_words(case) else fewer_layers(case)
+
+
+def _is_a_list_of_words(case: Case) -> bool:
+    """An option that lists how the model is sharded: transformers/training_args.py, FSDPOption."""
+    return case.row is not None and case.row.write == _TRAINERS_FSDP
+
+
+def _by_a_word_more(case: Case) -> Answer:
+    if case.now is None:
+        return None
+    stated = str(case.now.value).split()
+    if _OFFLOAD in stated:
+        return already(case.now, case.now.value)
+    then = " ".join((*stated, _OFFLOAD))
+    return Proposal(current=case.now.value, suggested=then)
+
+
 def offload_optimizer(case: Case) -> Answer:
+    if _is_a_list_of_words(case):
+        return _by_a_word_more(case)
     if _set_already(case):
         return None
     model = size_of_trained(case.crash)
@@ -886,6 +912,9 @@ def fewer(case: Case) -> Answer:
     return halved(case) if counts and (usual is None or case.number() is not None) else None
 
 
+_TRAINERS_FSDP: Final = "--fsdp {}"
+_OFFLOAD: Final = "offload"
+_ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
 
 
@@ -912,7 +941,7 @@ FUNCTIONS: Final[Mapping[str, Compute]] = {
     "cap-primitives": fewer,
     "fewer-environments": fewer,
     "resize-sim-buffers": fewer,
-    "offload-parameters": fewer_layers,
+    "offload-parameters": offload_parameters,
     "offload-activations": assign_on_the_host,
     "smaller-microbatch": smaller_microbatch,
     "shorter-sequences": shorter_sequences,

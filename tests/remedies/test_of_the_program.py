@@ -654,6 +654,49 @@ def test_rllib_counts_its_workers_by_an_option(name: str, count: int, suggested:
     assert found.snippet == (f'"num_workers": {suggested}' if suggested else None)
 
 
+CLONE = (
+    "UserWarning: Failed to clone() tensor with name embed.weight on rank 1. This may mean that this state_dict entry "
+    "could point to invalid memory regions after returning from state_dict() call if this parameter is managed by "
+    "FSDP. Please check clone implementation of embed.weight. Error: "
+)
+TRAINER = '+ torchrun fit.py --per_device_train_batch_size 2 --fsdp "{}"\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "then"),
+    [
+        ("full_shard auto_wrap", "--fsdp 'full_shard auto_wrap offload'"),
+        ("shard_grad_op", "--fsdp 'shard_grad_op offload'"),
+        ("full_shard offload auto_wrap", None),  # is set
+    ],
+)
+def test_the_trainers_own_word_for_offloading_with_fsdp(words: str, then: str | None) -> None:
+    log = TRAINER.format(words) + CLONE + cuda()
+    for knob in ("offload-parameters", "offload-optimizer"):
+        chosen, _ = advise(log, knob, cause="checkpoint-spike")
+        assert (chosen[knob].snippet if knob in chosen else None) == then
+
+
+@pytest.mark.parametrize(
+    "launch", ["+ torchrun fit.py\n", "+ torchrun fit.py --fsdp True\n", "+ fit.py --enable_fsdp\n"]
+)
+def test_other_words_for_fsdp_are_not_the_trainers(launch: str) -> None:
+    chosen, _ = advise(launch + CLONE + cuda(), "offload-parameters", cause="checkpoint-spike")
+    assert "--fsdp " not in (chosen["offload-parameters"].snippet or "")
+
+
+def test_a_full_state_is_gathered_in_host_memory_where_its_clone_failed() -> None:
+    chosen, _ = advise(TRAINER.format("full_shard") + CLONE + cuda(), "sharded-checkpoint", cause="checkpoint-spike")
+    remedy = chosen["sharded-checkpoint"]
+    assert "FullStateDictConfig(offload_to_cpu=True, rank0_only=True)" in (remedy.snippet or "")
+    assert remedy.spends == ("host_ram", "cgroup")
+    assert not remedy.assumes
+    frame = '  File "/x/torch/distributed/fsdp/_state_dict_utils.py", line 9, in _optim_state_dict\n    y = x\n'
+    other, _ = advise(frame + "torch.OutOfMemoryError: " + cuda(), "sharded-checkpoint", cause="checkpoint-spike")
+    assert "SHARDED_STATE_DICT" in (other["sharded-checkpoint"].snippet or "")
+    assert "rank 0" not in other["sharded-checkpoint"].action
+
+
 IN_DEEPSPEED_CHAT = (
     "deepspeed main.py --actor_model_name_or_path some/model --actor_zero_stage 2 --per_device_training_batch_size 2 "
     "{length}\n" + cuda()
