@@ -52,9 +52,7 @@ score_all = jax.jit(token_log_probs)
 print(f"jax {jax.__version__} on {jax.devices()}, {args}", flush=True)
 total = 0.0
 for batch in range(args.sentences // args.batch_size):
-    tokens = jax.random.randint(
-        jax.random.PRNGKey(batch), (args.batch_size, args.seq_len + 1), 0, args.vocab_size
-    )
+    tokens = jax.random.randint(jax.random.PRNGKey(batch), (args.batch_size, args.seq_len + 1), 0, args.vocab_size)
     x, targets = trunk(params, tokens), tokens[:, 1:]
     if args.loss_chunk:
         parts = [

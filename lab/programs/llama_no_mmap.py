@@ -51,9 +51,7 @@ parser.add_argument("--ctx-size", type=int, default=2048)
 parser.add_argument("--requests", type=int, default=4)
 args = parser.parse_args()
 
-llama = Llama(
-    model_path=args.model, use_mmap=not args.no_mmap, n_ctx=args.ctx_size, n_threads=2, verbose=True
-)
+llama = Llama(model_path=args.model, use_mmap=not args.no_mmap, n_ctx=args.ctx_size, n_threads=2, verbose=True)
 for number in range(args.requests):
     answer = llama([5, 6, 7, 8 + number], max_tokens=4)
     print(f"job {number} {answer['usage']}", flush=True)

@@ -26,9 +26,7 @@ model = nn.Sequential(embedding, *layers, nn.Linear(args.hidden, 8000))
 ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
 kinds = {"adamw": torch.optim.AdamW, "adafactor": torch.optim.Adafactor, "sgd": torch.optim.SGD}
 kind = kinds[args.optimizer]
-optimizer = (
-    ZeroRedundancyOptimizer(ddp.parameters(), kind, lr=1e-4) if args.zero else kind(ddp.parameters(), lr=1e-4)
-)
+optimizer = ZeroRedundancyOptimizer(ddp.parameters(), kind, lr=1e-4) if args.zero else kind(ddp.parameters(), lr=1e-4)
 if rank == 0:
     count = sum(p.numel() for p in model.parameters())
     print(f"world size {dist.get_world_size()}, {count / 1e6:.1f} M parameters, {args.optimizer}", flush=True)

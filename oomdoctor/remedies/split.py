@@ -14,6 +14,7 @@ from oomdoctor.incident.engine_facts import SHARE_SETTINGS
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting
 from oomdoctor.language import all_of, say
+from oomdoctor.patterns import late
 from oomdoctor.remedies import engine
 from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
@@ -25,6 +26,8 @@ _LOADING: Final = "model_load"
 _MAY_BE_LOADING: Final = ("unknown", "engine_init")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 # vllm/config/parallel.py, ParallelConfig.__post_init__: they stand for --data-parallel-size where that is 1
+# Workers that vLLM starts beside its first one, or through Ray: vllm/executor/multiproc_gpu_executor.py, ray_utils.py
+_OF_SEVERAL: Final = late(r"^\W{0,4}(?:RayWorkerWrapper|RayWorkerVllm|VllmWorkerProcess|VllmWorker-\d|Worker_TP\d)\b")
 _COPIES: Final = ("VLLM_DP_SIZE", "VLLM_DP_RANK")
 
 
@@ -35,7 +38,8 @@ def split(case: Case) -> Answer:
         return None
     if (whole := _not_in_effect(crash)) is not None:
         return whole
-    if case.now is None and crash.job.spread and not crash.job.trains:
+    spread = crash.job.spread or _OF_SEVERAL.search(crash.root.at.text) is not None
+    if case.now is None and spread and not crash.job.trains:
         raised = say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
         return Proposal(action=raised)
     now = tensor_parallel(crash)

@@ -96,3 +96,24 @@ def test_the_weights_of_a_rank_are_a_part_of_all(tmp_path: Path) -> None:
 def test_a_server_trains_on_no_number_of_gpus(tmp_path: Path) -> None:
     actions = [each.action for each in remedies(tmp_path, CUDA, held=29.9, size=16, ranks=1).values()]
     assert not [action for action in actions if action.startswith("Train on")]
+
+
+ALONE = "vllm serve /models/acme-7B-chat --max-num-seqs 64\n"
+
+
+@pytest.mark.parametrize(
+    ("writer", "number"),
+    [
+        ("(RayWorkerWrapper pid=8, ip=10.0.0.7) ", False),
+        ("(VllmWorkerProcess pid=8) ", False),
+        ("(Worker_TP1 pid=8) ", False),
+        ("(APIServer pid=8) ", True),
+        ("", True),
+    ],
+)
+def test_an_engine_of_several_workers_is_split_already(tmp_path: Path, writer: str, number: bool) -> None:
+    log = tmp_path / "serve.log"
+    refused = CUDA.format(held=31.0).replace("GPU 1", "GPU 0")
+    log.write_text(f"{ALONE}{writer}{refused}\n", encoding="utf-8")
+    shown = {each.knob: each for each in diagnose(log).incidents[0].diagnoses[0].remedies}
+    assert (shown["tensor-parallel"].suggested is not None) is number
