@@ -152,6 +152,7 @@ SIGNS = (
     ("accelerate launch train.py", ["accelerate"]),
     ('  File "/env/site-packages/accelerate/accelerator.py", line 9, in backward', ["accelerate"]),
     ('  File "/w/open_instruct/grpo_fast.py", line 9, in main', ["open-instruct"]),
+    ('  File "/env/lib/coati/trainer/sft.py", line 9, in fit', ["coati"]),
     ("python open_instruct/finetune.py", ["open-instruct"]),
     ('  File "/w/llama-recipes/utils/train_utils.py", line 9, in train', ["llama-recipes"]),
     ('  File "/env/site-packages/llama_recipes/finetuning.py", line 9, in main', ["llama-recipes"]),
@@ -272,6 +273,9 @@ def test_every_sign_tells_its_framework(line: str, layers: list[str]) -> None:
 
 # Lines that speak of a framework, or of what is called nearly so, and are of none.
 NEAR = (
+    '  File "/w/coati/images/read.py", line 9, in open',
+    '  File "/w/coatings/trainer/sft.py", line 9, in fit',
+    "coati: seen near the feeder",
     "llama-cli -hf unsloth/gemma-4-E2B-it-GGUF:Q4_0",
     "2026-01-02 03:04:05.000000: I external/tensorflow_plugin/op.cc:71] ready",
     "the reviewers liked verl, trl and slime best",

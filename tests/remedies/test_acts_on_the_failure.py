@@ -412,3 +412,23 @@ def test_few_tokens_are_not_made_fewer(answer: int, given: bool) -> None:
     knobs = ("shorter-sequences", "memory-efficient-attention", "quantize-weights")
     chosen, _ = advise(frame + REFUSED + cuda() + after, *knobs, cause="activations")
     assert chosen.keys() == {"quantize-weights", *(knobs if given else ())}
+
+
+ZERO = '  File "/env/colossalai/zero/sharded_optim/low_level_optim.py", line 91, in step\n    self.optim.step()\n'
+PLAIN = '  File "/env/torch/optim/adamw.py", line 91, in step\n    state = torch.zeros_like(p)\n'
+COATI = '  File "/env/coati/trainer/sft.py", line 91, in fit\n    self.strategy.optimizer_step(optim)\n'
+
+
+@pytest.mark.parametrize(("trace", "given"), [(ZERO, False), (PLAIN, True), (COATI + ZERO, False)])
+def test_what_colossalai_shards_is_sharded(trace: str, given: bool) -> None:
+    knobs = ("shard-states", "mixed-precision")
+    chosen, _ = advise(
+        "torchrun --nproc_per_node 4 fit.py\n" + trace + REFUSED + cuda(), *knobs, cause="optimizer-states"
+    )
+    assert set(chosen) == (set(knobs) if given else set())
+
+
+@pytest.mark.parametrize(("trace", "line"), [(COATI + ZERO, "--strategy colossalai_zero2_cpu"), (ZERO, None)])
+def test_coati_keeps_states_on_the_host_by_its_strategy(trace: str, line: str | None) -> None:
+    chosen, _ = advise("torchrun fit.py\n" + trace + REFUSED + cuda(), "offload-optimizer", cause="optimizer-states")
+    assert (chosen["offload-optimizer"].snippet if "offload-optimizer" in chosen else None) == line
