@@ -35,7 +35,7 @@ def test_a_model_that_is_split_already_is_not_split_over_two() -> None:
 
 @pytest.mark.parametrize(
     ("head", "now"),
-    [("", 1), ("vllm serve m/m --tensor-parallel-size 2\n", 2), ("vllm serve m/m --tensor-parallel-size 4\n", 4)],
+    [("vllm serve m/m --tensor-parallel-size 2\n", 2), ("vllm serve m/m --tensor-parallel-size 4\n", 4)],
 )
 def test_the_size_that_the_log_states_is_doubled(head: str, now: int) -> None:
     remedy = advise(head + WORKER + REFUSED.format(gpu=0), "tensor-parallel")[0]["tensor-parallel"]
