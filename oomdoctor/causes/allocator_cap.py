@@ -37,7 +37,7 @@ CAUSE = Cause(
         mark("{budget_of}'s worker used {spent} of its limit of {budget} before it was killed"),
         mark("The {heap} heap is full at {heap_limit}"),
         mark("The {heap} heap is full"),
-        mark("The {metaspace} metaspace is full[ at {metaspace_limit}]"),
+        mark("The Java {part_of_java} is full[ at {part_limit}]"),
         mark("A memory limit of {own_limit} was hit[: {requested} requested]"),
         mark("No kernel of {workspace} fits into its workspace"),
         mark("A memory cap of {cap_on_a_full_gpu} was hit on {gpu}: {requested} requested, {free} free"),

@@ -53,9 +53,11 @@ class HostAllocation(Event, frozen=True, kw_only=True):
     metaspace_limit_bytes: Threshold[int | None] = None
 
     @property
-    def of_classes(self) -> bool:
-        """Whether Java's memory for classes is full, not its heap."""
-        return self.allocator == "java" and _OF_CLASSES.search(self.at.text) is not None
+    def part(self) -> str | None:
+        """Which of its memories Java ran out of: each has a limit of its own."""
+        if self.allocator != "java":
+            return None
+        return next((part for part, words in _PARTS_OF_JAVA if words.search(self.at.text)), "heap")
 
 
 # std::length_error: libstdc++'s (bits/stl_vector.h, basic_string.tcc) and MSVC's
@@ -64,7 +66,10 @@ BEYOND_COUNTING: Final = (
     r"|\bwhat\(\):\s{1,4}(?:(?:vector|deque|basic_string)::_M_(?:default_append|fill_insert|range_insert|realloc_\w{1,12}"
     r"|create|replace_aux)|(?:vector|deque|string) too long)$"
 )
-_OF_CLASSES = late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")
+_PARTS_OF_JAVA: Final = (
+    ("metaspace", late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")),
+    ("direct", late(r"(?i)\bdirect (?:buffer )?memory\b|\bOutOfDirectMemoryError\b")),
+)
 
 
 LOCKING: Final = ("rdma", "mlock")  # who locks pages by the system's own call, which RLIMIT_MEMLOCK bounds
@@ -153,7 +158,7 @@ _ALLOCATORS: Final = tuple(
         (
             "java",
             r"java\.lang\.OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Compressed class|Requested array)",
-            r"java\.lang\.OutOfMemoryError: (?:Direct buffer|Cannot reserve \d)",
+            r"java\.lang\.OutOfMemoryError: (?:Direct buffer|Cannot reserve \d)|\bOutOfDirectMemoryError: ",
             # Gradle's daemon
             r"\bJVM (?:heap space|Metaspace) is exhausted|\brunning out of JVM (?:heap|memory|Metaspace)",
             r"GC triggered before VM initialization completed",

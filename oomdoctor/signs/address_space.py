@@ -36,7 +36,11 @@ ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the t
 _HEAPS: Final = {
     "runtime": mark("A runtime's own heap is full, not the machine's memory."),
     "redis": mark("Redis hit its own limit (maxmemory), not the machine's memory limit."),
-    "java": mark("The Java heap is full (-Xmx), not the machine's memory."),
+    "heap": mark("The Java heap is full (-Xmx), not the machine's memory."),
+    "metaspace": mark("Java's memory for classes is full (-XX:MaxMetaspaceSize), not the machine's memory."),
+    "direct": mark(
+        "Java's memory for direct buffers is full (-XX:MaxDirectMemorySize, or else as much as -Xmx), not its heap."
+    ),
     "node": mark("The JavaScript heap is full (--max-old-space-size), not the machine's memory."),
 }
 
@@ -110,12 +114,10 @@ def windows_refused_an_array(crash: Crash) -> Seen | None:
 def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     """The heap of Java, JavaScript or another runtime is full."""
     refused = host_refusal(crash)
-    if refused is None or refused.allocator not in _HEAPS or refused.errno is not None:
+    full = _HEAPS.get(refused.part or refused.allocator) if refused is not None else None
+    if refused is None or full is None or refused.errno is not None:
         return None
-    if refused.of_classes:
-        words = say("Java's memory for classes is full (-XX:MaxMetaspaceSize), not the machine's memory.")
-        return Seen(words=words, evidence=(refused,))
-    return Seen(words=translated(_HEAPS[refused.allocator]), evidence=(refused,))
+    return Seen(words=translated(full), evidence=(refused,))
 
 
 @sign

@@ -15,7 +15,7 @@ from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import counted, say
+from oomdoctor.language import counted, mark, say, translated
 from oomdoctor.report.headline.card import figures, teller
 from oomdoctor.report.headline.figures import TOKENS, shown
 from oomdoctor.report.headline.gpu import requested
@@ -27,6 +27,7 @@ from oomdoctor.units import TIB, show
 LONG: Final = 40  # characters: a shape that is longer is none for a headline
 IMPOSSIBLE: Final = 8 * TIB
 _RUNTIMES: Final[Mapping[str, str]] = {"java": "Java", "node": "Node.js"}
+_PARTS: Final[Mapping[str | None, str]] = {"metaspace": mark("metaspace"), "direct": mark("direct buffer memory")}
 
 
 def shape(crash: Crash) -> str | None:
@@ -268,19 +269,20 @@ def budget_of(usage: BudgetUsage) -> str | None:
 @about(root(HostAllocation))
 def heap(event: HostAllocation) -> str | None:
     """A runtime whose heap is full."""
-    return None if event.of_classes else _RUNTIMES.get(event.allocator)
+    return None if event.part in _PARTS else _RUNTIMES.get(event.allocator)
+
+
+@where(address_space.heap_of_a_runtime_is_full)
+@about(root(HostAllocation))
+def part_of_java(event: HostAllocation) -> str | None:
+    """A memory of Java's beside its heap that is full."""
+    return translated(_PARTS[event.part]) if event.part in _PARTS else None
 
 
 @about(root(HostAllocation))
-def metaspace(event: HostAllocation) -> str | None:
-    """A runtime whose memory for classes is full."""
-    return "Java" if event.of_classes else None
-
-
-@about(root(HostAllocation))
-def metaspace_limit(event: HostAllocation) -> str | None:
+def part_limit(event: HostAllocation) -> str | None:
     """The limit of that memory."""
-    return shown(event.metaspace_limit_bytes)
+    return shown(event.metaspace_limit_bytes or event.limit_bytes)
 
 
 @about(root(HostAllocation))
