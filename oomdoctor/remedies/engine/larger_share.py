@@ -81,10 +81,7 @@ def raise_share(case: Case) -> Answer:
     if at_the_limit is not None or wanted <= now:
         return at_the_limit
     return Proposal(
-        action=say(
-            "Raise the engine's GPU memory share: {now} -> {then}",
-            now=as_known(now, assumed), then=f"{wanted:.2f}",
-        ),
+        action=_raised(now, wanted, assumed),
         current=None if assumed else now,
         suggested=wanted,
         derivation=say(
@@ -95,12 +92,14 @@ def raise_share(case: Case) -> Answer:
     )  # fmt: skip
 
 
+def _raised(now: float, then: float, assumed: tuple[str, ...] = ()) -> str:
+    return say("Raise the engine's GPU memory share: {now} -> {then}", now=as_known(now, assumed), then=f"{then:.2f}")
+
+
 def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
     return Proposal(
-        action=say(
-            "Raise the engine's GPU memory share: {now} -> {then}", now=as_known(now, assumed), then=f"{then:.2f}"
-        ),
+        action=_raised(now, then, assumed),
         current=None if assumed else now,
         suggested=then,
         derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
@@ -120,7 +119,7 @@ def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answ
     if then > shares.LARGEST:
         return Refusal(say("no share of the GPU fits another process's weights ({formula})", formula=formula))
     return Proposal(
-        action=say("Raise the engine's GPU memory share: {now} -> {then}", now=f"{now:.2f}", then=f"{then:.2f}"),
+        action=_raised(now, then),
         current=now,
         suggested=then,
         derivation=formula,

@@ -31,6 +31,7 @@ _GROUPS: Final = (
 _SMALL: Final = 4 * GIB
 _TINY: Final = 32 * MIB  # no interpreter with a few libraries starts in as much
 _START: Final = 512 * MIB
+_KUBERAY: Final = "kuberay"
 # Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
 _OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
@@ -126,8 +127,7 @@ def _dies_early(crash: Crash) -> bool:
     restarts = _RESTARTS.search(counted) if counted is not None else None
     if restarts is not None and int(restarts[1]) >= _OFTEN:
         return True
-    lived = limits.lived_seconds(crash)
-    return lived is not None and lived <= limits.AT_ITS_START
+    return limits.seconds_after_its_start(crash) is not None
 
 
 def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:
@@ -136,7 +136,7 @@ def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Pr
     written = in_units_of(manager, amount)
     lines = (row.snippet(written) if row is not None else None, *_beside(crash, manager, written))
     return Proposal(
-        action=_raised("kuberay" if _is_of_kuberay(crash, manager) else manager, show(limit), written),
+        action=_raised(_where_it_is_set(crash, manager), show(limit), written),
         current=limit,
         suggested=written,
         snippet="\n".join(line for line in lines if line) or None,
@@ -160,7 +160,7 @@ def _raised(manager: str | None, now: str, then: str) -> str:
             now=now,
             then=then,
         )
-    if manager == "kuberay":
+    if manager == _KUBERAY:
         return say(
             "Raise the container's memory limit from {now} to {then} in the RayCluster, under headGroupSpec.template "
             "or workerGroupSpecs",
@@ -222,26 +222,17 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
             action=say("Raise the memory limit of the container or job; the command shows the current one"),
             snippet=commands.GROUP,
         )
-    in_kuberay = _is_of_kuberay(crash, manager)
     return Proposal(
-        action=_in_the_ray_cluster(row.setting) if in_kuberay else _asked_for(manager, row.setting),
+        action=_asked_for(_where_it_is_set(crash, manager), row.setting),
         setting=row.setting,
         snippet="\n".join(_beside(crash, manager, None)) or None,
         derivation=_room_of_the_node(crash),
     )
 
 
-def _is_of_kuberay(crash: Crash, manager: str | None) -> bool:
-    return manager == "kubernetes" and crash.shows(_OF_KUBERAY)
-
-
-def _in_the_ray_cluster(option: str) -> str:
-    """KubeRay makes the pods from it: doc/source/cluster/kubernetes/user-guides/config.md of Ray."""
-    return say(
-        "Raise the container's memory limit ({option}) in the RayCluster, under headGroupSpec.template or "
-        "workerGroupSpecs: its pods are made from it; the command shows the current one",
-        option=option,
-    )
+def _where_it_is_set(crash: Crash, manager: str | None) -> str | None:
+    """KubeRay makes its pods from the RayCluster: doc/source/cluster/kubernetes/user-guides/config.md of Ray."""
+    return _KUBERAY if manager == "kubernetes" and crash.shows(_OF_KUBERAY) else manager
 
 
 def _room_of_the_node(crash: Crash) -> str | None:
@@ -255,7 +246,7 @@ def _room_of_the_node(crash: Crash) -> str | None:
     )  # fmt: skip
 
 
-def _asked_for(manager: str, option: str) -> str:
+def _asked_for(manager: str | None, option: str) -> str:
     if manager == "docker":
         return say(
             "Raise the memory limit ({option}), for the next run or of the running container; the command "
@@ -272,6 +263,12 @@ def _asked_for(manager: str, option: str) -> str:
             "Raise the container's memory limit ({option}) in the pod spec; the command shows the current one",
             option=option,
         )
+    if manager == _KUBERAY:
+        return say(
+            "Raise the container's memory limit ({option}) in the RayCluster, under headGroupSpec.template or "
+            "workerGroupSpecs: its pods are made from it; the command shows the current one",
+            option=option,
+        )
     return say("Raise the memory limit ({option}); the log does not show it", option=option)
 
 
@@ -280,7 +277,7 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
     if manager == "slurm":
         yield commands.of_slurm(crash)
     elif manager == "kubernetes":
-        set_limit = _EDIT_CLUSTER if _is_of_kuberay(crash, manager) else _SET_LIMIT
+        set_limit = _EDIT_CLUSTER if _where_it_is_set(crash, manager) == _KUBERAY else _SET_LIMIT
         yield commands.POD if amount is None else set_limit.format(amount=amount)
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"

@@ -55,7 +55,8 @@ def clear_references(case: Case) -> Answer:
         if full is not None and full.used_fraction == 0:
             return Refusal(say("Ray's object store was empty"))
         return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
-    if case.crash.pool in RAM and (_not_in_python(case.crash) or _has_just_started(case.crash)):
+    is_new = limits.seconds_after_its_start(case.crash) is not None  # and has no old results
+    if case.crash.pool in RAM and (is_new or _not_in_python(case.crash)):
         return Skip()
     if case.cause == "eval-accumulation" and case.crash.in_trace(TRAINER) is not None:
         return loss_alone(case.crash)
@@ -64,9 +65,3 @@ def clear_references(case: Case) -> Answer:
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))
-
-
-def _has_just_started(crash: Crash) -> bool:
-    """A container that died at its start has no old results."""
-    lived = limits.lived_seconds(crash)
-    return lived is not None and lived <= limits.AT_ITS_START
