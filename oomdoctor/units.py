@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -66,6 +67,11 @@ def show(size_bytes: float) -> str:
     if magnitude >= KIB:
         return f"{size_bytes / KIB:.0f} KiB"
     return f"{size_bytes:.0f} bytes"
+
+
+def gib_up(size_bytes: float) -> int:
+    """In whole GiB, rounded up."""
+    return math.ceil(size_bytes / GIB)
 
 
 def in_digits(number: float) -> str:

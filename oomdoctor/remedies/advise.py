@@ -26,26 +26,24 @@ from oomdoctor.remedies import (
     Rejected,
     Remedy,
     conditions,
-    device,
-    engine,
     evaluation,
     fractions,
     from_outside,
-    host,
     loading,
     own_line,
     own_options,
     placement,
     ray_workers,
     reach,
-    split,
     together,
-    training,
 )
+from oomdoctor.remedies.builds import python_builds
+from oomdoctor.remedies.engine.known import in_python
+from oomdoctor.remedies.functions import COMPUTE
 from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.initial import counts_tokens
 from oomdoctor.remedies.knobs import KNOBS, Knob
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip, already
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import (
     NO_OPTION,
     Spelling,
@@ -58,19 +56,12 @@ from oomdoctor.remedies.settings import (
     same,
     spelling,
 )
+from oomdoctor.remedies.training.batches import SMALLER_BATCHES
+from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import releases
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.versions import version_of
-
-_COMPUTE: Final[Mapping[str, Compute]] = {
-    **engine.FUNCTIONS,
-    **training.FUNCTIONS,
-    **host.FUNCTIONS,
-    **device.FUNCTIONS,
-    **placement.FUNCTIONS,
-    **split.FUNCTIONS,
-}
 
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
 AMONG_THE_FIRST: Final = 2
@@ -86,6 +77,8 @@ _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a 
 _EXPORT: Final = re.compile(r"^export (\w{1,80})=(.{0,300})$", re.MULTILINE)
 _IN_POWERSHELL: Final = r'$env:\1 = "\2"'
 _TELLING: Final = 8  # characters of a function's name
+# What a library has a call for, and no option
+BY_WORLD: Final = ("collect-evidence", "fix-placement")
 _JOBS: Final = "-j"
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
 _IN_A_FILE: Final = "json"  # a style
@@ -152,7 +145,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     case = _case(knob, cause, crash, row)
-    compute = _COMPUTE.get(knob.id)
+    compute = COMPUTE.get(knob.id)
     answer = loading.reaching(case)
     if answer is None and compute is not None:
         answer = compute(case)
@@ -191,7 +184,7 @@ def _in_other_words(case: Case) -> bool:
 
 def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
-    if knob.id in device.BY_WORLD or (knob.id == "smaller-buffers" and training.keeps_predictions(cause, crash)):
+    if knob.id in BY_WORLD or (knob.id == "smaller-buffers" and keeps_predictions(cause, crash)):
         return None
     in_sight = partial(_in_sight, crash=crash)
     row = spelling(knob.id, crash.context, in_sight=in_sight)
@@ -205,7 +198,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         row = of_call(row, crash.context, _calls(knob, crash), in_sight)
     if evaluation.concerns(knob.id, crash):
         row = evaluation.row_of(row, crash.context)
-    if row is not None and some([row.framework], "takes its options as arguments") and engine.in_python(crash):
+    if row is not None and some([row.framework], "takes its options as arguments") and in_python(crash):
         row = row.as_argument
     if row is not None and (port := of_devices(devices.device_name((crash,)), row.framework)) is not None:
         row = spelling(knob.id, crash.context, port.name) or row
@@ -226,7 +219,7 @@ def _in_sight(row: Spelling, crash: Crash) -> bool:
     one of its names, or shows the words of the row; and a program with options of its own is not called."""
     if (row.is_call and not _own_program(crash)) or (row.never and crash.shows(_any_of(row.never))):
         return False
-    if row.setting == _JOBS and device.python_builds(crash):
+    if row.setting == _JOBS and python_builds(crash):
         return False  # nobody types that command
     if not reach.acts(row.knob, crash, row):
         return False
@@ -435,7 +428,7 @@ def _often_tried(cause: str, crash: Crash) -> Iterator[Rejected]:
         if isinstance(larger, Rejected):
             yield larger
     if cause == "vllm-utilization-too-high" and crash.stage in STARTING:
-        yield Rejected("smaller-microbatch", translated(training.SMALLER_BATCHES))
+        yield Rejected("smaller-microbatch", translated(SMALLER_BATCHES))
 
 
 def _other_versions(cause: str, crash: Crash) -> Iterator[Rejected]:

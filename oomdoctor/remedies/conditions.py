@@ -25,10 +25,17 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine, host, own_line, own_options, ray_workers, training
+from oomdoctor.remedies import own_line, own_options, ray_workers
+from oomdoctor.remedies.engine import share
+from oomdoctor.remedies.engine.known import card_total
+from oomdoctor.remedies.engine.requests import sees
+from oomdoctor.remedies.host.offload import OFFLOADS
+from oomdoctor.remedies.host.processes import several_tasks
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import PROCESS_HOG, Case
 from oomdoctor.remedies.settings import NO_OPTION
+from oomdoctor.remedies.sizes import cards_of_trainer
+from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
@@ -182,7 +189,7 @@ def media_in_prompts(case: Case) -> bool:
     """Something sees or hears."""
     crash = case.crash
     profiled = crash.first(EncoderProfile) is not None or case.now is not None
-    return profiled or crash.in_trace(_ENCODERS) is not None or engine.sees(crash)
+    return profiled or crash.in_trace(_ENCODERS) is not None or sees(crash)
 
 
 def on_that_side(case: Case) -> bool:
@@ -206,7 +213,7 @@ def another_card(case: Case) -> bool:
 
 
 def several_cards_train(case: Case) -> bool:
-    return several_cards(case) and engine.cards_of_trainer(case.crash) != 1
+    return several_cards(case) and cards_of_trainer(case.crash) != 1
 
 
 def neighbours_bytes(crash: Crash) -> int:
@@ -218,7 +225,7 @@ def neighbours_bytes(crash: Crash) -> int:
 
 def crowded(crash: Crash) -> bool:
     """A good share of the card is somebody else's."""
-    total = engine.card_total(crash)
+    total = card_total(crash)
     return total is not None and neighbours_bytes(crash) >= MUCH * total
 
 
@@ -232,7 +239,7 @@ def allocator_named(case: Case) -> bool:
 
 def past_the_start(case: Case) -> bool:
     """Nothing is trained while an engine reserves its share."""
-    return case.crash.stage not in STARTING or engine.share(case.crash) is None
+    return case.crash.stage not in STARTING or share.share(case.crash) is None
 
 
 def _sees_one_picture(crash: Crash) -> bool:
@@ -424,7 +431,7 @@ def kept_is_known(case: Case) -> bool:
     root = case.crash.root
     keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
     keeps = keeps or a_thread_was_refused(case.crash) is not None
-    return keeps or option_for_it(case) or training.keeps_predictions(case.cause, case.crash)
+    return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 
 
 # the host
@@ -470,7 +477,7 @@ def _several(case: Case) -> bool:
     told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
     named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
     starts_some = case.row is not None and (case.row.smallest_default(None) or 0) > 1
-    named = named or host.several_tasks(crash) or crash.mentions(_NAMES_WORKERS) is not None
+    named = named or several_tasks(crash) or crash.mentions(_NAMES_WORKERS) is not None
     return told or named or starts_some or _at_once(crash)
 
 
@@ -521,7 +528,7 @@ _ON_THE_HOST: Final = (
 
 
 def offloaded(case: Case) -> bool:
-    stated = any(case.crash.setting(name) is not None for name in host.OFFLOADS)
+    stated = any(case.crash.setting(name) is not None for name in OFFLOADS)
     refused = case.crash.first(HostCacheTooLarge) is not None
     return stated or refused or any(sign(case.crash) is not None for sign in _ON_THE_HOST)
 

@@ -10,7 +10,8 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Context, Setting
 from oomdoctor.language import say
-from oomdoctor.remedies import Remedy, engine, models
+from oomdoctor.remedies import Remedy, models
+from oomdoctor.remedies.functions import OF_THE_ENGINE
 from oomdoctor.remedies.proposal import Case
 
 
@@ -41,7 +42,7 @@ def _sources(remedy: Remedy, case: Case, context: Context) -> Iterator[tuple[str
     for name, source in context.outside.items():
         version = context.frameworks.get(name)
         spelled = case.row is not None and case.row.framework == name
-        computed = some([name], "runs inside trainers") and remedy.knob in engine.FUNCTIONS
+        computed = some([name], "runs inside trainers") and remedy.knob in OF_THE_ENGINE
         if spelled or computed or remedy.setting == name:
             yield f"{name} {version}" if version else name, source
         elif (model := models.known([name])) is not None and model.name in words:

@@ -17,7 +17,7 @@ from oomdoctor.language import say, semicolons, translated
 from oomdoctor.remedies import A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.remedies.advise import AMONG_THE_FIRST
 from oomdoctor.remedies.advised import AT_A_PRICE
-from oomdoctor.remedies.engine import card_total
+from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.needs import of as needs_of
 from oomdoctor.remedies.whatif.options import leaf

@@ -18,7 +18,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.split import whole_on_one
-from oomdoctor.remedies.training import is_mixed
+from oomdoctor.remedies.training.precision import is_mixed
 from oomdoctor.units import show
 
 _FROM_A_CHECKPOINT: Final = (

@@ -20,7 +20,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, is_a_bystander, ray_kill, used_bytes
 from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.remedies import Remedy, own_options
-from oomdoctor.remedies.host import room_below_the_default
+from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG

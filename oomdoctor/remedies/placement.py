@@ -19,7 +19,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.own_line import of_a_library
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import assumptions, spelling
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.engine import its_pool_was_refused
@@ -326,10 +326,3 @@ def _line(case: Case) -> str | None:
     if started is not None:
         return started.line
     return row.write if row is not None else None
-
-
-FUNCTIONS: Final[Mapping[str, Compute]] = {
-    "free-the-gpu": free_the_gpu,
-    "fix-placement": fix_placement,
-    "start-in-sequence": start_in_sequence,
-}

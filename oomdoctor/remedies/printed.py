@@ -14,7 +14,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import together
 from oomdoctor.remedies.advise import ONLY_A_DELAY, remedies
 from oomdoctor.remedies.advised import Advised, advised
-from oomdoctor.remedies.device import no_fragmentation, set_by_a_framework
+from oomdoctor.remedies.allocator import no_fragmentation, set_by_a_framework
 
 _THRESHOLD: Final = late(r"adjust the kill threshold")
 

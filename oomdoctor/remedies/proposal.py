@@ -19,6 +19,7 @@ from oomdoctor.remedies.settings import Spelling
 PROCESS_HOG: Final = "process-ram-hog"
 REWARD_HOG: Final = "reward-model-ram-hog"
 NODE_FULL: Final = "host-memory-exhausted"
+REFUSED_WHAT_IS_FREE: Final = "spurious-device-oom"
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
 # Names that a library prints and no launch line has: of vLLM's dump of its configuration; of the bar of datasets' map

@@ -1,4 +1,7 @@
-"""How many parameters the job's model has: from its name, from what loading it took, or from the size in its name."""
+"""How many parameters the job's model has: from its name, from what loading it took, or from the size in its name.
+
+And over how many machines and cards it is spread.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.engine_facts import loading
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among
+from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import models
@@ -18,6 +21,7 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.units import show
 
 ZERO_STAGE: Final = ("zero_stage", "zero_optimization_stage", "zero_optimization.stage")
+_NODES: Final = ("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
 _ADAPTERS: Final = (
     *KNOBS["lora"].settings, "lora.rank", "use_lora", "lora_cfg.enabled", "finetuning_type", "adapter", "tuner_type",
     "train_type", "sft_type", "peft_scheme",
@@ -118,3 +122,32 @@ def tensor_parallel(crash: Crash) -> int:
     """Over how many cards one copy of the model is split."""
     stated = crash.setting(*KNOBS["tensor-parallel"].settings)
     return stated.value if stated is not None and isinstance(stated.value, int) and stated.value > 0 else 1
+
+
+def trained(crash: Crash) -> int:
+    """How many models: the actor, and the critic where there is one."""
+    critic = crash.setting("critic_pretrain", "critic.model.path", "critic_num_nodes")
+    return 2 if (critic is not None and critic.value) or crash.mentions(r"CriticRayActor|CriticModel") else 1
+
+
+def nodes(crash: Crash) -> int:
+    """Over how many machines the trained model is spread; one, where nothing says otherwise."""
+    return 1 if some(crash.context.frameworks, "counts cards as nodes") else _nodes_stated(crash)
+
+
+def _nodes_stated(crash: Crash) -> int:
+    stated = crash.setting(*_NODES)
+    return stated.value if stated is not None and isinstance(stated.value, int) and stated.value > 0 else 1
+
+
+def cards_of_trainer(crash: Crash) -> int | None:
+    for names in (("actor_num_gpus_per_node", "actor.num_gpus_per_node"), ("n_gpus_per_node",), ("nproc_per_node",)):
+        per_node = crash.setting(*names)
+        if per_node is not None and isinstance(per_node.value, int) and per_node.value > 0:
+            return per_node.value * _nodes_stated(crash)
+    for name in ("total_num_nodes", "actor_num_nodes", "num_gpus", "world_size"):  # ORZ's nodes are one-card bundles
+        stated = crash.setting(name)
+        if stated is not None and isinstance(stated.value, int) and stated.value > 0:
+            return stated.value
+    count = crash.context.hardware.get("gpu_count")
+    return count if isinstance(count, int) and count > 0 else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import shares
@@ -15,9 +14,9 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.model import Setting
 from oomdoctor.language import all_of, say
 from oomdoctor.patterns import late
-from oomdoctor.remedies import engine
+from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
 from oomdoctor.remedies.placement import VISIBLE
-from oomdoctor.remedies.proposal import Answer, Case, Compute, Proposal, Refusal
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.units import show
 
@@ -47,9 +46,9 @@ def split(case: Case) -> Answer:
     if isinstance(count, int) and now >= count:
         return Refusal(say("already split over {now} of {count} GPUs", now=now, count=count))
     then, derivation = _more(crash, now)
-    weights = engine.weights_bytes(crash)
+    weights = weights_bytes(crash)
     stated = () if case.now is not None else (say("one GPU now (no tensor parallel size in the log)"),)
-    by_name = () if weights is None or weights[1] == engine.PRINTED else (weights[1],)
+    by_name = () if weights is None or weights[1] == PRINTED else (weights[1],)
     return Proposal(
         action=_over(crash, now, then),
         suggested=then,
@@ -60,7 +59,7 @@ def split(case: Case) -> Answer:
 
 def _more(crash: Crash, now: int) -> tuple[int, str]:
     then, derivation = 2 * now, f"2 x {now} = {2 * now}"
-    total, weights = engine.card_total(crash), engine.weights_bytes(crash)
+    total, weights = card_total(crash), weights_bytes(crash)
     if weights is None:
         return then, derivation
     derivation = say(
@@ -146,6 +145,3 @@ def _not_in_effect(crash: Crash) -> Proposal | None:
         assumes=(size.source,),
         cost="",
     )  # fmt: skip
-
-
-FUNCTIONS: Final[Mapping[str, Compute]] = {"tensor-parallel": split}

@@ -18,7 +18,7 @@ from oomdoctor.job.names import ON_THE_NODE
 from oomdoctor.language import say, translated, with_devices
 from oomdoctor.remedies import Remedy
 from oomdoctor.remedies.advice import Advice
-from oomdoctor.remedies.host import threshold_of
+from oomdoctor.remedies.host.thresholds import threshold_of
 from oomdoctor.report.contract import (
     CauseRuledOut,
     Diagnosis,

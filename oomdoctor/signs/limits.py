@@ -32,7 +32,7 @@ from oomdoctor.signs.records import doubts, is_untied
 from oomdoctor.units import show
 
 _ITS_INIT: Final = "container init was OOM-killed"
-AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
+_AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
 HALF: Final = 0.5  # of what the control group used, in no process
 MUCH_SHARED: Final = 0.25  # of what the control group used
 _ENDED: Final = (
@@ -205,11 +205,12 @@ def kill_at_a_limit(crash: Crash) -> LimitKill | None:
     return max(kills, key=lambda kill: kill.strength, default=None)
 
 
-def lived_seconds(crash: Crash) -> int | None:
-    """How long the container ran that was killed at its limit, where its record prints both times."""
+def seconds_after_its_start(crash: Crash) -> int | None:
+    """How long a container ran that was killed at its limit before anything could grow, where its record prints it."""
     lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill) if not kill.job)
     spans = (seconds_since(first, last) for first, last in lives if first and last)
-    return next((round(span) for span in spans if span is not None and span >= 0), None)
+    lived = next((round(span) for span in spans if span is not None and span >= 0), None)
+    return lived if lived is not None and lived <= _AT_ITS_START else None
 
 
 def limit_of(crash: Crash) -> int | None:
@@ -291,8 +292,8 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
         if kill.job
         else say("{who} reports that the memory limit was hit", who=who)
     )
-    lived = lived_seconds(crash)
-    if lived is not None and lived <= AT_ITS_START:
+    lived = seconds_after_its_start(crash)
+    if lived is not None:
         hit = say("{hit} {seconds:g} s after the container started", hit=hit, seconds=lived)
     many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
     return Seen(

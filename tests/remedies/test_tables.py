@@ -7,7 +7,7 @@ import pytest
 from oomdoctor.job.frameworks import text_of
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.remedies import models
-from oomdoctor.remedies.device import BY_WORLD
+from oomdoctor.remedies.advise import BY_WORLD
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.settings import DATES, NO_OPTION, Spelling, assumptions, current, missing, rows, spelling, typed
 from oomdoctor.report.vocabulary import POOLS

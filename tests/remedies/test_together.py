@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, crashes_of, cuda
 
-from oomdoctor.remedies.device import set_by_a_framework
+from oomdoctor.remedies.allocator import set_by_a_framework
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.printed import rejected_advice
 from oomdoctor.remedies.together import refused, table

@@ -13,17 +13,8 @@ from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import models
-from oomdoctor.remedies.engine import (
-    BEFORE_THE_CACHE,
-    PRINTED,
-    TRAINING,
-    card_total,
-    not_its_share,
-    one_request,
-    share,
-    token_bytes,
-    weights_bytes,
-)
+from oomdoctor.remedies.engine.known import PRINTED, card_total, one_request, token_bytes, weights_bytes
+from oomdoctor.remedies.engine.share import BEFORE_THE_CACHE, TRAINING, not_its_share, share
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.remedies.whatif import options
 from oomdoctor.remedies.whatif.host import not_stated

@@ -15,7 +15,7 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.remedies.host import limit_bytes
+from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.whatif.model import Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.options import STORE

@@ -22,8 +22,9 @@ from oomdoctor.families.vllm_figures import KvCacheSize
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import used_bytes
 from oomdoctor.language import say, semicolons
-from oomdoctor.remedies.engine import card_total, one_request, share, token_bytes
-from oomdoctor.remedies.host import threshold_of
+from oomdoctor.remedies.engine.known import card_total, one_request, token_bytes
+from oomdoctor.remedies.engine.share import share
+from oomdoctor.remedies.host.thresholds import threshold_of
 from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.options import LENGTH, SEQUENCES, leaf
 from oomdoctor.remedies.whatif.states import still_to_come

@@ -10,8 +10,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import say, semicolons
-from oomdoctor.remedies import engine
-from oomdoctor.remedies.sizes import size_of_trained, zero_stage
+from oomdoctor.remedies.sizes import cards_of_trainer, size_of_trained, trained, zero_stage
 from oomdoctor.units import show
 
 OPTIMIZER: Final = ("adam_offload", "optimizer_offload", "offload_optimizer.device", "offload_optimizer")
@@ -41,10 +40,10 @@ def is_on(crash: Crash, *names: str) -> bool:
 def states(crash: Crash) -> States | None:
     """None where the size of what is trained or the number of cards is not known. What is not under ZeRO is taken to be
     under FSDP, which shards all."""
-    size, cards = size_of_trained(crash), engine.cards_of_trainer(crash)
+    size, cards = size_of_trained(crash), cards_of_trainer(crash)
     if size is None or not cards:
         return None
-    models, offloaded = engine.trained(crash), is_on(crash, *OPTIMIZER)
+    models, offloaded = trained(crash), is_on(crash, *OPTIMIZER)
     level, assumed = zero_stage(crash) or (None, ())
     if level is None:
         held = (4 if is_on(crash, *PARAMETERS) else 0) + (arithmetic.ADAM_BYTES if offloaded else 0)

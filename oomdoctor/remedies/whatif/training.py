@@ -14,10 +14,10 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some, trainers
 from oomdoctor.language import mark, say, semicolons, translated
-from oomdoctor.remedies import engine, models
-from oomdoctor.remedies.host import nodes
+from oomdoctor.remedies import models
+from oomdoctor.remedies.engine.known import sleeps
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.sizes import ZERO_STAGE, size_of_model, size_of_trained
+from oomdoctor.remedies.sizes import ZERO_STAGE, cards_of_trainer, nodes, size_of_model, size_of_trained, trained
 from oomdoctor.remedies.whatif.model import A_VERSION, Effect, Pair, Rule, Shift, Unknown
 from oomdoctor.remedies.whatif.options import ALLOCATOR, RECOMPUTING
 from oomdoctor.remedies.whatif.states import (
@@ -131,7 +131,7 @@ def _in_host_memory(pair: Pair) -> Iterator[Effect]:
             why = say("unknown size of the trained model")
             yield Unknown(pool="host_ram", what=translated(what), why=why, relieves=sign < 0, spends=sign > 0)
             continue
-        models_ = engine.trained(pair.now)
+        models_ = trained(pair.now)
         amount = models_ * each * size.parameters // machines
         figures = {
             "count": models_,
@@ -270,7 +270,7 @@ def _known_by(crash: Crash, held: int) -> tuple[str, ...]:
 def _weights(crash: Crash) -> int:
     """In 16 bits and whole on the card, where nothing shows that they are quantized or spread over several."""
     size = size_of_model(crash)
-    spread = (engine.cards_of_trainer(crash) or 1) > 1 or crash.job.spread
+    spread = (cards_of_trainer(crash) or 1) > 1 or crash.job.spread
     if size is None or spread or is_on(crash, *QUANTIZED, *PARAMETERS):
         return 0
     return arithmetic.WEIGHT_BYTES * size.parameters
@@ -315,7 +315,7 @@ def allocator(pair: Pair) -> Iterator[Effect]:
     if now == then or not isinstance(root, DeviceOutOfMemory):
         yield Unknown(pool="gpu", what=what, why=say("effect of that allocator option unknown"))
         return
-    if engine.sleeps(pair.now):
+    if sleeps(pair.now):
         why = say("expandable segments do not work with an engine's sleep mode")
         yield Unknown(pool="gpu", what=what, why=why, relieves=False, spends=True)
         return

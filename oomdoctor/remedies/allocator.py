@@ -1,0 +1,179 @@
+"""The settings of the framework's allocator on the device."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.memory_summary import MemorySummary
+from oomdoctor.incident.card import Card, card_of
+from oomdoctor.incident.devices import maker
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
+from oomdoctor.remedies.settings import known_versions, of_knob, same
+from oomdoctor.signs.machine import is_on_windows
+from oomdoctor.spellings import title
+from oomdoctor.units import GIB, percent, show
+from oomdoctor.versions import version_of
+
+_SPLIT_MB: Final = 512
+_SPLITS: Final = f"max_split_size_mb:{_SPLIT_MB}"
+_ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
+_NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
+EXPANDABLE: Final = "expandable_segments:True"
+LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
+
+
+def allocator_config(case: Case) -> Answer:
+    """Segments that grow clash with the pools of an engine that sleeps, and cost nothing where no engine is."""
+    answer, job = _allocator(case), case.crash.job
+    if not isinstance(answer, Proposal) or answer.cost is not None or job.runs_engine or job.learns:
+        return answer
+    return replace(answer, cost=say("none"))
+
+
+def _allocator(case: Case) -> Answer:
+    crash = case.crash
+    if case.now is not None and "expandable_segments:true" in str(case.now.value).lower().replace(" ", ""):
+        return Refusal(say("expandable_segments is already set ({place})", place=case.now.place))
+    if crash.job.world == "jax":
+        return _platform_allocator(case)
+    hindrance = _by_itself(case)
+    if hindrance is not None:
+        return Refusal(hindrance)
+    root = crash.root
+    if isinstance(root, MemorySummary):
+        return _of_a_summary(case)
+    if not isinstance(root, DeviceOutOfMemory):
+        return None
+    why = no_fragmentation(root)
+    if why is not None:
+        return Refusal(why)
+    if maker(crash) == "NPU":
+        return _of_the_npu(card_of(root))
+    if (case.row is not None and case.row.value is None) or is_on_windows(crash) or _as_windows_counts(root):
+        return _without_splits(card_of(root))
+    torch = version_of(crash.context.frameworks.get("torch"))
+    assumes = [say("no engine sleep mode in this process")] if crash.job.runs_engine else []
+    if torch is None or torch[:2] == (2, 9):
+        assumes.append(say("PyTorch 2.9 ignores the new name PYTORCH_ALLOC_CONF for this: keep the old one"))
+    return Proposal(
+        suggested=True if case.row is not None and case.row.type == "bool" else EXPANDABLE,
+        derivation=_unused(card_of(root)),
+        assumes=tuple(assumes),
+    )
+
+
+def _as_windows_counts(refused: DeviceOutOfMemory) -> bool:
+    """Under the display driver model of Windows, which WSL has too, a GPU has its whole nominal size, and nothing is
+    free once it is full; the drivers of Linux keep a part of it to themselves."""
+    return refused.total_bytes is not None and refused.total_bytes % GIB == 0 and refused.free_bytes == 0
+
+
+def _of_a_summary(case: Case) -> Proposal:
+    """The summary is PyTorch's, whatever else the log names."""
+    if is_on_windows(case.crash):
+        return replace(_without_splits(None), setting=_ALLOCATOR, snippet=f"export {_ALLOCATOR}={_SPLITS}")
+    return Proposal(
+        suggested=EXPANDABLE,
+        setting=_ALLOCATOR,
+        snippet=f"export {_ALLOCATOR}={EXPANDABLE}",
+        assumes=(say("PyTorch >= 2.1 (not printed)"),) if not case.crash.context.frameworks.get("torch") else (),
+    )
+
+
+def _unused(it: Card | None) -> str | None:
+    if it is None:
+        return None
+    unused, tried, free = it.unallocated_bytes, it.tried_bytes, it.free_bytes
+    if not unused or not tried:
+        return None
+    if it.missing_bytes is not None and free:
+        return say(
+            "{unused} reserved but unused + {free} free = {room}; {tried} requested",
+            unused=show(unused),
+            free=show(free),
+            room=show(unused + free),
+            tried=show(tried),
+        )
+    return say("{unused} reserved but unused; {tried} requested", unused=show(unused), tried=show(tried))
+
+
+def _without_splits(it: Card | None) -> Proposal:
+    """Segments do not grow before 2.1, nor on Windows (c10/cuda/CUDACachingAllocator.cpp, "not supported on this
+    platform")."""
+    return Proposal(
+        action=say("Keep PyTorch's allocator from splitting its largest blocks (max_split_size_mb)"),
+        suggested=_SPLITS,
+        derivation=_unused(it) or say("{value} is a usual start value", value=_SPLIT_MB),
+        cost=say("slower allocation"),
+    )
+
+
+def _of_the_npu(it: Card) -> Proposal:
+    """torch_npu/csrc/core/npu/NPUCachingAllocator.cpp reads a variable of its own."""
+    return Proposal(
+        suggested=EXPANDABLE,
+        derivation=_unused(it),
+        setting=_NPU_ALLOCATOR,
+        snippet=f"export {_NPU_ALLOCATOR}={EXPANDABLE}",
+    )
+
+
+def _by_itself(case: Case) -> str | None:
+    """A framework of the job sets it for its processes, where nobody says otherwise."""
+    return set_by_a_framework(case.crash) if case.now is None else None
+
+
+def set_by_a_framework(crash: Crash) -> str | None:
+    """A sentence, where one of the job's frameworks lets the allocator grow its segments by default, in each release
+    that it may be."""
+    for framework, release in crash.context.frameworks.items():
+        known = known_versions(framework, crash.context)
+        row = next((one for one in of_knob("allocator-config", framework) if one.versions.covers(known)), None)
+        if row is not None and row.default(version_of(release)) in (True, EXPANDABLE):
+            return say("{framework} sets it by default", framework=title(framework))
+    return None
+
+
+def _platform_allocator(case: Case) -> Answer:
+    if case.row is None or (case.now is not None and same(case.now.value, case.row.value)):
+        return None
+    action = say("Use XLA's platform allocator, which frees GPU memory at once")
+    return Proposal(action=action, suggested=case.row.value)
+
+
+def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
+    """Why the allocator's settings do not matter here, None where they may."""
+    card = card_of(event)
+    unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
+    if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
+        return None
+    if card.missing_bytes is not None:
+        return None
+    if not unused:
+        return say("nothing is reserved but unused; {tried} was requested", tried=show(tried))
+    if not total:
+        return say(
+            "only {unused} is reserved but unused; {tried} was requested", unused=show(unused), tried=show(tried)
+        )
+    return say(
+        "only {unused} ({share} of the GPU) is reserved but unused; {tried} was requested",
+        unused=show(unused),
+        share=percent(unused / total),
+        tried=show(tried),
+    )
+
+
+def cap_preallocation(case: Case) -> Answer:
+    if case.row is not None and case.now is not None and same(case.now.value, case.row.value):
+        return already(case.now, case.now.value)
+    if case.row is None:
+        return None
+    name = title(case.row.framework)
+    return Proposal(
+        action=say("Stop {framework} from reserving the whole GPU", framework=name), suggested=case.row.value
+    )

@@ -1,0 +1,33 @@
+"""A build that compiles with fewer jobs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
+from oomdoctor.remedies.settings import of_knob
+
+_OF_PYTHON: Final = (
+    r"\bsetup\.py\b|bdist_wheel|build_ext|Building wheel|\bpip\b|pyproject|CalledProcessError|/setuptools/"
+)
+
+
+def python_builds(crash: Crash) -> bool:
+    """Whether setuptools or pip runs the build, so that nobody types the command of the build tool."""
+    return crash.shows(_OF_PYTHON)
+
+
+def fewer_jobs(case: Case) -> Answer:
+    """One, as the tool spells it that builds; PyTorch's extensions where none is named."""
+    row = case.row or next(of_knob(case.knob, "torch"))
+    if case.now is not None and case.number() == 1:
+        return already(case.now, 1)
+    return Proposal(
+        action=say("Compile with one job, then raise the number while it fits"),
+        suggested=1,
+        derivation=say("1 is the minimum"),
+        snippet=row.snippet(1),
+        setting=row.setting,
+    )

@@ -1,0 +1,179 @@
+"""The caps that a program or a runtime has of its own, lifted or raised."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from oomdoctor.families.budget import BudgetSpent, BudgetUsage
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import RAM
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip, already
+from oomdoctor.signs.allocator import XPU_LARGEST, beyond_the_largest_allocation, card_partly_hidden
+from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
+from oomdoctor.units import BINARY, GIB, MIB, show
+
+_CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
+_WHOLE: Final = 1.0
+_RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified-runtime#1245, 2024-01
+_WORKSPACE_STEP: Final = 512 * MIB
+_SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
+_OF_A_BARE_NUMBER: Final = "m"  # V8
+_SMALL_HEAP: Final = GIB // 2
+_MANY_TIMES: Final = 4
+
+
+def raise_cap(case: Case) -> Answer:
+    root = case.crash.root
+    if isinstance(root, DeviceOutOfMemory) and root.limit == "watermark":
+        if case.now is not None and case.number() == 0:
+            return already(case.now, 0.0)
+        return Proposal(
+            action=say("Lift the limit on the Mac's unified memory"),
+            setting="PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+            snippet="export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+            suggested=0.0,
+            derivation=say("0.0 means no limit"),
+            cost=say("the whole machine may freeze: beyond the limit macOS pages to disk"),
+        )
+    if beyond_the_largest_allocation(case.crash) is not None:
+        return _larger_at_once(case.crash)
+    if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
+        return _larger_workspace(root.tried_bytes)
+    if isinstance(root, BufferFull):
+        return _larger_host_buffer(case.crash)
+    if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
+        return _larger_budget(case)
+    if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
+        return _twice(case, int(size[1]), size[2])
+    allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
+    if card_partly_hidden(case.crash) is not None:
+        return _mapped_memory()
+    if allowed:
+        alone = isinstance(root, DeviceOutOfMemory) and (root.tried_bytes or allowed) <= (root.free_bytes or 0)
+        return Proposal(
+            action=say("Raise the process's memory fraction (now {allowed})", allowed=show(allowed)),
+            setting=_CAP,
+            suggested=_WHOLE,
+            snippet=f"{_CAP}({_WHOLE})" if alone else None,
+            derivation=say("{fraction} is the whole GPU", fraction=_WHOLE),
+            cost=say("other processes on the GPU get less of it"),
+        )
+    return None
+
+
+def _larger_at_once(crash: Crash) -> Proposal | Skip:
+    """Intel's runtime lifts its limit where it is told to; what Metal and a framework refuse by themselves nobody
+    lifts."""
+    if isinstance(crash.root, DeviceOutOfMemory) and crash.root.limit == "per-allocation":
+        return Skip()
+    return Proposal(
+        action=say(
+            "Let Intel's runtime make single allocations of {limit} and more, or keep each tensor below that",
+            limit=show(XPU_LARGEST),
+        ),
+        setting=_RELAXED,
+        suggested=1,
+        snippet=f"export {_RELAXED}=1",
+        assumes=(say("a Level Zero runtime of 2024 or later (not in the log)"),),
+        cost=say("slower kernels: they address memory with 64 bits"),
+    )
+
+
+def _mapped_memory() -> Proposal:
+    """An APU's GPU takes system memory, of which the driver maps a part: docs of ROCm, system-optimization/rdna3-5; the
+    kernel calls amdgpu.gttsize deprecated in favour of this (ROCm/legacy-rocm-build#5595)."""
+    return Proposal(
+        action=say(
+            "On an APU: give the GPU less memory in the BIOS, and let it map more of the system's (ttm.pages_limit)"
+        ),
+        setting="ttm.pages_limit",
+        snippet="amd-ttm --set N   # GiB; of the package amd-debug-tools",
+        assumes=(say("the GPU is an APU's, and its runtime counts mapped memory only"),),
+        cost=say("less RAM for the rest of the machine"),
+    )
+
+
+def _larger_workspace(tried: int) -> Proposal:
+    """Engines have 384 MiB, or 512 MiB for some models: SGLANG_FLASHINFER_WORKSPACE_SIZE in sglang/srt/environ.py."""
+    steps = math.ceil(tried / _WORKSPACE_STEP)
+    then = steps * _WORKSPACE_STEP
+    return Proposal(
+        action=say("Give the engine a FlashInfer workspace of at least {then}", then=show(then)),
+        suggested=then,
+        derivation=say(
+            "{tried} requested; {formula}",
+            tried=show(tried),
+            formula=f"{steps} x {show(_WORKSPACE_STEP)} = {show(then)}",
+        ),
+        cost=say("less GPU memory for the KV cache"),
+    )
+
+
+def _larger_host_buffer(crash: Crash) -> Proposal:
+    """LMCache's own buffer."""
+    stated = crash.setting(*LMCACHE_BUFFER)
+    now = stated.number if stated is not None else None
+    then = 2 * (now or LMCACHE_USUAL)
+    return Proposal(
+        action=say(
+            "Raise LMCache's host buffer (max_local_cpu_size, in GB per rank): {now} -> {then}",
+            now=f"{now:g}" if now else as_default(f"{LMCACHE_USUAL:g}"),
+            then=f"{then:g}",
+        ),
+        setting=LMCACHE_BUFFER[1],
+        current=now,
+        suggested=then,
+        snippet=f"export {LMCACHE_BUFFER[1]}={then:g}",
+        derivation=f"2 x {now or LMCACHE_USUAL:g} = {then:g}",
+        assumes=(say("double is a guess: the need is unknown"),),
+        cost=say("as much more host RAM for each rank"),
+    )
+
+
+def _twice(case: Case, now: int, unit: str) -> Proposal:
+    """A heap whose size the launch line states."""
+    times = _MANY_TIMES if now * BINARY[unit.lower() or _OF_A_BARE_NUMBER] < _SMALL_HEAP else 2
+    then = f"{times * now}{unit}"
+    return Proposal(
+        action=say(
+            "Raise {name} from {now} to {then}, if the machine has the memory",
+            name=case.name,
+            now=f"{now}{unit}",
+            then=then,
+        ),
+        suggested=then if unit else times * now,
+        derivation=f"{times} x {now}{unit} = {then}",
+        assumes=(
+            say("double is a guess: the need is unknown")
+            if times == 2
+            else say("{times} times is a guess: the heap is small and the need is unknown", times=times),
+        ),
+    )
+
+
+def _larger_budget(case: Case) -> Answer:
+    """Twice what a program allows itself."""
+    stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
+    limit = stated[-1].limit_bytes if stated else None
+    if not limit:
+        return None
+    then = f"{math.ceil(2 * limit / MIB)}MiB"
+    return Proposal(
+        action=say(
+            "Raise the program's own limit from {now} to {then}, if the machine has the memory",
+            now=show(limit),
+            then=then,
+        ),
+        current=limit,
+        suggested=then,
+        derivation=f"2 x {show(limit)} = {then}",
+        assumes=(say("double is a guess: the need is unknown"),),
+        setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )

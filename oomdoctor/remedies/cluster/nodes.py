@@ -1,0 +1,70 @@
+"""What the nodes of a cluster have, and nodes to add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oomdoctor.families.gpu_visibility import GpuVisibility
+from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import listed, say
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.signs.scheduling import (
+    FOR_NO_NODE,
+    adds_up,
+    amounts_in_words,
+    asked_gpus,
+    bound_to,
+    cluster,
+    lacking,
+    request_of,
+    what_of,
+)
+
+
+def of_cluster(crash: Crash) -> Mapping[str, float]:
+    """What there is of each kind: as Ray counts it, else as the settings say."""
+    have = dict(cluster(crash, request_of(crash)))
+    for kind, name in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
+        stated = crash.setting(name)
+        if kind not in have and stated is not None and isinstance(stated.value, int):
+            have[kind] = stated.value
+    return have
+
+
+def add_nodes(case: Case) -> Answer:
+    crash = case.crash
+    if case.cause == "gpu-visibility" and isinstance(crash.root, Shortage | GpuVisibility):
+        return Skip()  # one process counts what it sees itself
+    have, asked, request = of_cluster(crash).get("GPU"), asked_gpus(crash), request_of(crash)
+    if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
+        if bound_to(request) is not None:
+            return Skip()  # a further node is not that one
+        short = lacking(request, of_cluster(crash))
+        if adds_up(crash, request, of_cluster(crash)):
+            return _what_is_missing(short)
+        return Proposal(
+            action=say("Add a node that has {what} by itself: smaller nodes do not add up", what=what_of(request)),
+            subject=what_of(request),
+        )
+    if asked is None or not have or asked.gpus <= have:
+        return None
+    return Proposal(
+        action=say("Add GPUs to the cluster: {asked} requested, {have} available", asked=asked.gpus, have=f"{have:g}"),
+        derivation=say(
+            "{terms} GPUs - {have} = {missing} missing",
+            terms=asked.sum,
+            have=f"{have:g}",
+            missing=f"{asked.gpus - have:g}",
+        ),
+    )
+
+
+def _what_is_missing(short: Sequence[tuple[str, float, float]]) -> Proposal:
+    """What all nodes together lack, whichever of them has it."""
+    missing = amounts_in_words({kind: wanted - there for kind, wanted, there in short})
+    return Proposal(
+        action=say("Add nodes with {missing} more in all, or start Ray on them with what they have", missing=missing),
+        subject=missing,
+        derivation=listed(f"{wanted:g} - {there:g} = {wanted - there:g} {kind}" for kind, wanted, there in short),
+    )

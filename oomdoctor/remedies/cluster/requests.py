@@ -1,0 +1,239 @@
+"""What a job requests of the cluster, lowered to what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oomdoctor.families.gpu_visibility import GpuVisibility
+from oomdoctor.families.ray_schedule import Unschedulable
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import listed, say
+from oomdoctor.remedies import ray_workers
+from oomdoctor.remedies.cluster.engine import (
+    cards_of_vllm,
+    of_the_engine,
+    of_vllms_own_node,
+    smaller_group,
+    split_of_the_engine,
+)
+from oomdoctor.remedies.cluster.nodes import of_cluster
+from oomdoctor.remedies.proposal import Answer, Case, Proposal
+from oomdoctor.remedies.settings import Spelling
+from oomdoctor.signs import commands
+from oomdoctor.signs.scheduling import (
+    FOR_NO_NODE,
+    asked_gpus,
+    bound_to,
+    group_of,
+    lacking,
+    request_of,
+    shared_roles,
+    what_of,
+)
+
+DRIVER_CPUS: Final = 1
+# Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
+# ray/serve/config.py, ray/remote_function.py
+_REQUESTS: Final = (
+    (r"ray/tune/", 'trainable = tune.with_resources(trainable, {"gpu": 1})'),
+    (r"ray/(?:train|air)/", "scaling_config = ScalingConfig(num_workers=N, use_gpu=True)"),
+    (r"ray/serve/", '@serve.deployment(ray_actor_options={"num_gpus": 1})'),
+    (r"ray::|ray/_private/|ray/worker\.py", "@ray.remote(num_gpus=1)"),
+)
+
+
+def fix_request(case: Case) -> Answer:
+    crash = case.crash
+    visible = crash.first(GpuVisibility)
+    if visible is not None and visible.asked is not None and visible.visible is not None:
+        return Proposal(
+            action=say(
+                "Start Ray with the {visible} GPUs of CUDA_VISIBLE_DEVICES, not {asked}",
+                visible=visible.visible,
+                asked=visible.asked,
+            ),
+            setting="--num-gpus",
+            current=visible.asked,
+            suggested=visible.visible,
+            derivation=say(
+                "{visible} GPUs in CUDA_VISIBLE_DEVICES={mask}", visible=visible.visible, mask=visible.mask or ""
+            ).strip(),
+            snippet=f"ray start --head --num-gpus={visible.visible}",
+        )
+    if visible is not None and (line := _gpu_of_a_worker(crash)):
+        return Proposal(
+            action=say("Request a GPU for the work that needs one: Ray gives none to the others"), snippet=line
+        )
+    have, asked = of_cluster(crash), asked_gpus(crash)
+    if asked is not None:
+        return _launch(crash, asked.gpus, asked.sum, have)
+    request = request_of(crash)
+    if request is None or not request.requested:
+        return of_the_engine(crash) or _of_the_job(case.row)
+    short = lacking(request, have)
+    if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
+        group = group_of(crash, request)
+        if group is not None and group.of_vllm:
+            return of_vllms_own_node(group, node)
+        return Proposal(
+            action=say(
+                "Start Ray with {what} on node {node}, or do not bind the request to it (node:{node})",
+                node=node,
+                what=what_of(request),
+            ),
+            subject=node,
+            snippet=commands.SCHEDULED,
+        )
+    if not short and request.state in FOR_NO_NODE:
+        return Proposal(
+            action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
+            snippet=commands.SCHEDULED,
+        )
+    if not short and not have and request.placement_group:
+        return _of_a_group(case, request)
+    group = group_of(crash, request)
+    if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
+        return fewer
+    return Proposal(
+        action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
+        derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
+        snippet=commands.SCHEDULED,
+    )
+
+
+def _of_a_group(case: Case, request: Unschedulable) -> Proposal:
+    """Where nothing is known of what the cluster has."""
+    row = split_of_the_engine(case.crash) if case.crash.job.task == "serving" else None
+    if row is not None:
+        return smaller_group(row)
+    return Proposal(
+        action=_compared(request),
+        subject=what_of(request),
+        setting=_asking(case.row),
+        snippet=commands.SCHEDULED,
+    )
+
+
+def _compared(request: Unschedulable) -> str:
+    """A bundle is never spread over nodes; a group of several may be."""
+    if request.bundles is not None and request.bundles > 1:
+        return say(
+            "Compare {what} in {count} bundles with what the cluster has free: each bundle has to fit on one node, "
+            "with its CPUs (--num-cpus of `ray start`)",
+            what=what_of(request),
+            count=request.bundles,
+        )
+    return say(
+        "Compare a bundle of {what} with what one node has free: it has to fit on one, with its CPUs "
+        "(--num-cpus of `ray start`)",
+        what=what_of(request),
+    )
+
+
+def _of_the_job(row: Spelling | None) -> Proposal | None:
+    """The knob as it is, without an option that asks for nothing."""
+    return Proposal(setting="") if row is not None and not _asking(row) else None
+
+
+def _asking(row: Spelling | None) -> str:
+    """The option by which the job requests; `ray start` takes what a node offers, and less of it places nothing."""
+    return row.setting if row is not None and row.framework != ray_workers.NAME else ""
+
+
+def _gpu_of_a_worker(crash: Crash) -> str | None:
+    """The line by which this kind of Ray's work requests a GPU."""
+    return next((line for frames, line in _REQUESTS if crash.shows(frames)), None)
+
+
+def _less(short: Sequence[tuple[str, float, float]]) -> str:
+    """Of what the cluster can never serve."""
+    kinds = listed(kind for kind, _, _ in short)
+    if any(kind == "GPU" for kind, _, _ in short):
+        return say(
+            "Request no more {kinds} than the cluster has; GPUs that are missing there have to be in "
+            "CUDA_VISIBLE_DEVICES and in --num-gpus of `ray start`",
+            kinds=kinds,
+        )
+    return say("Request no more {kinds} than the cluster has", kinds=kinds)
+
+
+def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> Proposal:
+    """Every bundle of a GPU takes a CPU too, and other tasks at least one more."""
+    cpus = gpus + DRIVER_CPUS
+    said = say(
+        "{terms} GPUs, one CPU each + {driver} to spare = {cpus} CPUs",
+        terms=terms,
+        driver=DRIVER_CPUS,
+        cpus=cpus,
+    )
+    cluster_gpus, cluster_cpus = have.get("GPU"), have.get("CPU")
+    if cluster_gpus is not None and cluster_gpus < gpus:
+        enough = cluster_gpus + DRIVER_CPUS
+        short = cluster_cpus is not None and cluster_cpus < enough
+        sharing = shared_roles(crash, cluster_gpus)
+        figures = {"there": f"{cluster_gpus:g}", "asked": gpus}
+        has = say("{asked}; the cluster has {there} GPUs", asked=said, there=f"{cluster_gpus:g}")
+        return Proposal(
+            action=say(
+                "Request at most {there} GPUs instead of {asked} (fewer per role, fewer engines or colocated "
+                "roles) and give Ray {cpus} CPUs instead of {told}",
+                cpus=f"{enough:g}",
+                told=f"{cluster_cpus:g}",
+                **figures,
+            )
+            if short
+            else say(
+                "Request at most {there} GPUs instead of {asked} (fewer per role, fewer engines or colocated roles)",
+                **figures,
+            ),
+            snippet="\n".join(
+                [
+                    *([" ".join(sharing)] if sharing else []),
+                    *([f"ray start --head --num-cpus={enough:g} --num-gpus={cluster_gpus:g}"] if short else []),
+                ]
+            )
+            or None,
+            current=gpus,
+            suggested=int(cluster_gpus),
+            derivation=say(
+                "{formula}; {gpus} + {driver} to spare = {cpus} CPUs",
+                formula=has,
+                gpus=f"{cluster_gpus:g}",
+                driver=DRIVER_CPUS,
+                cpus=f"{enough:g}",
+            )
+            if short
+            else has,
+            setting="the sum of the launch flags",
+        )
+    if cluster_cpus is not None and cluster_cpus < cpus:
+        return Proposal(
+            action=say(
+                "If nothing else holds a GPU, give Ray at least {cpus} CPUs: the launch alone uses all {told}",
+                cpus=cpus,
+                told=f"{cluster_cpus:g}",
+            )
+            if cluster_gpus == gpus
+            else say(
+                "Give Ray at least {cpus} CPUs: the launch alone uses all {told}",
+                cpus=cpus,
+                told=f"{cluster_cpus:g}",
+            ),
+            setting="--num-cpus",
+            current=cluster_cpus,
+            suggested=cpus,
+            derivation=say("{formula}; the cluster has {cpus}", formula=said, cpus=f"{cluster_cpus:g}"),
+            snippet=f"ray start --head --num-cpus={cpus}" + (f" --num-gpus={cluster_gpus:g}" if cluster_gpus else ""),
+        )
+    return Proposal(
+        action=say(
+            "Stop jobs or actors of earlier runs that still hold the cluster: the launch requests {gpus} "
+            "GPUs and {cpus} CPUs",
+            gpus=gpus,
+            cpus=cpus,
+        ),
+        derivation=said,
+        setting="--num-gpus",
+        snippet=commands.SCHEDULED,
+    )

@@ -1,0 +1,227 @@
+"""A larger share of the card for the engine, from what its cache lacks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.arithmetic import kv_cache, shares, vllm
+from oomdoctor.families.sglang import PoolExhausted
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree
+from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile
+from oomdoctor.incident.engine_facts import facts
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
+from oomdoctor.language import say
+from oomdoctor.remedies import Beside, fractions
+from oomdoctor.remedies.engine.known import card_total, free_at_start, one_request, token_bytes
+from oomdoctor.remedies.engine.share import as_known, fixed_cache, share
+from oomdoctor.remedies.initial import default_of
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.settings import Spelling, spelling
+from oomdoctor.units import show
+
+LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
+_POOL_OF_SGLANG: Final = "max_total_tokens"
+
+
+def _raised_pool(crash: Crash) -> Proposal | None:
+    """SGLang takes the smaller of what it measured and what is stated (model_runner.py, `init_memory_pool`)."""
+    stated = crash.setting(_POOL_OF_SGLANG) if isinstance(crash.root, PoolExhausted) else None
+    if stated is None or stated.whole is None:
+        return None
+    return Proposal(
+        action=say(
+            "Raise {name} (now {now}) or leave it out: the KV pool has no more tokens, whatever the share",
+            name=stated.name, now=stated.whole,
+        ),
+        setting=f"--{_POOL_OF_SGLANG.replace('_', '-')}",
+        current=stated.whole,
+        cost=say("less memory on the device for all else"),
+    )  # fmt: skip
+
+
+def raise_share(case: Case) -> Answer:
+    crash = case.crash
+    fixed = fixed_cache(crash) or _raised_pool(crash)
+    if fixed is not None:
+        return fixed
+    if fractions.reckons_otherwise(crash):
+        return fractions.raised(case)
+    held = next((e for e in crash.every(NotEnoughFree) if e.external_bytes and e.requested_bytes), None)
+    if held is not None:
+        return _above_weights_of_another(held.utilization, held.external_bytes or 0, held.requested_bytes or 0)
+    known = share(crash) or default_of(case)
+    total = card_total(crash)
+    missing = _missing_cache(crash)
+    if known is None:
+        return None
+    now, assumed = known
+    at_the_limit = (
+        Refusal(
+            say(
+                "already {now}: a larger share leaves no room for the driver, CUDA graphs and the sampler",
+                now=f"{now:g}",
+            )
+        )
+        if now >= shares.AT_THE_LIMIT
+        else None
+    )
+    if total is None or missing is None:
+        return at_the_limit or _step_up(now, assumed)
+    amount, why = missing
+    wanted = shares.raised(now, amount, total)
+    most = _most(crash, total)
+    if wanted > most:
+        return _without_a_block(case, known, total) or Refusal(
+            say(
+                "{amount} more would need {wanted} of the GPU; at most {most} can be given",
+                amount=show(amount), wanted=f"{wanted:.2f}", most=f"{most:.2f}",
+            )
+        )  # fmt: skip
+    if at_the_limit is not None or wanted <= now:
+        return at_the_limit
+    return Proposal(
+        action=_raised(now, wanted, assumed),
+        current=None if assumed else now,
+        suggested=wanted,
+        derivation=say(
+            "{now} + {missing} / {total} = {share}",
+            now=f"{now:.2f}", missing=why, total=show(total), share=f"{wanted:.2f}",
+        ),
+        assumes=(*assumed, say("nothing else on the GPU needs this memory")),
+    )  # fmt: skip
+
+
+def _raised(now: float, then: float, assumed: tuple[str, ...] = ()) -> str:
+    return say("Raise the engine's GPU memory share: {now} -> {then}", now=as_known(now, assumed), then=f"{then:.2f}")
+
+
+def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
+    then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
+    return Proposal(
+        action=_raised(now, then, assumed),
+        current=None if assumed else now,
+        suggested=then,
+        derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
+        assumes=assumed,
+    )
+
+
+def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answer:
+    """vLLM 0.33: the weights that another process holds for the engine have to fit into its share."""
+    if now is None:
+        return None
+    then = shares.ceil(now * held / budget + fractions.FOR_THE_CACHE)
+    formula = say(
+        "{now} x {held} held / {budget} + {cache} for the KV cache = {share}",
+        now=f"{now:g}", held=show(held), budget=show(budget), cache=fractions.FOR_THE_CACHE, share=f"{then:.2f}",
+    )  # fmt: skip
+    if then > shares.LARGEST:
+        return Refusal(say("no share of the GPU fits another process's weights ({formula})", formula=formula))
+    return Proposal(
+        action=_raised(now, then),
+        current=now,
+        suggested=then,
+        derivation=formula,
+        assumes=(fractions.cache_guessed(), say("nothing else on the GPU needs this memory")),
+    )
+
+
+def _most(crash: Crash, total: int) -> float:
+    """The largest share that the card can give."""
+    free = free_at_start(crash)
+    return min(shares.LARGEST, shares.largest(free, total) if free else shares.LARGEST)
+
+
+def _without_a_block(case: Case, known: tuple[float, tuple[str, ...]], total: int) -> Answer:
+    """Where the room for the cache is below zero: what a larger share could do; None where it is above."""
+    room, most = facts(case.crash).kv_bytes, _most(case.crash, total)
+    if room is None or room > 0:
+        return None
+    least = shares.raised(known[0], -room, total)
+    if least <= most:
+        return _with_shorter_context(case, known, room, total)
+    figures = {"least": f"{least:.2f}", "total": show(total), "most": f"{most:.2f}"}
+    return Refusal(
+        say(
+            "no share works with any context: {least} of the {total} are needed before the first KV-cache "
+            "block, at most {most} can be given. Shrink the weights (8 or 4 bits, more GPUs) or the tokens "
+            "per step, or free the GPU",
+            **figures,
+        )
+        if most < shares.LARGEST
+        else say(
+            "no share works with any context: {least} of the {total} are needed before the first KV-cache "
+            "block, at most {most} can be given. Shrink the weights (8 or 4 bits, more GPUs) or the tokens "
+            "per step",
+            **figures,
+        )
+    )
+
+
+def _with_shorter_context(case: Case, known: tuple[float, tuple[str, ...]], room: int, total: int) -> Proposal | None:
+    """Where neither is enough alone: the largest share that leaves something beside it, and what then fits."""
+    crash, per_token, (now, assumed) = case.crash, token_bytes(case.crash), known
+    then = min(shares.AT_THE_LIMIT, _most(crash, total))
+    length = facts(crash).max_model_len
+    if per_token is None or then <= now or length is None:
+        return None
+    gained = round((then - now) * total)
+    tokens = kv_cache.fitting(room + gained, per_token[0])
+    if tokens < LEAST_CONTEXT:
+        return None
+    spelled = _as_the_engine_spells("shorter-context", crash)
+    name = spelled.setting if spelled is not None else "max_model_len"
+    lines = [row.snippet(value) for row, value in ((case.row, then), (spelled, tokens)) if row is not None]
+    copied = [line for line in lines if line is not None]
+    inner = case.row is not None and some([case.row.framework], "runs inside trainers") and crash.job.may_share
+    return Proposal(
+        action=say(
+            "Raise the GPU memory share ({now} -> {then}) and lower the context length ({length} -> "
+            "{tokens} tokens)",
+            now=as_known(now, assumed), then=f"{then:.2f}", length=length, tokens=tokens,
+        ),
+        current=None if assumed else now,
+        suggested=then,
+        beside=(Beside(name, tokens),),
+        snippet="\n".join(copied) if len(copied) == 2 and not inner else None,
+        derivation=say(
+            "({then} - {now}) x {total} = {gained}; - {lacking} missing before the first block = {room}; / "
+            "{each} bytes per token = {tokens} tokens (a multiple of 16)",
+            then=f"{then:.2f}", now=f"{now:.2f}", total=show(total), gained=show(gained), lacking=show(-room),
+            room=show(room + gained), each=f"{per_token[0]:.0f}", tokens=tokens,
+        ),
+        assumes=(
+            *assumed,
+            say("bytes per token: {source}", source=per_token[1]),
+            say("nothing else on the GPU needs this memory"),
+        ),
+        cost=say("longer requests are rejected or truncated; less GPU memory for CUDA graphs, NCCL and colocated "
+                 "training"),
+    )  # fmt: skip
+
+
+def _as_the_engine_spells(knob: str, crash: Crash) -> Spelling | None:
+    return spelling(knob, crash.context) or spelling(knob, crash.context, vllm.NAME)
+
+
+def _missing_cache(crash: Crash) -> tuple[int, str] | None:
+    """The KV cache that is missing, and how that was reckoned."""
+    for error in crash.every(ContextDoesNotFit):
+        if error.needed_bytes and error.kv_bytes is not None:
+            return error.needed_bytes - error.kv_bytes, f"({show(error.needed_bytes)} - {show(error.kv_bytes)})"
+        per_token = token_bytes(crash)
+        if error.kv_tokens and error.max_model_len and per_token:
+            tokens = error.max_model_len - error.kv_tokens
+            return round(tokens * per_token[0]), say(
+                "{tokens} tokens x {each} bytes ({source})",
+                tokens=tokens, each=f"{per_token[0]:.0f}", source=per_token[1],
+            )  # fmt: skip
+    for event in crash.events:
+        if isinstance(event, KvCacheSize | MemoryProfile) and event.kv_bytes is not None and event.kv_bytes < 0:
+            need = one_request(crash)
+            if need is None:
+                return -event.kv_bytes, say("{amount} missing before the first block", amount=show(-event.kv_bytes))
+            short = show(-event.kv_bytes)
+            return need[0] - event.kv_bytes, say("({amount} short + {request})", amount=short, request=need[1])
+    return None

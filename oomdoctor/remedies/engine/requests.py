@@ -1,0 +1,217 @@
+"""What the engine takes at once: contexts, sequences, prefill batches and pictures."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from oomdoctor.arithmetic import vllm
+from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.sglang import PoolExhausted
+from oomdoctor.families.tgi import WarmupShort
+from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState, WarmupOutOfMemory
+from oomdoctor.families.vllm_figures import EncoderProfile
+from oomdoctor.incident.engine_facts import facts
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say, translated
+from oomdoctor.patterns import late
+from oomdoctor.remedies.engine.known import engine_version
+from oomdoctor.remedies.halves import half
+from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.settings import Spelling
+from oomdoctor.signs.kv_cache import WHOLE_PROMPTS, a_step_takes_a_whole_prompt
+from oomdoctor.signs.kv_pool import evictable_tokens_stayed
+from oomdoctor.signs.logits import OF_PROMPTS
+from oomdoctor.units import show
+
+_SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
+_PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
+_SPECULATION: Final = "speculative_algorithm"
+
+
+def shorter_context(case: Case) -> Answer:
+    for error in case.crash.every(ContextDoesNotFit):
+        if error.kv_tokens:
+            return _context(
+                error, error.kv_tokens, say("the KV cache holds {tokens} tokens", tokens=error.kv_tokens), ()
+            )
+        if error.max_model_len and error.needed_bytes and error.kv_bytes is not None:
+            longest = vllm.longest_context(
+                error.max_model_len, error.needed_bytes, error.kv_bytes, error.estimated_tokens
+            )
+            if longest is None:
+                return Refusal(say("no context fits: no room for a single KV-cache block"))
+            if error.estimated_tokens:
+                own = say("the engine's own estimate: {tokens}", tokens=longest)
+                return _context(error, longest, own, _pipeline(case.crash))
+            derivation = say(
+                "{length} tokens x {room} / {needed} = {tokens} (a multiple of 16)",
+                length=error.max_model_len, room=show(error.kv_bytes), needed=show(error.needed_bytes), tokens=longest,
+            )  # fmt: skip
+            return _context(error, longest, derivation, (say("every layer attends to the whole context"),))
+    if _gains_nothing(case.crash):
+        return Refusal(say("not one KV-cache block fits: a shorter context alone does not help"))
+    return half(case)
+
+
+def _gains_nothing(crash: Crash) -> bool:
+    """Without a single block of cache a shorter context helps only where the engine's steps shrink with it."""
+    known = facts(crash)
+    if crash.first(NoCacheBlocks) is None and (known.kv_bytes is None or known.kv_bytes > 0):
+        return False
+    steps = crash.setting("max_num_batched_tokens")
+    return known.engine == "V1" or steps is not None or (known.max_model_len or 0) > WHOLE_PROMPTS
+
+
+def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: tuple[str, ...]) -> Proposal:
+    was = error.max_model_len
+    return Proposal(
+        action=say("Lower the engine's context length: {was} -> {tokens} tokens", was=was, tokens=longest)
+        if was
+        else say("Lower the engine's context length to {tokens} tokens", tokens=longest),
+        current=error.max_model_len,
+        suggested=longest,
+        derivation=derivation,
+        assumes=assumes,
+    )
+
+
+def _pipeline(crash: Crash) -> tuple[str, ...]:
+    stages = crash.setting("pipeline_parallel_size")
+    version = engine_version(crash)
+    if stages is None or not isinstance(stages.value, int) or stages.value < 2:
+        return ()
+    if version is not None and not (0, 14) <= version < (0, 17):
+        return ()
+    return (say("vLLM 0.14 to 0.16 compares all layers with one pipeline stage's cache: more may fit"),)
+
+
+def fewer_sequences(case: Case) -> Answer:
+    if case.row is not None and case.row.type == "float":
+        return None  # a factor of what the framework counts itself
+    state = case.crash.first(SequencesExceedState)
+    if state is not None and state.state_blocks:
+        return Proposal(
+            action=say("Serve at most {count} sequences concurrently", count=state.state_blocks),
+            current=state.max_num_seqs,
+            suggested=state.state_blocks,
+            derivation=say("{count} blocks for sequence states", count=state.state_blocks),
+        )
+    warmup = case.crash.first(WarmupOutOfMemory)
+    if warmup is not None and warmup.requests and case.number() is None:
+        then = warmup.requests // 2
+        return Proposal(
+            action=say("Halve the concurrent sequences to {count}", count=then),
+            current=warmup.requests,
+            suggested=then,
+            derivation=say("{count} dummy requests of the warm-up / 2", count=warmup.requests),
+        )
+    decoded = _decoded_at_once(case.crash)
+    if decoded is not None and case.now is not None and 1 < decoded < (case.now.whole or 0):
+        return Proposal(
+            action=say("Halve the concurrent sequences to {count}", count=decoded // 2),
+            current=case.now.value,
+            suggested=decoded // 2,
+            derivation=say("{count} requests in the batch that failed / 2", count=decoded),
+        )
+    short = case.crash.root
+    if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
+        return _half_of_the_warm_up(case.row, short.total_tokens)
+    return half(case)
+
+
+def _decoded_at_once(crash: Crash) -> int | None:
+    """The requests of SGLang's batch that found no room: each decodes one token, without speculation."""
+    root = crash.root
+    if not isinstance(root, PoolExhausted) or root.batch != "decode" or crash.setting(_SPECULATION) is not None:
+        return None
+    return root.tried_tokens
+
+
+def _half_of_the_warm_up(row: Spelling, now: int) -> Proposal:
+    """Of a batch whose size TGI prints and no option states."""
+    return Proposal(
+        action=say("Halve {name}: {now} -> {then}", name=row.setting, now=now, then=now // 2),
+        current=now,
+        suggested=now // 2,
+        derivation=f"{now} / 2 = {now // 2}",
+    )
+
+
+def smaller_prefill(case: Case) -> Answer:
+    """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
+    if _is_smaller_than_a_prompt(case):
+        return Refusal(say("prompts are not prefilled in chunks: the engine refuses a batch smaller than its context"))
+    answer, root = half(case), case.crash.root
+    if isinstance(root, PoolExhausted) and root.batch == "decode":
+        return Skip()
+    if isinstance(root, PoolExhausted) and case.row is not None and evictable_tokens_stayed(case.crash) is not None:
+        return _within_the_free_tokens(root, case.row.setting)
+    if isinstance(root, WarmupShort) and root.of_prefill and case.now is None and case.row is not None:
+        return _half_of_the_warm_up(case.row, root.of_prefill)
+    if isinstance(answer, Proposal) and case.crash.in_trace(OF_PROMPTS) is not None:
+        halved = answer.action or translated(KNOBS[case.knob].action)
+        return replace(answer, action=say("{halved}, or request no log-probabilities of the prompt", halved=halved))
+    if not isinstance(answer, Proposal) or not isinstance(root, BufferRefused) or root.what != "compute":
+        return answer
+    if not root.tried_bytes:
+        return answer
+    return replace(
+        answer,
+        derivation=say(
+            "at best {tried} / 2 = {half} of compute buffer",
+            tried=show(root.tried_bytes),
+            half=show(root.tried_bytes / 2),
+        ),
+    )
+
+
+def _is_smaller_than_a_prompt(case: Case) -> bool:
+    """Half of the batch, where a whole prompt has to fit into it."""
+    length, now = facts(case.crash).max_model_len, case.number()
+    if a_step_takes_a_whole_prompt(case.crash) is None:
+        return False
+    return now is None or length is None or now // 2 < length
+
+
+def _within_the_free_tokens(pool: PoolExhausted, option: str) -> Answer:
+    """A prefill batch that fits in what is free before anything is evicted."""
+    tried, free = pool.tried_tokens or 0, pool.available_tokens or 0
+    parts = next((count for count in _PARTS if tried // count <= free), None)
+    if pool.batch is None or parts is None:
+        return None
+    then = tried // parts
+    return Proposal(
+        action=say("Let a prefill batch take {then} tokens at most ({option})", then=then, option=option),
+        suggested=then,
+        derivation=say(
+            "{tried} requested / {parts} = {then} <= {free} free without eviction",
+            tried=tried,
+            parts=parts,
+            then=then,
+            free=free,
+        ),
+    )
+
+
+def sees(crash: Crash) -> bool:
+    return any(_SEEING.search(name) for name in crash.context.models)
+
+
+def limit_multimodal(case: Case) -> Answer:
+    """By the engine's own profile, where it prints one."""
+    profiled = case.crash.first(EncoderProfile)
+    if profiled is not None and profiled.items and profiled.items > 1 and profiled.modality:
+        return Proposal(
+            action=say(
+                "Allow one {modality} per prompt: the engine profiles {count} of the largest size",
+                modality=profiled.modality, count=profiled.items,
+            ),
+            current=profiled.items,
+            suggested=1,
+            derivation=say("1 is the minimum that still serves a {modality}", modality=profiled.modality),
+            snippet=f"--limit-mm-per-prompt '{{\"{profiled.modality}\": 1}}'" if profiled.modality.isalpha() else None,
+        )  # fmt: skip
+    return Proposal()

@@ -1,0 +1,128 @@
+"""The engine's weights, in fewer bits or of a smaller model."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.arithmetic import vllm
+from oomdoctor.incident.engine_facts import phase
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
+from oomdoctor.language import say, semicolons
+from oomdoctor.patterns import late
+from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
+from oomdoctor.remedies.settings import known_versions, of_knob
+from oomdoctor.remedies.sizes import has_few_bits, size_of_model, tensor_parallel
+from oomdoctor.text import sanitize
+from oomdoctor.units import show
+from oomdoctor.versions import ALL, versions
+
+_OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
+# Layers of few bits: of vLLM and SGLang those that are not for the cache alone or for whole weights
+_QUANTIZING: Final = (
+    r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
+    r"|\blayers/quantization/(?!base_|kv_cache|unquant|utils/|__init__)"
+)
+# scaled_fp8_quant in vllm/_custom_ops.py since 0.5.4 makes what takes the values in 8 bits
+_INTO_8_BITS: Final = r"\bscaled_fp8_quant\b|torch\.empty\(shape, device=input\.device, dtype=out_dtype\)"
+_OF_8_BITS: Final = "fp8"
+_NAMED: Final = 80  # characters of a model's name
+# Engines whose option lays all weights out in 16 bits on the GPU and quantizes them there, and the releases that do:
+# vllm/model_executor/layers/quantization/fp8.py before #31914; python/sglang/srt/layers/quantization/fp8.py, #17945
+_QUANTIZED_AFTER_LOADING: Final = {vllm.NAME: versions("<0.15"), "sglang": ALL}
+_NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
+
+
+def quantized(crash: Crash) -> str | None:
+    """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
+    name = next((each for each in crash.context.models if has_few_bits(each)), None)
+    if name is not None:
+        return name
+    said = _OF_QUANTIZED.search(crash.root.at.text)
+    if said is not None:
+        return said[0]
+    frame = crash.in_trace(_QUANTIZING)
+    return frame.file.rsplit("/", 1)[-1] if frame is not None else _in_8_bits(crash)
+
+
+def _in_8_bits(crash: Crash) -> str | None:
+    """vLLM was making FP8 values: of weights or for layers of such weights, if not for a cache of FP8."""
+    cache = crash.setting("kv_cache_dtype")
+    if cache is not None and _OF_8_BITS in str(cache.value):
+        return None
+    return _OF_8_BITS if crash.shows(_INTO_8_BITS) else None
+
+
+def smaller_weights(case: Case) -> Answer:
+    """What the weights take now, in fewer bits or of another model."""
+    shown = quantized(case.crash) if case.knob == "quantize-weights" else None
+    if shown is not None:
+        return Refusal(say("weights already quantized ({shown})", shown=shown))
+    row, models_named = case.row, case.crash.context.models
+    if case.knob == "quantize-weights" and (checkpoint := _of_a_checkpoint(case)) is not None:
+        return checkpoint
+    if case.knob == "quantize-weights" and case.now is not None and _are_quantized_by(case.now):
+        return already(case.now, case.now.value)
+    formula, assumes = _weights_in_words(case.crash)
+    if case.knob == "smaller-model" and models_named:
+        name = sanitize(models_named[0], _NAMED)
+        return Proposal(
+            action=say("Use a smaller model than {name}", name=name), subject=name, derivation=formula, assumes=assumes
+        )
+    suggested = row.value if row is not None and isinstance(row.value, str) else None
+    return Proposal(suggested=suggested, derivation=formula, assumes=assumes)
+
+
+def _are_quantized_by(stated: Setting | None) -> bool:
+    return stated is not None and str(stated.value).lower() not in _NOT_QUANTIZED
+
+
+def _of_a_checkpoint(case: Case) -> Proposal | None:
+    """Weights that are in fewer bits before the engine loads them, where its option comes too late or is not there."""
+    framework = case.row.framework if case.row is not None else case.crash.job.engine
+    after_loading = _QUANTIZED_AFTER_LOADING.get(framework or "")
+    if framework is None or after_loading is None or _are_quantized_by(case.now):
+        return None
+    model = next(of_knob("smaller-model", framework), None)
+    if model is None:
+        return None
+    if case.row is None:
+        action = say("Load a checkpoint with weights in 8 or 4 bits ({option})", option=model.setting)
+    elif phase(case.crash) == "loading" and after_loading.overlaps(known_versions(framework, case.crash.context)):
+        action = say(
+            "Load a checkpoint with weights in 8 or 4 bits ({option}): {switch} would load all in 16 bits first",
+            option=model.setting,
+            switch=case.row.snippet(case.row.value) or case.row.setting,
+        )
+    else:
+        return None
+    formula, assumes = _weights_in_words(case.crash)
+    return Proposal(action=action, setting=model.setting, derivation=formula, assumes=assumes)
+
+
+def _weights_in_words(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    size, total, held = size_of_model(crash), card_total(crash), weights_bytes(crash)
+    less = say("half in 8 bits, a quarter in 4")
+    if held is not None and held[1] == PRINTED:
+        taken = (
+            say("{weights} of weights of the GPU's {total}", weights=show(held[0]), total=show(total))
+            if total
+            else say("{weights} of weights per GPU", weights=show(held[0]))
+        )
+        return semicolons((taken, less)), (say("16-bit KV cache now"),)
+    if size is None:
+        return None, ()
+    ranks, whole = tensor_parallel(crash), arithmetic.weights(size.parameters)
+    taken = (
+        say(
+            "{size} x 2 bytes / {ranks} = {weights}",
+            size=size.billions, ranks=ranks, weights=show(arithmetic.weights(size.parameters, ranks)),
+        )
+        if ranks > 1
+        else say("{size} x 2 bytes = {weights}", size=size.billions, weights=show(whole))
+    )  # fmt: skip
+    if total:
+        taken = say("{formula} of the GPU's {total}", formula=taken, total=show(total))
+    return semicolons((taken, less)), (size.source,)

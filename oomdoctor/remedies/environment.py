@@ -1,0 +1,121 @@
+"""What is set around the job: the driver, the GPUs in sight, limits and guards of the machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.event import RAM
+from oomdoctor.families.gpu_visibility import GpuVisibility
+from oomdoctor.families.kernel import UserspaceKill
+from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.incident.card import card_of
+from oomdoctor.incident.devices import NVIDIA, maker
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import early_kill
+from oomdoctor.language import say
+from oomdoctor.remedies.misread import of_bytes
+from oomdoctor.remedies.placement import VISIBLE
+from oomdoctor.remedies.proposal import REFUSED_WHAT_IS_FREE, Answer, Case, Proposal
+from oomdoctor.remedies.settings import Spelling
+from oomdoctor.signs import commands
+from oomdoctor.signs.machine import is_on_windows
+from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, request_of
+from oomdoctor.units import percent, show
+
+_AVAILABLE: Final = 10  # per cent
+
+
+def fix_environment(case: Case) -> Answer:
+    if case.crash.pool == "scheduling":
+        return _visible_gpus(case.crash)
+    if (early := early_kill(case.crash)) is not None and case.crash.pool in RAM:
+        return _guard_that_waits(early)
+    if (misread := of_bytes(case.crash)) is not None:
+        return misread
+    if case.cause == REFUSED_WHAT_IS_FREE and case.row is not None:
+        return _driver_and_mask(case.crash, case.row)
+    if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
+        is_nvidias = maker(case.crash) == NVIDIA
+        return Proposal(snippet="nvidia-smi -q -d COMPUTE,ECC,MEMORY") if is_nvidias else None
+    return None
+
+
+def _driver_and_mask(crash: Crash, row: Spelling) -> Answer:
+    if (held := _held_already(crash)) and not is_on_windows(crash):
+        return _limits_of_the_process(held)
+    variable = VISIBLE.get(maker(crash))
+    if variable is None or row.write is None:
+        return None
+    return Proposal(
+        action=say(
+            "Check that the driver fits the runtime that the framework was built for, and which GPUs {variable} shows",
+            variable=variable,
+        ),
+        snippet=f'{row.write}; echo "${variable}"',
+    )
+
+
+def _held_already(crash: Crash) -> int:
+    """What the process got from the same driver before: its runtime and its devices are right."""
+    root = crash.root
+    return (card_of(root).reserved_bytes or 0) if isinstance(root, DeviceOutOfMemory) else 0
+
+
+def _limits_of_the_process(held: int) -> Proposal:
+    """Each segment takes a memory map, with HIP's virtual memory a file, too: pytorch/pytorch#175431,
+    ROCm/rocm-systems#10604."""
+    return Proposal(
+        action=say(
+            "Look for a limit of the process (open files, memory maps, locked memory) and for the driver's own error: "
+            "the driver and the GPU gave this process {held} before",
+            held=show(held),
+        ),
+        setting="",
+        snippet=f"{commands.ADDRESS_LIMIT}; {commands.MAPS_LIMIT}; dmesg -T | tail -n 50",
+    )
+
+
+def _guard_that_waits(early: UserspaceKill) -> Proposal:
+    """earlyoom at the limit that it has by itself: earlyoom.1, and earlyoom.default of its repository."""
+    total, free = early.total_bytes or 0, early.available_bytes or 0
+    return Proposal(
+        action=say(
+            "Let earlyoom kill later: at {then}% available (its default), not at {now}; then restart it",
+            then=_AVAILABLE,
+            now=percent(early.limit_fraction or 0),
+        ),
+        setting="",
+        snippet=f'EARLYOOM_ARGS="-m {_AVAILABLE}"   # in /etc/default/earlyoom; then: systemctl restart earlyoom',
+        derivation=say(
+            "{free} available - {share} of {total} = {more} more",
+            free=show(free),
+            share=f"{_AVAILABLE} %",
+            total=show(total),
+            more=show(free - total * _AVAILABLE // 100),
+        ),
+        cost=say("less memory is left for the rest of the machine"),
+    )
+
+
+def _visible_gpus(crash: Crash) -> Proposal:
+    """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
+    masks, asked, request = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash), request_of(crash)
+    look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
+    if masks is not None:
+        action = say(
+            "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",
+            value=masks.value,
+            place=masks.place,
+        )
+        return Proposal(action=action, snippet=look)
+    if asked is not None and asked.gpus > cluster(crash, request_of(crash)).get("GPU", asked.gpus):
+        return Proposal(action=say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"), snippet=look)
+    if request is not None and request.state in FOR_NO_NODE:
+        action = say("Compare what Ray counts on each node with what the node has (CUDA_VISIBLE_DEVICES, --num-gpus)")
+        return Proposal(action=action, snippet=look)
+    if isinstance(crash.root, Shortage | GpuVisibility):
+        action = say("Compare the GPUs that the process sees with those of its node")
+        return Proposal(action=action, snippet='echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS)
+    action = say("See which tasks and actors hold the cluster's CPUs and GPUs")
+    return Proposal(action=action, snippet="ray status -v; ray list actors --filter state=ALIVE")

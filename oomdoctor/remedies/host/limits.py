@@ -1,0 +1,308 @@
+"""The limit of a container or a job, raised as its manager writes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import machine_after
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.remedies.host.offload import OFF, OFFLOADS, adam_states
+from oomdoctor.remedies.host.thresholds import limit_bytes
+from oomdoctor.remedies.proposal import Answer, Case, Proposal
+from oomdoctor.remedies.settings import of_knob, spelling
+from oomdoctor.signs import commands, limits
+from oomdoctor.units import GIB, MIB, gib_up, show, size
+
+_AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
+# In the names of control groups, innermost first
+_GROUPS: Final = (
+    ("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("slurm", "slurm"), (".service", "systemd"),
+    (".scope", "systemd"),
+)  # fmt: skip
+# A limit that a program of Python with its libraries may pass at its start
+_SMALL: Final = 4 * GIB
+_TINY: Final = 32 * MIB  # no interpreter with a few libraries starts in as much
+_START: Final = 512 * MIB
+_KUBERAY: Final = "kuberay"
+# Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
+_OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
+_OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
+_OFTEN: Final = 3  # restarts of a container that is killed again and again
+_RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
+MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
+# docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
+# limits are not changed while it runs
+_SET_LIMIT: Final = (
+    "kubectl set resources deployment NAME -c CONTAINER --limits=memory={amount}   # or statefulset, daemonset"
+)
+_EDIT_CLUSTER: Final = "kubectl edit raycluster NAME   # resources.limits.memory: {amount}"
+
+
+def raise_limit(case: Case) -> Answer:
+    crash = case.crash
+    if crash.pool == "host_ram" and commands.killer_of(crash) == commands.KUBELET:
+        return _requested_by_the_pod(crash)
+    limit = limit_bytes(crash) or _stated_limit(case)
+    manager = _manager(crash)
+    if limit is None:
+        asked = _ask_for_more(crash, manager)
+        created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
+        return _at_least_a_start(asked, crash, manager) if created and manager == "kubernetes" else asked
+    states = _offloaded(crash)
+    if states is not None and states[0] > limit:
+        return _room_for_states(crash, manager, limit, *states)
+    if limit < _TINY:
+        return replace(
+            _raised_to(_amount(_START), crash, manager, limit),
+            derivation=say("{value} is a usual start value", value=show(_START)),
+            assumes=(
+                say(
+                    "{limit} is probably a slip of the unit: an interpreter with a few libraries needs more",
+                    limit=show(limit),
+                ),
+            ),
+        )
+    if limit < _SMALL and _dies_early(crash):
+        return replace(
+            _raised_to(_amount(2 * limit), crash, manager, limit),
+            derivation=f"2 x {show(limit)} = {show(2 * limit)}",
+            assumes=(say("twice is a guess: it dies at its start, and the peak is unknown"),),
+        )
+    then = max(gib_up(MORE * limit), gib_up(limit) + 1) if limit >= GIB else None
+    amount = f"{then}G" if then is not None else _amount(MORE * limit)
+    return replace(
+        _raised_to(amount, crash, manager, limit),
+        derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
+        assumes=(say("25 % more is a guess: the peak is unknown"),),
+    )
+
+
+def _at_least_a_start(asked: Proposal, crash: Crash, manager: str) -> Proposal:
+    """What ran was runc alone, so that any program needs more, whatever the limit is."""
+    amount = in_units_of(manager, _amount(_START))
+    return replace(
+        asked,
+        suggested=amount,
+        snippet="\n".join((commands.POD, *_beside(crash, manager, amount))),
+        derivation=say("{value} is a usual start value", value=show(_START)),
+    )
+
+
+def _requested_by_the_pod(crash: Crash) -> Proposal:
+    """Who uses more than it requests is evicted first: kubernetes.io, concepts/scheduling-eviction/
+    node-pressure-eviction."""
+    used = max((each.used_bytes or 0 for each in crash.every(NodePressure)), default=0)
+    amount = f"{gib_up(used)}Gi" if used else "PEAK"
+    return Proposal(
+        action=say(
+            "Request the memory that the pod really uses, with a limit as high: Kubernetes evicts first who uses more "
+            "than it requested"
+        ),
+        snippet=(
+            "kubectl set resources deployment NAME -c CONTAINER "
+            f"--requests=memory={amount} --limits=memory={amount}   # or statefulset, daemonset"
+        ),
+        setting="",
+        cost=say("the pod waits for a node that has as much free"),
+    )
+
+
+def _amount(size_bytes: float) -> str:
+    """In whole GiB where it comes to that, else in MiB, rounded up."""
+    whole = size_bytes >= GIB and not size_bytes % GIB
+    return f"{round(size_bytes / GIB)}G" if whole else f"{math.ceil(size_bytes / MIB)}M"
+
+
+def _dies_early(crash: Crash) -> bool:
+    """Again and again, or within seconds: what it needs is not a little more than the limit."""
+    counted = crash.mentions(_RESTARTS.pattern)
+    restarts = _RESTARTS.search(counted) if counted is not None else None
+    if restarts is not None and int(restarts[1]) >= _OFTEN:
+        return True
+    return limits.seconds_after_its_start(crash) is not None
+
+
+def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Proposal:
+    """The limit raised to so much, in the manager's words."""
+    row = spelling("raise-container-limit", crash.context, manager) if manager else None
+    written = in_units_of(manager, amount)
+    lines = (row.snippet(written) if row is not None else None, *_beside(crash, manager, written))
+    return Proposal(
+        action=_raised(_where_it_is_set(crash, manager), show(limit), written),
+        current=limit,
+        suggested=written,
+        snippet="\n".join(line for line in lines if line) or None,
+        setting=row.setting if row is not None else None,
+    )
+
+
+def _raised(manager: str | None, now: str, then: str) -> str:
+    """What to do, and where the limit is set."""
+    if manager == "docker":
+        return say(
+            "Raise the memory limit from {now} to {then}, for the next run or of the running container",
+            now=now,
+            then=then,
+        )
+    if manager == "slurm":
+        return say("Raise the memory limit from {now} to {then} in the batch script", now=now, then=then)
+    if manager == "kubernetes":
+        return say(
+            "Raise the container's memory limit from {now} to {then} in the pod spec",
+            now=now,
+            then=then,
+        )
+    if manager == _KUBERAY:
+        return say(
+            "Raise the container's memory limit from {now} to {then} in the RayCluster, under headGroupSpec.template "
+            "or workerGroupSpecs",
+            now=now,
+            then=then,
+        )
+    return say("Raise the memory limit from {now} to {then}", now=now, then=then)
+
+
+def _offloaded(crash: Crash) -> tuple[int, str, tuple[str, ...]] | None:
+    """What an offloaded optimizer takes of one node, where it is switched on and can be said."""
+    stated = (crash.setting(name) for name in OFFLOADS if "adam" in name or "optimizer" in name)
+    found = adam_states(crash)
+    if found is None or not any(one is not None and one.value not in OFF for one in stated):
+        return None
+    amount, formula, source = found
+    return amount, say("{formula} offloaded states", formula=formula), (source,)
+
+
+def _room_for_states(
+    crash: Crash, manager: str | None, limit: int, needed: int, formula: str, assumes: tuple[str, ...]
+) -> Proposal:
+    """A limit below what the settings put into host memory is not worth raising by a little."""
+    then = gib_up(MORE * needed)
+    raised = _raised_to(f"{then}G", crash, manager, limit)
+    return replace(
+        raised,
+        action=say("{action}, or turn off the offload: its states alone exceed the limit", action=raised.action),
+        derivation=say(
+            "{states}; {formula}, rounded up = {amount} GiB",
+            states=formula,
+            formula=f"{show(needed)} x {MORE} = {show(MORE * needed)}",
+            amount=then,
+        ),
+        assumes=(*assumes, say("25 % more for the rest of the job (a guess)")),
+    )
+
+
+def in_units_of(manager: str | None, amount: str) -> str:
+    """`625G` as the manager writes it."""
+    if manager in ("docker", "podman", "pbs"):
+        return amount.lower() + ("b" if manager == "pbs" else "")
+    return amount + ("i" if manager == "kubernetes" else "")
+
+
+def _stated_limit(case: Case) -> int | None:
+    """`--mem=64G`, `--memory=16g`, `memory: 16Gi`; an amount per CPU or GPU is no limit of the job."""
+    if case.now is None or "per" in case.now.name:
+        return None
+    amount = _AMOUNT.fullmatch(str(case.now.value))
+    return size(amount[1], f"{amount[2]}ib") if amount else None
+
+
+def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
+    """Where the limit is not printed, the manager knows it."""
+    row = spelling("raise-container-limit", crash.context, manager) if manager else None
+    if manager is None or row is None:
+        return Proposal(
+            action=say("Raise the memory limit of the container or job; the command shows the current one"),
+            snippet=commands.GROUP,
+        )
+    return Proposal(
+        action=_asked_for(_where_it_is_set(crash, manager), row.setting),
+        setting=row.setting,
+        snippet="\n".join(_beside(crash, manager, None)) or None,
+        derivation=_room_of_the_node(crash),
+    )
+
+
+def _where_it_is_set(crash: Crash, manager: str | None) -> str | None:
+    """KubeRay makes its pods from the RayCluster: doc/source/cluster/kubernetes/user-guides/config.md of Ray."""
+    return _KUBERAY if manager == "kubernetes" and crash.shows(_OF_KUBERAY) else manager
+
+
+def _room_of_the_node(crash: Crash) -> str | None:
+    """How far a limit can go, where a tool printed the node's memory when the job was gone."""
+    after = machine_after(crash)
+    if after is None or not after.total_bytes or not after.available_bytes:
+        return None
+    return say(
+        "{tool} after the failure: {available} of {total} available on the node",
+        tool=after.tool, available=show(after.available_bytes), total=show(after.total_bytes),
+    )  # fmt: skip
+
+
+def _asked_for(manager: str | None, option: str) -> str:
+    if manager == "docker":
+        return say(
+            "Raise the memory limit ({option}), for the next run or of the running container; the command "
+            "shows the current one",
+            option=option,
+        )
+    if manager == "slurm":
+        return say(
+            "Raise the memory limit ({option}) in the batch script; the command shows the current one",
+            option=option,
+        )
+    if manager == "kubernetes":
+        return say(
+            "Raise the container's memory limit ({option}) in the pod spec; the command shows the current one",
+            option=option,
+        )
+    if manager == _KUBERAY:
+        return say(
+            "Raise the container's memory limit ({option}) in the RayCluster, under headGroupSpec.template or "
+            "workerGroupSpecs: its pods are made from it; the command shows the current one",
+            option=option,
+        )
+    return say("Raise the memory limit ({option}); the log does not show it", option=option)
+
+
+def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
+    """What changes a container that runs, or shows what a job had and used."""
+    if manager == "slurm":
+        yield commands.of_slurm(crash)
+    elif manager == "kubernetes":
+        set_limit = _EDIT_CLUSTER if _where_it_is_set(crash, manager) == _KUBERAY else _SET_LIMIT
+        yield commands.POD if amount is None else set_limit.format(amount=amount)
+    elif manager == "docker":
+        container = commands.container_of(crash) or "CONTAINER"
+        yield (
+            f"docker inspect -f '{{{{.HostConfig.Memory}}}}' {container}"
+            if amount is None
+            else f"docker update --memory={amount} --memory-swap={amount} {container}"
+        )
+
+
+def _manager(crash: Crash) -> str | None:
+    """Who set the limit, and knows how it is raised."""
+    managers = (*(each.manager for each in crash.every(LimitKill)), *(each.manager for each in crash.every(EndRecord)))
+    for manager in managers:
+        if any(of_knob("raise-container-limit", manager)):
+            return manager
+    groups = [kill.cgroup or kill.task_cgroup or "" for kill in crash.every(KernelKill)]
+    named = (manager for group in groups for word, manager in _GROUPS if word in group)
+    return next(named, None) or _manager_nearby(crash)
+
+
+def _manager_nearby(crash: Crash) -> str | None:
+    """Who started what died, by the lines near the failure."""
+    if commands.in_slurm(crash):
+        return "slurm"
+    if commands.in_a_pod(crash) or crash.mentions(_OF_A_POD) is not None:
+        return "kubernetes"
+    return "docker" if commands.container_of(crash) is not None else None

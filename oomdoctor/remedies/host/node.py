@@ -1,0 +1,96 @@
+"""What the whole node has too little of: memory, and disk for what is spilled or kept in memory."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.families.ray_store import DiskFull
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import LARGE, held_by, held_in_words, largest_kill, total_bytes, used_bytes
+from oomdoctor.job.frameworks import among
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.signs import limits
+from oomdoctor.signs.machine import is_on_windows
+from oomdoctor.units import show
+
+_SESSION: Final = late(r"(/[\w./-]{1,200})/session_[\w-]{1,80} is over ")
+
+
+def more_host_memory(case: Case) -> Answer:
+    crash = case.crash
+    if isinstance(crash.root, BufferFull):
+        return Proposal(
+            action=say("Use a node with more memory if the larger buffer does not fit: it has a fixed size")
+        )
+    total, used = total_bytes(crash), used_bytes(crash)
+    if total is None:
+        return _more_than_the_victim(crash)
+    if not used:
+        return Proposal(action=say("Use a node with more than {total} of memory", total=show(total)))
+    return Proposal(
+        action=say("Use a node with more than {total} of memory", total=show(total)),
+        derivation=say("{used} of {total} in use", used=show(used), total=show(total)),
+    )
+
+
+def _more_than_the_victim(crash: Crash) -> Proposal | None:
+    """Where only the kernel's line stands: what the killed process alone held. No node but a machine of one's own is
+    what a program with a window runs on."""
+    if is_on_windows(crash) or any(each.layer == "local" for each in among(crash.context.frameworks)):
+        return Proposal(action=say("Close other programs, or use a machine with more memory"))
+    kill = largest_kill(crash)
+    held = held_by(kill) if kill is not None else None
+    if kill is None or held is None or held < LARGE:
+        return None
+    return Proposal(
+        action=say(
+            "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
+            pid=kill.process.pid,
+            amount=held_in_words(kill),
+        ),
+        subject=say("PID {pid}", pid=kill.process.pid),
+    )
+
+
+def files_to_disk(case: Case) -> Answer:
+    """Files in memory are no option's: the command shows them."""
+    if case.row is not None or limits.most_is_in_no_process(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Keep the files in /dev/shm and other tmpfs on a disk, or delete them: they count for the limit"),
+        snippet="df -h -t tmpfs; du -ah /dev/shm | sort -h | tail",
+        cost=say("slower; needs disk space"),
+    )
+
+
+def free_disk(case: Case) -> Answer:
+    full = case.crash.first(DiskFull)
+    if full is None:
+        return None if case.cause == "spill-disk-full" else Skip()
+    return Proposal(
+        action=say(
+            "Free the disk of Ray's session folder ({left}): delete the folders of sessions that have ended; or move "
+            "--temp-dir or object_spilling_directory to a larger one",
+            left=_left(full),
+        ),
+        snippet="\n".join(filter(None, (_sessions(full), "ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK"))),
+    )
+
+
+def _sessions(full: DiskFull) -> str | None:
+    """What each session keeps on that disk; Ray deletes none of them."""
+    folder = _SESSION.search(full.at.text)
+    return f"du -sh {shlex.quote(folder[1])}/session_* | sort -h" if folder is not None else None
+
+
+def _left(full: DiskFull) -> str:
+    if full.available_bytes is None:
+        return say("disk full")
+    left = show(full.available_bytes)
+    if not full.total_bytes:
+        return say("{amount} left", amount=left)
+    return say("{amount} of {total} left", amount=left, total=show(full.total_bytes))

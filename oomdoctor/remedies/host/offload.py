@@ -1,0 +1,221 @@
+"""What is moved from the GPU to host memory: offloaded states, copies of sleeping engines, caches of a host."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from oomdoctor.arithmetic import host as ram
+from oomdoctor.families.sglang import HostCacheTooLarge
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import total_bytes
+from oomdoctor.language import listed, say, semicolons
+from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.settings import known_versions, of_knob, spelling
+from oomdoctor.remedies.sizes import nodes, size_of_model, size_of_trained
+from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
+from oomdoctor.signs.offload import (
+    refused_for_parameters_on_the_host,
+    refused_for_the_buffer_of_parameters,
+    sleeping_engines_have_it,
+)
+from oomdoctor.units import GIB, show
+from oomdoctor.versions import version_of
+
+# Switches that put GPU memory into host memory, by the names under which they are stated.
+OFFLOADS: Final = (
+    "adam_offload", "ds.adam_offload", "optimizer_offload", "param_offload", "offload_optimizer.device",
+    "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
+    "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
+)  # fmt: skip
+OFF: Final = (False, None, 0, 0.0, "none", "None", "")
+_FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
+
+
+def less_offload(case: Case) -> Answer:
+    crash = case.crash
+    if (pair := caches_of_ranks(crash)) is not None:
+        return _smaller_buffers_of_ranks(*pair)
+    if lmcache_was_refused(crash) is not None:
+        return _smaller_buffer(crash)
+    refused = crash.first(HostCacheTooLarge)
+    if refused is not None and refused.tried_bytes and refused.free_bytes is not None:
+        return _smaller_host_cache(crash, refused.tried_bytes, refused.free_bytes)
+    stated = [s for s in (crash.setting(name) for name in OFFLOADS) if s is not None]
+    switched_on = [s for s in stated if s.value not in OFF]
+    if not switched_on:
+        if not stated:
+            return _awake(case) or _parameters_back(case)
+        return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
+    one = switched_on[0]
+    names = listed(s.name for s in switched_on)
+    row = case.row if case.row is not None and case.row.key == one.name else None
+    derivation, assumes = _taken(crash, one.name)
+    return Proposal(
+        action=say("Turn off what moves GPU memory to host RAM: {names}", names=names),
+        current=one.value,
+        suggested=False if one.value is True else None,
+        setting=one.name if row is None else None,
+        snippet=row.snippet(row.value) if row is not None else None,
+        derivation=derivation,
+        assumes=assumes,
+    )
+
+
+def _awake(case: Case) -> Proposal | None:
+    """Of a launch line that is not in the log, by what the engines say."""
+    row = spelling("engine-sleep", case.crash.context)
+    if row is None or sleeping_engines_have_it(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Run without {option}, if it is set, where the trainer fits beside the engines", option=row.setting),
+        setting=row.setting,
+        cost=say("the engines keep their GPU memory while the trainer works"),
+    )
+
+
+def _parameters_back(case: Case) -> Proposal | None:
+    """Of a configuration that is not in the log, by the frames."""
+    row = next((one for one in of_knob(case.knob, "deepspeed") if one.key == "offload_param"), None)
+    is_on = refused_for_the_buffer_of_parameters(case.crash) is not None
+    if row is None or not (is_on or refused_for_parameters_on_the_host(case.crash) is not None):
+        return None
+    return Proposal(
+        action=say("Turn off what keeps the parameters in RAM (offload_param): the GPU takes them")
+        if is_on
+        else say("Turn off what keeps the parameters in RAM (offload_param), if it is on: the GPU takes them"),
+        setting=row.setting,
+        snippet=row.write,
+        cost=say("2 bytes of GPU memory per parameter, divided by the GPUs"),
+    )
+
+
+def _smaller_buffers_of_ranks(size: float, ranks: float) -> Proposal:
+    """LMCache's setting counts for each rank."""
+    half = math.floor(size / 2)
+    return Proposal(
+        action=say(
+            "Lower max_local_cpu_size from {size:g} GB until {ranks:g} times that fits into the node's RAM",
+            size=size,
+            ranks=ranks,
+        ),
+        setting="max_local_cpu_size",
+        current=size,
+        suggested=half,
+        snippet=f"max_local_cpu_size: {half}",
+        derivation=say(
+            "{size:g} / 2 = {half}; {ranks:g} ranks x {half} GB = {all:g} GB",
+            size=size,
+            half=half,
+            ranks=ranks,
+            all=ranks * half,
+        ),
+        cost=say("fewer cached prefixes"),
+    )
+
+
+def _smaller_buffer(crash: Crash) -> Proposal:
+    stated = crash.setting(*LMCACHE_BUFFER)
+    size = (stated.number if stated is not None else None) or LMCACHE_USUAL
+    now, half = f"{size:g}", f"{size / 2:g}"
+    return Proposal(
+        action=say(
+            "Lower LMCache's page-locked host buffer (max_local_cpu_size, in GB per rank): {now} -> {then}",
+            now=now if stated is not None else as_default(now),
+            then=half,
+        ),
+        setting=LMCACHE_BUFFER[1],
+        current=stated.value if stated is not None else None,
+        suggested=size / 2,
+        snippet=f"export {LMCACHE_BUFFER[1]}={half}",
+        derivation=f"{now} / 2 = {half}",
+        assumes=(say("half is a guess: what may be page-locked is unknown"),),
+        cost=say("fewer cached prefixes"),
+    )
+
+
+def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
+    """What fits beside the 10 GiB that SGLang leaves alone; from 0.5.3 on they are taken off what it prints as free."""
+    known = known_versions("sglang", crash.context)
+    row = next((r for r in of_knob("less-offload", "sglang") if r.key == "hicache_size"), None)
+    if row is None or not row.versions.overlaps(known):
+        return Proposal(action=say("Shrink the KV cache's host part"), setting="--hicache-ratio")
+    version = version_of(crash.context.frameworks.get("sglang"))
+    left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else 10 * GIB
+    fits = (free - left_alone) // 10**9
+    room = show(free - left_alone)
+    derivation = (
+        say(
+            "{free} free - {reserve} reserve of SGLang = {room}",
+            free=show(free),
+            reserve=show(left_alone),
+            room=room,
+        )
+        if left_alone
+        else say("{room} free beyond SGLang's reserve", room=room)
+    )
+    if fits < 1:
+        return Refusal(say("no room for the KV cache's host part ({formula})", formula=derivation))
+    return Proposal(
+        action=say(
+            "Shrink the KV cache's host part from {tried} to {fits} GB",
+            fits=fits,
+            tried=f"{tried / 10**9:g}",
+        ),
+        setting=row.setting,
+        suggested=fits,
+        snippet=row.snippet(fits),
+        derivation=semicolons((derivation, say("{fits} GB", fits=fits))),
+        assumes=(say("each rank on the node requests as much; this one was the last"),),
+        cost=say("fewer cached prefixes"),
+    )
+
+
+def _taken(crash: Crash, name: str) -> tuple[str | None, tuple[str, ...]]:
+    """What the switch takes of the node's memory."""
+    if "adam" in name or "optimizer" in name:
+        return _adam(crash)
+    return _copies(crash) if "sleep" in name and "deepspeed" not in name else (None, ())
+
+
+def _copies(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    model = size_of_model(crash)
+    engines = crash.setting("vllm_num_engines", "vllm.num_engines")
+    if model is None or engines is None or not isinstance(engines.value, int) or engines.value < 1:
+        return None, ()
+    amount = ram.sleep_copies(model.parameters, engines.value)
+    formula = say(
+        "{count} engines x 2 bytes x {size} = {amount} of copies while they sleep",
+        count=engines.value,
+        size=model.billions,
+        amount=show(amount),
+    )
+    return formula, (model.source, say("sleep level 1, all engines on one node, before pinned rounding"))
+
+
+def _adam(crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    found = adam_states(crash)
+    if found is None:
+        return None, ()
+    _, formula, source = found
+    total = total_bytes(crash)
+    if not total:
+        return say("{formula} per trained model", formula=formula), (source,)
+    told = say("{formula} of the node's {total} per trained model", formula=formula, total=show(total))
+    return told, (source,)
+
+
+def adam_states(crash: Crash) -> tuple[int, str, str] | None:
+    """What an offloaded Adam takes of one node, its formula, and where the model's size is from."""
+    model = size_of_trained(crash)
+    if model is None:
+        return None
+    count = nodes(crash)
+    amount = ram.adam(model.parameters, count)
+    formula = (
+        say("12 bytes x {size} / {count} nodes = {amount}", size=model.billions, count=count, amount=show(amount))
+        if count > 1
+        else say("12 bytes x {size} = {amount}", size=model.billions, amount=show(amount))
+    )
+    return amount, formula, model.source

@@ -1,0 +1,64 @@
+"""A larger /dev/shm."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.data_loader import SharedMemoryFull
+from oomdoctor.families.df import ShmUsage
+from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.signs import commands, limits
+from oomdoctor.units import gib_up, show
+
+USUAL_SHM: Final = "8g"
+_CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=host|shm[-_]size"
+
+
+def bigger_shm(case: Case) -> Answer:
+    crash = case.crash
+    if (beyond := limits.store_exceeds_the_limit(crash)) is not None:
+        return Refusal(beyond.words.rstrip("."))
+    wanted = crash.first(StoreTooLarge)
+    if wanted is not None and wanted.requested_bytes:
+        asked_for = say("{amount} requested", amount=show(wanted.requested_bytes))
+        return _shm(wanted.shm_bytes, wanted.requested_bytes, asked_for)
+    seen = [e.total_bytes for e in crash.every(ShmUsage) if e.total_bytes]
+    known = crash.context.hardware.get("shm_bytes")
+    now = seen[-1] if seen else (known if isinstance(known, int) else None)
+    asked = crash.first(SharedMemoryFull)
+    tried = asked.tried_bytes if asked is not None else None
+    if now is None:
+        return Proposal(
+            suggested=USUAL_SHM,
+            derivation=say("{value} is a usual start value", value=USUAL_SHM),
+            snippet=for_shm(crash, USUAL_SHM),
+            setting="--shm-size",
+            assumes=(say("64 MiB of /dev/shm (Docker's default)"),),
+        )
+    twice = f"2 x {show(now)}"
+    if not tried:
+        return _shm(now, 2 * now, twice)
+    return _shm(now, 2 * now + tried, say("{formula} + {amount} that failed", formula=twice, amount=show(tried)))
+
+
+def for_shm(crash: Crash, amount: str) -> str:
+    """For the manager of the container; where none is in sight, first whether it is one."""
+    if commands.in_a_pod(crash):
+        return f"emptyDir: {{medium: Memory, sizeLimit: {amount.upper()}i}}   # mounted at /dev/shm"
+    line = f"docker run --shm-size={amount}   # or --ipc=host, which uses the node's"
+    return line if crash.shows(_CONTAINER) else f"df -h /dev/shm   # 64M is a container's\n{line}"
+
+
+def _shm(now: int | None, needed: int, why: str) -> Proposal:
+    then = gib_up(needed)
+    return Proposal(
+        action=say("Give the container {amount} GiB of /dev/shm (or --ipc=host)", amount=then),
+        current=now,
+        suggested=f"{then}g",
+        derivation=say("{formula} -> {amount} GiB", formula=why, amount=then),
+        snippet=f"docker run --shm-size={then}g",
+        setting="--shm-size",
+    )

@@ -1,0 +1,1 @@
+"""The knobs of training: its batches, its states, and what it keeps."""

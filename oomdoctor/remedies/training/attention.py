@@ -1,0 +1,60 @@
+"""Attention by a fused kernel."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.event import RAM
+from oomdoctor.language import say
+from oomdoctor.remedies import own_line
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.signs.passes import in_attention
+
+_FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
+# Where the call is not causal, a mask is one of padding, and with a causal one in its place the model is another
+_BOTH_WAYS: Final = r"\b(?:is_)?causal ?= ?False\b"
+_FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
+_UNMASKED_CALL: Final = _FUSED_CALL.replace("is_causal=True", "attn_mask=None")
+_OF_SEVERAL_LENGTHS: Final = "flash_attn_varlen_func"  # flash_attn/flash_attn_interface.py
+# transformers/modeling_utils.py, "attn_implementation"
+_ATTENTION_OPTION: Final = "attn_implementation"
+_PLAIN: Final = "eager"
+_FUSED_ONE: Final = "sdpa"
+_SCORES_AT_ONCE: Final = "-amb"  # an option of ik_llama.cpp, for what is not fused
+
+
+def fused_attention(case: Case) -> Answer:
+    """Who calls one already falls back to the plain one by an explicit mask or float32. On a CPU only PyTorch's own
+    kernel is one, and it is what transformers takes where nobody asks for another."""
+    if case.crash.pool in RAM:
+        return _attention_of_the_cpu(case)
+    if case.row is not None and case.row.setting == _SCORES_AT_ONCE:
+        return Proposal(
+            action=say("Where flash attention (-fa) is off, bound the attention scores of one computation (MiB)"),
+            snippet=f"{case.row.setting} {case.row.set}",
+            cost=say("slower prompts"),
+        )
+    if not case.crash.shows(_FUSED):
+        return None
+    if case.crash.in_trace(_BOTH_WAYS) is not None:
+        return Proposal(
+            action=say("Let attention take a fused kernel: bf16 or fp16, and no mask where no sequence is padded"),
+            snippet=_UNMASKED_CALL,
+            cost=say("batches of one length, or a kernel for several ({name})", name=_OF_SEVERAL_LENGTHS),
+        )
+    action = say("Let attention take a fused kernel: bf16 or fp16, and is_causal in place of a causal mask")
+    return Proposal(action=action, snippet=_FUSED_CALL)
+
+
+def _attention_of_the_cpu(case: Case) -> Answer:
+    """torch.nn.functional.scaled_dot_product_attention has a fused kernel for CPUs since 2.1."""
+    row, now = case.row, case.now
+    if row is not None and _ATTENTION_OPTION in row.key and now is not None and now.value == _PLAIN:
+        return Proposal(
+            action=say("Set {name} from {now} to {then}", name=case.name, now=_PLAIN, then=_FUSED_ONE),
+            current=_PLAIN,
+            suggested=_FUSED_ONE,
+            snippet=case.own_spelling(_FUSED_ONE) or f"{now.written or ''}{_FUSED_ONE}",
+        )
+    shown = in_attention(case.crash) is not None or own_line.shows(case.knob, case.crash)
+    return None if shown and row is not None and row.is_call else Skip()

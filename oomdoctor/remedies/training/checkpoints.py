@@ -1,0 +1,65 @@
+"""Checkpoints, loaded and saved in parts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.event import SIDES
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+
+_PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
+_OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
+_ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
+
+
+def load_in_parts(case: Case) -> Answer:
+    """A job of one process has no ranks, each with a copy; an engine maps the files that are made for it."""
+    crash, row = case.crash, case.row
+    if SIDES.get(crash.pool) == "device":
+        return Skip() if crash.job.in_engine else _load_to_ram(case)
+    if not crash.job.in_engine and (crash.job.spread or crash.shows(_OF_RANKS)):
+        return None
+    action = say(
+        "Load the weights without a second full copy in RAM: memory-mapped (safetensors, not .bin) or shard by shard"
+    )
+    if row is None or not row.takes_value:
+        return Proposal(action=action)
+    return Proposal(action=action, suggested=row.value) if crash.job.in_engine else None
+
+
+def _load_to_ram(case: Case) -> Answer:
+    """torch.load restores each tensor to where it was saved from, whichever card the process has."""
+    if case.row is None or not case.row.is_call:
+        return None
+    action = say(
+        "Load checkpoints to the CPU first: without map_location, torch.load puts them on the GPU that saved them"
+    )
+    return Proposal(action=action)
+
+
+def shard_checkpoint(case: Case) -> Answer:
+    """Options that list what is saved: whole weights come off the list; where the log does not show it, states do."""
+    row = case.row
+    if row is not None and _ON_RANK_0 in row.write:
+        return Proposal(
+            action=say("Gather the full state in host RAM, on rank 0 alone"),
+            cost=say("rank 0 needs host RAM for the whole state"),
+        )
+    if row is None or not row.key.endswith("contents"):
+        return None
+    saved = _PART_OF_A_CHECKPOINT.findall(str(case.now.value)) if case.now is not None else []
+    kept = [part for part in saved if part != "hf_model"]
+    if kept and kept != saved:
+        value = f"[{','.join(map(repr, kept))}]"
+        return Proposal(
+            action=say("Save the shards alone, without a copy of the whole weights (hf_model)"),
+            suggested=value,
+            snippet=row.write.replace("{}", f'"{value}"'),
+        )
+    return Proposal(
+        action=say("Save the weights alone, without the optimizer states"),
+        suggested=row.value,
+        cost=say("the checkpoint has no optimizer states: no exact resume"),
+    )

@@ -1,0 +1,57 @@
+"""Half of what is counted: inputs, tiles, environments and the buffers of simulations; data that stay on the host."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.language import say
+from oomdoctor.remedies.proposal import Answer, Case, Proposal
+from oomdoctor.remedies.training.batches import halved
+from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
+
+_ON_THE_HOST: Final = (
+    'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
+)
+_OF_AN_ASSIGNER: Final = "gpu_assign_thr"
+
+
+def stream_data(case: Case) -> Answer:
+    """tensorflow/python/data/ops/from_tensor_slices_op.py: slices of tensors stay where these are."""
+    if data_goes_to_the_card_in_one_piece(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Keep the arrays in host RAM, and give fit() a dataset that copies one batch at a time"),
+        snippet=_ON_THE_HOST,
+        setting="",
+        cost=say("each batch is copied to the GPU when it is needed"),
+    )
+
+
+def fewer(case: Case) -> Answer:
+    """Half of what is counted; of a factor or a threshold a half is not less memory."""
+    row = case.row
+    if row is None or row.type not in ("int", "size"):
+        return None
+    usual, default = row.value, row.smallest_default(None)
+    if case.knob == "fewer-environments" and case.number() is None and default is None:
+        return Proposal(action=say("Halve {name} (value not in the log)", name=row.setting))
+    counts = not isinstance(usual, int) or default is None or default > usual
+    return halved(case) if counts and (usual is None or case.number() is not None) else None
+
+
+def assign_on_the_host(case: Case) -> Answer:
+    """mmdet/models/task_modules/assigners/max_iou_assigner.py: on the CPU for images with more objects than that."""
+    if case.row is None or not case.row.key.endswith(_OF_AN_ASSIGNER):
+        return None
+    return Proposal(
+        action=say("Match boxes on the CPU for images with more than {count} objects", count=case.row.value),
+        suggested=case.row.value,
+        derivation=say("{value} is a usual start value", value=case.row.value),
+        cost=say("slower for these images"),
+        assumes=(say("MMDetection >= 1.0 (not printed)"),),
+    )
+
+
+def smaller_tiles(case: Case) -> Answer:
+    """Half of them; a tile of no size is the whole picture, as where none is stated."""
+    return None if case.number() == 0 else fewer(case)

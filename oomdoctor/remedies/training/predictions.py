@@ -1,0 +1,117 @@
+"""What an evaluation or a compiled function keeps of its results."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.event import RAM
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.remedies import held
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
+from oomdoctor.signs.ggml import copies_of_inputs
+from oomdoctor.units import show
+
+_A_GOOD_PART: Final = 2  # half of what could be replaced
+TRAINER: Final = r"transformers/trainer"
+_MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
+# transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
+_BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
+_WITH_THE_OPTION: Final = "3.5"
+
+
+def keeps_predictions(cause: str, crash: Crash) -> bool:
+    """An evaluation keeps its predictions in host memory, where Trainer's eval_accumulation_steps puts them as well."""
+    return cause == "eval-accumulation" and crash.pool in RAM
+
+
+def _on_the_host(case: Case) -> Answer:
+    """transformers' Trainer: training_args.py"""
+    if case.now is not None and case.number() == 1:
+        return already(case.now, 1)
+    if case.crash.in_trace(_BEFORE_THE_OPTION) is not None:
+        return Proposal(
+            action=say(
+                "Upgrade transformers to {release} or later, then run with --eval_accumulation_steps 1: the line in "
+                "the traceback is of a release without this option",
+                release=_WITH_THE_OPTION,
+            ),
+            snippet=f'pip install "transformers>={_WITH_THE_OPTION}"',
+            setting="",
+            cost=say("slower evaluation; host RAM for the predictions"),
+        )
+    return Proposal(
+        action=say("Move the predictions to host RAM after every step"),
+        suggested=1,
+        derivation=say("1 is the minimum"),
+        cost=say("slower evaluation; host RAM for the predictions"),
+    )
+
+
+def fewer_predictions(case: Case) -> Answer:
+    """On the host nothing is gained by moving predictions there: only what a metric needs of them is smaller."""
+    crash, root = case.crash, case.crash.root
+    if isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most:
+        return _fewer_outputs(root)
+    if (of_its_own := held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
+        return of_its_own
+    if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
+        return _on_the_host(case)
+    if (copies := copies_of_inputs(crash)) is not None:
+        return Proposal(
+            action=say("Build with one copy of the inputs for pipeline parallelism instead of {copies}", copies=copies),
+            snippet="cmake -B build -DGGML_SCHED_MAX_COPIES=1",
+            setting="",
+            cost=say("slower prompts on several GPUs"),
+        )
+    if not keeps_predictions(case.cause, crash):
+        return None
+    kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
+    if crash.in_trace(TRAINER) is None:
+        return Proposal(action=kept, snippet="predictions.append(logits.argmax(dim=-1))")
+    option = "preprocess_logits_for_metrics"
+    return Proposal(
+        action=kept,
+        setting=option,
+        snippet=f"Trainer(..., {option}=lambda logits, labels: logits.argmax(dim=-1))",
+    )
+
+
+def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
+    """jax/_src/api.py, "donate_argnums": an output takes the place of the argument that it replaces, so that donating
+    saves no more than the arguments take."""
+    arguments, outputs = program.arguments_bytes, program.outputs_bytes or 0
+    if arguments is not None and arguments * _A_GOOD_PART < outputs:
+        return Proposal(
+            action=say(
+                "Return less from the compiled function, or call it on parts and fetch each result ({outputs} of "
+                "outputs, {arguments} of arguments)",
+                outputs=show(outputs),
+                arguments=show(arguments),
+            ),
+            snippet="results = [jax.device_get(step(part)) for part in parts]",
+            cost=say("host RAM for the results"),
+        )
+    return Proposal(
+        action=say(
+            "Return less from the compiled function, or donate the arguments that its outputs replace ({outputs})",
+            outputs=show(program.outputs_bytes or 0),
+        ),
+        snippet="step = jax.jit(step, donate_argnums=(0,))",
+        cost=say("none"),
+    )
+
+
+def loss_alone(crash: Crash) -> Proposal:
+    """The list that grows is Trainer's own: only an option of it keeps less."""
+    option = "prediction_loss_only"
+    old = crash.in_trace(_BEFORE_THE_OPTION) is not None
+    return Proposal(
+        action=say(
+            "Compute only the loss in the evaluation ({option}), if no metric needs the predictions", option=option
+        ),
+        snippet=f"Trainer(..., {option}=True)" if old else f"--{option} True",
+        setting=option if old else f"--{option}",
+        cost=say("no metrics of the predictions"),
+    )

@@ -1,0 +1,67 @@
+"""What keeps arrays alive that nobody needs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.event import RAM
+from oomdoctor.families.ray_store import StoreFull
+from oomdoctor.incident.engine_facts import phase
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import largest_kill, node_memory
+from oomdoctor.language import say, translated
+from oomdoctor.patterns import late
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.settings import spelling
+from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
+from oomdoctor.remedies.training.predictions import TRAINER, loss_alone
+from oomdoctor.remedies.training.states import TRAINER_SLEEPS, puts_the_trainer_to_sleep
+from oomdoctor.signs import limits
+from oomdoctor.signs.shm import it_filled_steadily
+
+# Processes of other languages, as the kernel's table and Ray's name them: comm of proc(5)
+_OTHER_LANGUAGES: Final = late(
+    r"(?i)(?:perl|java|node|ruby|php(?:-fpm)?|mono|dotnet|rsession|julia|matlab|beam\.smp|mysqld|mariadbd|postgres"
+    r"|mongod|redis-server|clickhouse-serv|prometheus|dockerd|containerd|chrome|firefox|xorg|gnome-shell|llama-server)\b"
+)
+# --sort-by: python/ray/scripts/scripts.py since 1.2
+_OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
+_TRAINING_PROCESS: Final = "trainer"
+
+
+def _not_in_python(crash: Crash) -> bool:
+    """Whether the process that held it runs another language, or an engine whose code is not the job's."""
+    killed, memory = largest_kill(crash), node_memory(crash)
+    name = killed.process.name if killed is not None else None
+    name = name or (memory.heaviest.name if memory is not None and memory.heaviest is not None else None)
+    return _OTHER_LANGUAGES.match(name or "") is not None
+
+
+def clear_references(case: Case) -> Answer:
+    """What keeps arrays alive has other names outside of PyTorch and of training."""
+    job = case.crash.job
+    if phase(case.crash) == "waking":
+        if puts_the_trainer_to_sleep(spelling("offload-optimizer", case.crash.context)):
+            return Skip()  # the option does it
+        action = translated(TRAINER_SLEEPS)
+        return Proposal(action=action, subject=_TRAINING_PROCESS)
+    if it_filled_steadily(case.crash) is not None:
+        return Proposal(
+            action=say("Look for batches that are kept: copy what outlives its step, and remove old files"),
+            snippet="ls -laS /dev/shm | head; kept.append(batch.clone())",
+        )
+    if case.crash.pool == "object_store":
+        full = case.crash.first(StoreFull)
+        if full is not None and full.used_fraction == 0:
+            return Refusal(say("Ray's object store was empty"))
+        return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
+    is_new = limits.seconds_after_its_start(case.crash) is not None  # and has no old results
+    if case.crash.pool in RAM and (is_new or _not_in_python(case.crash)):
+        return Skip()
+    if case.cause == "eval-accumulation" and case.crash.in_trace(TRAINER) is not None:
+        return loss_alone(case.crash)
+    if case.crash.pool in RAM and job.world != "torch":
+        return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
+    if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
+        return None
+    return Proposal(action=say("Drop references to old arrays and results before you create new ones"))

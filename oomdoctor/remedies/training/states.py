@@ -1,0 +1,166 @@
+"""The states of training: sharded, offloaded, smaller, or over more GPUs."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from oomdoctor.arithmetic import host as ram
+from oomdoctor.arithmetic import training as arithmetic
+from oomdoctor.families.event import RAM
+from oomdoctor.incident.engine_facts import phase
+from oomdoctor.job.model import Value
+from oomdoctor.language import mark, say, translated
+from oomdoctor.remedies.engine.known import card_total
+from oomdoctor.remedies.layers import fewer_layers
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
+from oomdoctor.remedies.settings import Spelling, done
+from oomdoctor.remedies.sizes import cards_of_trainer, size_of_model, size_of_trained, zero_stage
+from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
+from oomdoctor.remedies.whatif.states import OPTIMIZER, is_on
+from oomdoctor.units import show
+
+# The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
+# torch/optim/adamw.py, "foreach"
+_COPIES: Final = r"\b_foreach_\w+"
+# transformers/training_args.py, OptimizerNames: bitsandbytes has 8-bit optimizers for accelerators only
+_OF_A_CARD: Final = "adamw_bnb_8bit"
+_ON_THE_HOST: Final = "adafactor"
+TRAINER_SLEEPS: Final = mark("Offload the trainer and empty its cache before the engine wakes up")
+_SLEEP: Final = "enable_sleep"  # of the trainer's options: deepspeed_enable_sleep, ds.enable_sleep
+_TRAINERS_FSDP: Final = "--fsdp {}"
+_OFFLOAD: Final = "offload"
+
+
+def more_gpus(case: Case) -> Answer:
+    """As many as the model's states need, in a job that may train it."""
+    crash = case.crash
+    if crash.job.task in WITHOUT_TRAINING:
+        return None
+    size, total = size_of_model(crash), card_total(crash)
+    cards = cards_of_trainer(crash)
+    if size is None or total is None:
+        return None
+    needed = math.ceil(arithmetic.STATES_BYTES * size.parameters / (0.8 * total))
+    if cards is not None and needed <= cards:
+        return None  # the states fit; what else is missing cannot be computed
+    return Proposal(
+        action=say("Train on at least {count} GPUs", count=needed),
+        current=cards,
+        suggested=needed,
+        derivation=say(
+            "ceil(18 bytes x {size} / 80 % of {total}) = {count}", size=size.billions, total=show(total), count=needed
+        ),
+        assumes=(size.source, say("all states are sharded"), say("20 % of the GPU for activations")),
+    )
+
+
+def low_memory_optimizer(case: Case) -> Answer:
+    """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
+    if (case.row is None or case.row.is_call) and case.crash.in_trace(_COPIES) is not None:
+        return Proposal(
+            action=say("Let the optimizer update the parameters in place (fused), without copies of its states"),
+            snippet="optimizer = torch.optim.AdamW(model.parameters(), fused=True)",
+            assumes=(say("PyTorch >= 2.0 (not printed)"),),
+            cost=say("none"),
+        )
+    if case.row is None and case.crash.job.world == "tensorflow":
+        return Proposal(action=say("Use an optimizer with smaller states (Adafactor, SGD)"))
+    line = case.row.shown if case.row is not None else ""
+    if "bf16" in line and "8bit" not in line:
+        return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
+    if case.crash.pool in RAM and case.row is not None and case.row.value == _OF_A_CARD:
+        return Proposal(
+            action=say("Use an optimizer with smaller states (Adafactor)"),
+            current=case.now.value if case.now is not None else None,
+            suggested=_ON_THE_HOST,
+        )
+    if case.crash.pool not in RAM or case.crash.job.world != "torch" or (case.row is not None and not case.row.is_call):
+        return None
+    return Proposal(
+        action=say("Use an optimizer with smaller states (Adafactor)"),
+        snippet="optimizer = torch.optim.Adafactor(model.parameters())",
+        assumes=(say("PyTorch >= 2.5 (not printed)"),),
+    )
+
+
+def _as_spelled(case: Case) -> Value:
+    return None if case.row is None else True if case.row.is_switch else case.row.value
+
+
+def shard_states(case: Case) -> Answer:
+    crash = case.crash
+    now = case.number()
+    if case.now is not None and now is not None and now >= 3 and case.now.name.endswith("stage"):
+        return Refusal(
+            say("{name} is already {value} ({place})", name=case.name, value=f"{now:g}", place=case.now.place)
+        )
+    zero, model, cards = zero_stage(crash), size_of_trained(crash), cards_of_trainer(crash)
+    if zero is None or model is None or cards is None or done(case.knob, crash.context) is not None:
+        return None
+    stage, assumed = zero
+    offloaded = is_on(crash, *OPTIMIZER)
+    before, after = (
+        arithmetic.states_on_gpu(model.parameters, cards, level, optimizer_offloaded=offloaded) for level in (stage, 3)
+    )
+    if after >= before:
+        return None
+    return Proposal(
+        suggested=case.row.value if case.row is not None else None,
+        derivation=say(
+            "{bytes} bytes x {size} / {cards} GPUs = {then} per GPU instead of {now} (ZeRO-{stage})",
+            bytes=arithmetic.WEIGHT_BYTES if offloaded else arithmetic.STATES_BYTES,
+            size=model.billions,
+            cards=cards,
+            then=show(after),
+            now=show(before),
+            stage=stage,
+        ),
+        assumes=(model.source, *assumed),
+    )
+
+
+def offload_parameters(case: Case) -> Answer:
+    return _by_a_word_more(case) if _is_a_list_of_words(case) else fewer_layers(case)
+
+
+def _is_a_list_of_words(case: Case) -> bool:
+    """An option that lists how the model is sharded: transformers/training_args.py, FSDPOption."""
+    return case.row is not None and case.row.write == _TRAINERS_FSDP
+
+
+def _by_a_word_more(case: Case) -> Answer:
+    if case.now is None:
+        return None
+    stated = str(case.now.value).split()
+    if _OFFLOAD in stated:
+        return already(case.now, case.now.value)
+    then = " ".join((*stated, _OFFLOAD))
+    return Proposal(current=case.now.value, suggested=then)
+
+
+def offload_optimizer(case: Case) -> Answer:
+    if _is_a_list_of_words(case):
+        return _by_a_word_more(case)
+    if set_already(case):
+        return None
+    model = size_of_trained(case.crash)
+    if phase(case.crash) == "waking" and puts_the_trainer_to_sleep(case.row):
+        return Proposal(action=translated(TRAINER_SLEEPS), suggested=True)
+    if model is None:
+        return None
+    freed = ram.ADAM_OFFLOAD_BYTES * model.parameters
+    return Proposal(
+        suggested=_as_spelled(case),
+        derivation=say("12 bytes x {size} = {amount} moved to host RAM", size=model.billions, amount=show(freed)),
+        assumes=(model.source,),
+    )
+
+
+def puts_the_trainer_to_sleep(row: Spelling | None) -> bool:
+    """Whether the option moves the states away only while the engine works: openrlhf/trainer/ray/launcher.py."""
+    return row is not None and row.key.endswith(_SLEEP)
+
+
+def set_already(case: Case) -> bool:
+    return case.now is not None and case.now.value not in (False, None, "none", "None")
