@@ -9,6 +9,7 @@ from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -27,6 +28,8 @@ _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
+# The java command's manual, JDK 21: neither is a part of the heap, and -Xmx bounds neither
+_BESIDE_THE_HEAP: Final = {"metaspace": "-XX:MaxMetaspaceSize", "direct": "-XX:MaxDirectMemorySize"}
 
 
 def raise_cap(case: Case) -> Answer:
@@ -46,12 +49,8 @@ def raise_cap(case: Case) -> Answer:
         return _larger_at_once(case.crash)
     if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
         return _larger_workspace(root.tried_bytes)
-    if isinstance(root, BufferFull):
-        return _larger_host_buffer(case.crash)
-    if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
-        return _larger_budget(case)
-    if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
-        return _twice(case, int(size[1]), size[2])
+    if (of_a_program := _of_a_program(case)) is not None:
+        return of_a_program
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if card_partly_hidden(case.crash) is not None:
         return _mapped_memory()
@@ -65,6 +64,20 @@ def raise_cap(case: Case) -> Answer:
             derivation=say("{fraction} is the whole GPU", fraction=_WHOLE),
             cost=say("other processes on the GPU get less of it"),
         )
+    return None
+
+
+def _of_a_program(case: Case) -> Answer:
+    """What a program or its runtime allows itself of the machine's RAM."""
+    root = case.crash.root
+    if isinstance(root, BufferFull):
+        return _larger_host_buffer(case.crash)
+    if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
+        return _larger_budget(case)
+    if isinstance(root, HostAllocation) and root.part in _BESIDE_THE_HEAP:
+        return _more_beside_the_heap(root, _BESIDE_THE_HEAP[root.part])
+    if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
+        return _twice(case, int(size[1]), size[2])
     return None
 
 
@@ -155,6 +168,25 @@ def _twice(case: Case, now: int, unit: str) -> Proposal:
             if times == 2
             else say("{times} times is a guess: the heap is small and the need is unknown", times=times),
         ),
+    )
+
+
+def _more_beside_the_heap(refused: HostAllocation, option: str) -> Proposal:
+    """A memory of Java's that has a limit of its own."""
+    limit = refused.metaspace_limit_bytes or refused.limit_bytes
+    if not limit:
+        return Proposal(action=say("Raise {name}, if the machine has the memory", name=option), setting=option)
+    then = f"{math.ceil(2 * limit / MIB)}m"
+    return Proposal(
+        action=say(
+            "Raise {name} from {now} to {then}, if the machine has the memory", name=option, now=show(limit), then=then
+        ),
+        setting=option,
+        current=limit,
+        suggested=then,
+        snippet=f"java {option}={then}",
+        derivation=f"2 x {show(limit)} = {then}",
+        assumes=(say("double is a guess: the need is unknown"),),
     )
 
 

@@ -127,7 +127,9 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
         )
     half = option.row.then == HALF and setting.value not in (0, -1)
     return Proposal(
-        action=say("Set {name} from {now} to {then}", name=flag, now=setting.value, then=then),
+        action=say("Set {name} from {now} to {then}", name=flag, now=setting.value, then=then)
+        if setting.value not in (None, "")
+        else say("Set {name} to {then}", name=flag, then=then),
         current=setting.value,
         suggested=then,
         setting=flag,
