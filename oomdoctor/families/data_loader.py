@@ -274,7 +274,6 @@ FAMILY = Family(
         "unexpected pos ",
         "PytorchStreamWriter failed",
         "Pin memory thread exited",
-        "unable to open shared memory object",
         "ConnectionResetError",
         "EOFError",
         "shared memory",
