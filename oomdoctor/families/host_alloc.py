@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
+from oomdoctor.families.budget import MUMPS
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
@@ -198,10 +199,7 @@ _ALLOCATORS: Final = tuple(
             "os",
             r"\[Errno 12\]",
             # MUMPS' numbers for an array that it could not allocate (4.10 to 5.7)
-            (
-                r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}"
-                r"MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}-(?:5|7|13)\b"
-            ),
+            rf"{MUMPS}-(?:5|7|13)\b",
             r"\bpixel cache allocation failed\b|\bPixelCacheAllocationFailed\b",  # ImageMagick's
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",

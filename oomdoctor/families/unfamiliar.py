@@ -18,8 +18,8 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
+    factors_of_overflow,
     mended_by_a_smaller_share,
-    multiplied,
     overflowed,
     refused_by_a_call,
     refused_by_a_check,
@@ -385,7 +385,7 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
     """What the program itself looked at: the result of a call that it quotes, a size that it was about to take."""
     pool, count = refused_by_a_check(text), overflowed(text)
     advised = is_raised and mended_by_a_smaller_share(text)
-    called, factors = refused_by_a_call(text) or advised, multiplied(text)
+    called, factors = refused_by_a_call(text) or advised, factors_of_overflow(text)
     if (
         (pool is None and count is None and not called and not factors)
         or (echo(text) and not advised)
