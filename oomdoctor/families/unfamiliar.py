@@ -386,11 +386,9 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
     pool, count = refused_by_a_check(text), overflowed(text)
     advised = is_raised and mended_by_a_smaller_share(text)
     called, factors = refused_by_a_call(text) or advised, factors_of_overflow(text)
-    if (
-        (pool is None and count is None and not called and not factors)
-        or (echo(text) and not advised)
-        or ends_well(page, index)
-    ):
+    if pool is None and count is None and not (called or factors):
+        return
+    if (echo(text) and not advised) or ends_well(page, index):
         return
     if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
         return
