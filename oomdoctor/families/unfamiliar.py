@@ -27,6 +27,7 @@ from oomdoctor.families.checks import (
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
+from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import (
@@ -94,7 +95,6 @@ _HOST_FILE = late(
     r"/mem_cache/storage/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
 )
 _SWAPPING_FILE = late(r"/swap_tensor/")
-_SHARED_FILE = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 # Where a batch finds no place, its program may try with a smaller one
 _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
 _TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
@@ -307,7 +307,7 @@ def _is_a_kernels(page: Page, index: int, text: str) -> bool:
 def _by_its_file(page: Page, index: int) -> str | None:
     """The memory that the innermost frames hand out: those of an engine's cache, of DeepSpeed's pinned buffers."""
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
-    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (_SHARED_FILE, "shm"))
+    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (OF_SHARED_MEMORY, "shm"))
     return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
 
