@@ -1,4 +1,4 @@
-"""A setting of the job that its program could not read, and as if it were not there: how it is written."""
+"""A setting of the job that its program could not read and left aside: how it is written."""
 
 from __future__ import annotations
 
