@@ -77,7 +77,8 @@ class BudgetUsage(Event, frozen=True, kw_only=True):
 
 _AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
 _NUMBER: Final = r"\d{1,20}"
-_MUMPS: Final = r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}"
+# What it gave up with, by a number, and not what a text says of such numbers
+MUMPS: Final = r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}"
 # By the program, what it calls the setting, and its sentence. "need" is all that would be held, "tried" the piece.
 _BUDGETS: Final = tuple(
     (program, setting, late(pattern))
@@ -178,6 +179,7 @@ _BUDGETS: Final = tuple(
                 rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
             ),
         ),
+        ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
         # swap buffers in page-locked memory, of a number and a size that the settings say (aio and offload_param):
         # deepspeed/runtime/swap_tensor/partitioned_param_swapper.py and the optimizers' beside it, 0.4 on
         (
@@ -201,7 +203,6 @@ _BUDGETS: Final = tuple(
                 r"which at most contains \d{1,15} rows"
             ),
         ),
-        ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
         (
             "mongodb",  # 2.6 on; 4.4's engine says "spilling" for "sort"
             "internalDocumentSourceGroupMaxMemoryBytes",
@@ -233,9 +234,9 @@ _BUDGETS: Final = tuple(
         (
             "MUMPS",  # 4.10 to 5.7: an array or a buffer that it has laid out itself is too small
             "ICNTL(14)",
-            rf"{_MUMPS}-(?:8|9|1[1245]|17|20)\b",
+            rf"{MUMPS}-(?:8|9|1[1245]|17|20)\b",
         ),
-        ("MUMPS", "ICNTL(23)", rf"{_MUMPS}-19\b"),
+        ("MUMPS", "ICNTL(23)", rf"{MUMPS}-19\b"),
     )
 )
 _ON_THE_CARD: Final = frozenset({"ColossalAI"})  # by the program

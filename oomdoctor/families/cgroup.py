@@ -343,7 +343,6 @@ FAMILY = Family(
         "memory.stat",
         "memory.limit_in_bytes",
         "memory.usage_in_bytes",
-        "memory.max_usage_in_bytes",
         "memory.failcnt",
         "memory.oom_control",
         "hierarchical_memory_limit",

@@ -133,7 +133,7 @@ def overflowed(text: str) -> int | None:
     return int(found[1])
 
 
-def multiplied(text: str) -> tuple[int, ...]:
+def factors_of_overflow(text: str) -> tuple[int, ...]:
     """The numbers whose product is more than any machine has, where the line says that it overflowed."""
     shown = text[:CHARACTERS]
     found = _MULTIPLIED.search(shown) if "verflow" in shown else None
@@ -150,8 +150,8 @@ def about_to_take(text: str) -> bool:
 
 __all__ = [
     "about_to_take",
+    "factors_of_overflow",
     "mended_by_a_smaller_share",
-    "multiplied",
     "overflowed",
     "refused_by_a_call",
     "refused_by_a_check",

@@ -132,7 +132,7 @@ _KUBERNETES = late(
     rf"|(?<!whether it )(?<!if it )\bwas OOM[- ]killed\b|{_ENGINE_EVENT.pattern}"
 )
 _NOT_KILLED = late(r"OOMKilled\"?\s{0,4}[:=]\s{0,4}\"?[Ff]alse")
-_DESCRIBED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
+TERMINATED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
 _EVICTED = late(
     r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory"
     # the kubelet's eviction_manager.go; what it reclaims before costs no pod
@@ -266,12 +266,12 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _describes_ends(page: Page) -> bool:
     """Whether `kubectl describe` shows ended containers: each limit goes with its end, the other limits do not."""
-    return any(_DESCRIBED.search(line.text[:CHARACTERS]) for line in page.lines)
+    return any(TERMINATED.search(line.text[:CHARACTERS]) for line in page.lines)
 
 
 def _is_described(page: Page, index: int) -> bool:
     """Whether `kubectl describe` prints it below a container's state: another family reads that record."""
-    return index > 0 and _DESCRIBED.search(page.lines[index - 1].text[:CHARACTERS]) is not None
+    return index > 0 and TERMINATED.search(page.lines[index - 1].text[:CHARACTERS]) is not None
 
 
 def _slurm(page: Page, index: int) -> Event:
@@ -868,7 +868,6 @@ FAMILY = Family(
         "EmptyDir volume",
         "Max Memory Used: ",
         '("OOM") event',
-        "child was OOM killed",
         "system is out of memory",
         "PBS: job killed",
         "a memory resource limit",
@@ -876,13 +875,11 @@ FAMILY = Family(
         "failed execd enforced",
         "all available RAM",
         "mem limit exceeded",
-        "memory limit exceeded",
         "due to memory us",
         "because of memory us",
         "for memory us",
         "due to its memory us",
         "because of its memory us",
-        "due to high memory us",
         "ran out-of-memory and exited",
         "Replicas low on memory",
         "more memory than is available",

@@ -99,7 +99,7 @@ _NAMES_A_PATH = late(r"['\"<]/|: /")
 _RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)
 _DESCRIPTORS = late(r"Too many open files|received 0 items of ancdata")
 
-WRITTEN: Final = 30  # lines above a failure, in which the file is named
+_FILE_ABOVE: Final = 30  # lines above a failure, in which the file is named
 _SETTINGS: Final = 200  # lines above a failure, in which a folder may be set
 
 _OTHER_SIGNALS: Final = {
@@ -210,7 +210,7 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
 
 def _not_written(page: Page, index: int) -> Iterator[Read]:
     """Of another folder it is a full disk, or one that went away."""
-    if any(_IN_SHM.search(one.text) for one in page.before(index, WRITTEN)):
+    if any(_IN_SHM.search(one.text) for one in page.before(index, _FILE_ABOVE)):
         yield _full(page, page.lines[index], "torch.save")
 
 
@@ -274,7 +274,6 @@ FAMILY = Family(
         "unexpected pos ",
         "PytorchStreamWriter failed",
         "Pin memory thread exited",
-        "unable to open shared memory object",
         "ConnectionResetError",
         "EOFError",
         "shared memory",

@@ -29,6 +29,8 @@ QUOTED: Final = 6
 # Lines of a traceback that a log ends in
 LONGEST: Final = 1000
 NAMED: Final = 300  # characters of a message in which its exception is named
+# A frame in a file that lays out shared memory
+OF_SHARED_MEMORY: Final = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 
 _SIGNS: Final = ('File "', "❱", "--> ")
 _INDENT = "    "  # of source

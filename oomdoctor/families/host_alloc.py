@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
+from oomdoctor.families.budget import MUMPS
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
+from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.loudness import is_loud
 from oomdoctor.families.shortage import listed, shortfall
@@ -203,10 +205,7 @@ _ALLOCATORS: Final = tuple(
             "os",
             r"\[Errno 12\]",
             # MUMPS' numbers for an array that it could not allocate (4.10 to 5.7)
-            (
-                r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}"
-                r"MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}-(?:5|7|13)\b"
-            ),
+            rf"{MUMPS}-(?:5|7|13)\b",
             r"\bpixel cache allocation failed\b|\bPixelCacheAllocationFailed\b",  # ImageMagick's
             r"\bfork: Cannot allocate memory",
             r"unable to mmap \d{1,20} bytes from file",
@@ -309,7 +308,6 @@ _ADDRESS_LIMIT = late(r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
 _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
-_IN_SHARED_MEMORY = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
@@ -450,7 +448,7 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     if any(_GPU.search(text) for text in following):
         return True
     above = [line.text[:CHARACTERS] for line in page.before(index, FRAMES)]
-    return any(_ON_A_CARD.search(text) or _IN_SHARED_MEMORY.search(text) for text in above)
+    return any(_ON_A_CARD.search(text) or OF_SHARED_MEMORY.search(text) for text in above)
 
 
 def _compares(text: str) -> bool:
@@ -637,10 +635,8 @@ _TRIGGERS: Final = (
     "bad allocation",
     "thread: Resource",
     "constructor failed: Resource",
-    "cudaHostRegister",
     "memory allocation of",
     "kind: OutOfMemory",
-    "OutOfMemoryError:",
     "Insufficient memory",
     "1455",
     "error code: <1450",
@@ -695,7 +691,6 @@ _TRIGGERS: Final = (
     "page-locked",
     "pin memory thread",
     "ibv_",
-    "Memlock limit",
     "gdr_",
     "libfabric:",
     "lock JVM Memory",

@@ -547,7 +547,6 @@ FAMILY = Family(
         "Dst tensor is not initialized",
         "for the batch of component",
         "Failed to allocate request for",
-        "cuMemAllocAsync failed to allocate",
         "OOM when allocating tensor",
         "an out of memory trying to allocate",
         "failed to alloc",

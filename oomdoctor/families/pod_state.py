@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from oomdoctor.families import Family
-from oomdoctor.families.container import EndRecord, LimitKill
+from oomdoctor.families.container import TERMINATED, EndRecord, LimitKill
 from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark
@@ -22,7 +22,6 @@ SIGKILLED: Final = 137
 KILLED: Final = "OOMKilled"
 DENIED: Final = mark("Kubernetes reports no OOM kill of the container")
 
-_ENDED = late(r"^\s{0,12}(?:Last State|State):\s{1,20}Terminated\s{0,4}$")
 _PAIR = late(r"^\s{0,16}(Reason|Exit Code|Signal|Started|Finished|memory):\s{1,30}(\S.{0,200}?)\s{0,4}$")
 _NEXT = late(r"^\s{0,12}(?:Last State|State|Conditions|Volumes|Events):|^\s{2}[\w.-]{1,120}:\s{0,4}$")
 _SECTION = late(r"^\s{0,12}(Limits|Requests|Environment|Mounts|Liveness|Readiness):")
@@ -36,7 +35,7 @@ _POD_REASON = late(
 
 def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
-    if _ENDED.match(text):
+    if TERMINATED.match(text):
         record = _container(page, index)
         if isinstance(record, EndRecord) and record.oom_killed is False:
             yield Lookalike(record.at, DENIED)
@@ -54,7 +53,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _container(page: Page, index: int) -> Event:
     lines = page.lines[index + 1 : index + 1 + CONTAINER_LINES]
-    end = next((n for n, line in enumerate(lines) if _NEXT.match(line.raw) or _ENDED.match(line.text)), len(lines))
+    end = next((n for n, line in enumerate(lines) if _NEXT.match(line.raw) or TERMINATED.match(line.text)), len(lines))
     last = 1 + max((n for n, line in enumerate(lines[:end]) if _PAIR.match(line.text[:CHARACTERS])), default=-1)
     said = _pairs(lines[:last])
     above = page.lines[max(0, index - POD_LINES) : index]

@@ -197,14 +197,8 @@ def _death(page: Page, index: int) -> Read:
     found = _clauses(" \n".join(line.text for line in lines))
     first = page.lines[index]  # what is quoted: facts above it name the actor, and do not say that it died
     at = place_of(page, first, lines[-1])
-    why = next((_EXPLAINED[name] for name in found if name in _EXPLAINED), None)
-    code = _number(_value(found, "exit_code"))
-    if why is None and code is not None and 0 <= code < 128:
-        why = say("the worker exited by itself with code {code}", code=code)
-    if why is not None and "pod_limit" in found:
-        why = _GUESSED
-    pid = _number(_value(found, "pid"))
-    why = why or _crashed(page, index, pid)
+    code, pid = _number(_value(found, "exit_code")), _number(_value(found, "pid"))
+    why = _ended_as_meant(found, code) or _crashed(page, index, pid)
     if why is None and _says_nothing(found) and ends_well(page, index):
         why = mark("Ray lost a worker and the log does not say why; a later line says that the run ended well")
     if why is not None:
@@ -235,6 +229,14 @@ def _death(page: Page, index: int) -> Read:
         worker_id=_value(found, "worker_id"),
         node_id=_value(found, "node_id"),
     )
+
+
+def _ended_as_meant(found: Mapping[str, Sequence[str]], code: int | None) -> str | None:
+    """Why it is no failure: somebody ended it, or it ended by itself."""
+    why = next((_EXPLAINED[name] for name in found if name in _EXPLAINED), None)
+    if why is None and code is not None and 0 <= code < 128:
+        why = say("the worker exited by itself with code {code}", code=code)
+    return _GUESSED if why is not None and "pod_limit" in found else why
 
 
 def _says_nothing(found: Mapping[str, Sequence[str]]) -> bool:

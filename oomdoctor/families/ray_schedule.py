@@ -549,8 +549,6 @@ FAMILY = Family(
         "lacement group creation timed out",
         "supervisor actor could not be scheduled",
         " is not schedulable",
-        "Total available GPUs",
-        "total number of available GPUs",
         "Current node has no GPU available",
         "Ray does not allocate any GPUs",
         "Waiting for creating a placement group",

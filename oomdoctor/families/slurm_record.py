@@ -26,7 +26,6 @@ CHARACTERS: Final = 2000
 MOST_ROWS: Final = 2000
 RECORD_LINES: Final = 40
 OF_AN_OOM_KILL: Final = 125
-SIGNALS: Final = 128
 CUT: Final = "+"
 
 _HEAD = late(r"^\s{0,20}(?:JobID|JobId)(?:Raw)?(?:\s|\||$)")

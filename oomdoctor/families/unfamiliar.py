@@ -18,8 +18,8 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
+    factors_of_overflow,
     mended_by_a_smaller_share,
-    multiplied,
     overflowed,
     refused_by_a_call,
     refused_by_a_check,
@@ -27,6 +27,7 @@ from oomdoctor.families.checks import (
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
+from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import (
@@ -94,7 +95,6 @@ _HOST_FILE = late(
     r"/mem_cache/storage/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
 )
 _SWAPPING_FILE = late(r"/swap_tensor/")
-_SHARED_FILE = late(r"/(?:shm|shared_mem(?:ory)?)_?\w{0,40}\.py\"")
 # Where a batch finds no place, its program may try with a smaller one
 _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
 _TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
@@ -307,7 +307,7 @@ def _is_a_kernels(page: Page, index: int, text: str) -> bool:
 def _by_its_file(page: Page, index: int) -> str | None:
     """The memory that the innermost frames hand out: those of an engine's cache, of DeepSpeed's pinned buffers."""
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
-    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (_SHARED_FILE, "shm"))
+    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (OF_SHARED_MEMORY, "shm"))
     return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
 
@@ -385,12 +385,10 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
     """What the program itself looked at: the result of a call that it quotes, a size that it was about to take."""
     pool, count = refused_by_a_check(text), overflowed(text)
     advised = is_raised and mended_by_a_smaller_share(text)
-    called, factors = refused_by_a_call(text) or advised, multiplied(text)
-    if (
-        (pool is None and count is None and not called and not factors)
-        or (echo(text) and not advised)
-        or ends_well(page, index)
-    ):
+    called, factors = refused_by_a_call(text) or advised, factors_of_overflow(text)
+    if pool is None and count is None and not (called or factors):
+        return
+    if (echo(text) and not advised) or ends_well(page, index):
         return
     if pool is None and not (is_raised or is_loud(page, index, text, sure=about_to_take(text), compared=False)):
         return
@@ -443,12 +441,12 @@ FAMILY = Family(
     name="unfamiliar",
     anchors=(),
     triggers=(
-        "emory", "MEM", " mem ", "RAM", "HBM", "vram", "VRAM", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
+        "emory", "MEM", " mem ", "RAM", "HBM", "vram", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
         "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
         "esources", "atal",
-        "ccelerator", "cards", "OOM", "oom", "NOMEM", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "Kill", "died",
+        "ccelerator", "cards", "OOM", "oom", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
-        "enough", "no room", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
+        "enough", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
         " want", " fit ", "aiting for", "unexpectedly", "存", "モリ", "peicher", "mémoire",
     ),
     read=read,

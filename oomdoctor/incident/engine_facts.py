@@ -19,7 +19,6 @@ from oomdoctor.families.vllm_figures import EncoderProfile, GraphCapture, KvCach
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting
-from oomdoctor.patterns import late
 from oomdoctor.versions import Version, version_of
 
 # Every framework's name for vLLM's share of the card.
@@ -28,15 +27,9 @@ SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization"
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
 # Of what the weights leave free: of LMDeploy and TensorRT-LLM
 REST_SETTINGS: Final = ("cache_max_entry_count", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
-_REMOTE = late(r"\bray::([\w.]{1,120})\(\)")
-_ENGINE_WORDS = (
-    r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
-    r"|\bgpu_worker\.py|\bmultiproc_executor\.py|\[TM\]\["
-)
-
-# What the engine was doing: by its verb, else by its stage
 _OF_ITS_POOL: Final = ("weight_sync", "allocate")
 _WAKES: Final = "wake_up"
+# What the engine was doing: by its verb, else by its stage
 _PHASE_OF_STEP: Final = {"wake": "waking", "warm": "warming"}
 _PHASE_OF_STAGE: Final = {
     "cuda_graph_capture": "capturing",
@@ -223,11 +216,3 @@ def _of_last_figures(crash: Crash) -> str | None:
     root = crash.root.at
     told = [e for e in crash.events if e.family == "vllm_figures" and e.at.file == root.file and e.at.line < root.line]
     return "profiling" if told and isinstance(told[-1], EncoderProfile) else None
-
-
-def _remote_call(crash: Crash) -> str | None:
-    """The innermost remote call of Ray that failed: of the message itself, or in its traceback."""
-    own = _REMOTE.search(crash.root.at.text)
-    if own:
-        return own[1]
-    return next((frame.function for frame in crash.frames() if frame.file == "ray"), None)

@@ -11,7 +11,6 @@ from oomdoctor.remedies import Gap, Rejected, Remedy
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import gap, shown
-from oomdoctor.remedies.misread import with_misread
 from oomdoctor.remedies.order import (
     allocator_behind,
     knobs_of,
@@ -20,6 +19,7 @@ from oomdoctor.remedies.order import (
     stated_ahead,
     with_a_restart,
     with_allocator,
+    with_misread,
     with_references,
 )
 from oomdoctor.remedies.printed import rejected_advice

@@ -15,9 +15,9 @@ from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.loading import in_its_order
 from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order
 from oomdoctor.remedies.own_line import in_front
+from oomdoctor.remedies.proposal import RACE
 from oomdoctor.signs.kills import only_small_processes_were_killed
 
-_NOTHING_SHORT: Final = "profiling-race"  # a cause, for which no need of memory is too large
 ENOUGH: Final = 3
 Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
 
@@ -41,7 +41,7 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     knobs = in_its_order(in_front(knobs, crash), cause, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
-    lacking = ENOUGH - len(chosen) if cause != _NOTHING_SHORT else 0
+    lacking = ENOUGH - len(chosen) if cause != RACE else 0
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
     found = remedies(cause, more, crash)[0] if more else []
     further = [replace(one, general=True) for one in found if one.knob not in listed]

@@ -32,7 +32,7 @@ from oomdoctor.remedies.engine.requests import sees
 from oomdoctor.remedies.host.offload import OFFLOADS
 from oomdoctor.remedies.host.processes import several_tasks
 from oomdoctor.remedies.knobs import KNOBS, Knob
-from oomdoctor.remedies.proposal import PROCESS_HOG, Case
+from oomdoctor.remedies.proposal import PROCESS_HOG, RACE, UNPROVEN, Case
 from oomdoctor.remedies.settings import NO_OPTION
 from oomdoctor.remedies.sizes import cards_of_trainer
 from oomdoctor.remedies.training.predictions import keeps_predictions
@@ -98,7 +98,6 @@ _OF_ATTENTION: Final = (
     r"(?i)attention|\battn|softmax|transformers?\b|\btokens?\b|\bseq(?:uence)?_?len|\bllms?\b"
     r"|\b(?:bert|gpt|llama|gemma)"
 )
-_UNPROVEN: Final = "killed-without-evidence"  # a cause
 _OF_ONE_TENSOR: Final = "allocator-cap"  # a cause
 _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # XLA's names of what a jitted function computes; those of a gradient have the transformation around them:
@@ -107,7 +106,7 @@ _COMPILED_STEP: Final = r"op_name=\"jit\("
 _OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
-_NEIGHBOURS: Final = ("gpu-shared", "profiling-race")
+_NEIGHBOURS: Final = ("gpu-shared", RACE)
 # vLLM looks at its share, and SGLang at the GPUs of a group, before anything is loaded: no remedy then is what matters
 # only later
 AT_ANY_TIME: Final = "at any time"
@@ -320,7 +319,7 @@ def _batches_lie_elsewhere(case: Case) -> bool:
     this job has little is another's."""
     root = case.crash.root
     if _on_the_host(case.crash.pool):
-        of_a_gpu = case.crash.job.task == "rl" or (case.cause == _UNPROVEN and _shards_states(case.crash))
+        of_a_gpu = case.crash.job.task == "rl" or (case.cause == UNPROVEN and _shards_states(case.crash))
         stated = case.now is not None and not of_a_gpu
         stages = case.cause == "pinned-memory-exhausted" and case.crash.job.world == "tensorflow"
         return not (stated or stages or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
@@ -477,8 +476,9 @@ def _several(case: Case) -> bool:
     told = crash.setting(*KNOBS["fewer-workers"].settings) is not None or node_memory(crash) is not None
     named = case.cause == "too-many-workers" or crash.in_trace(_WORKERS) is not None
     starts_some = case.row is not None and (case.row.smallest_default(None) or 0) > 1
-    named = named or several_tasks(crash) or crash.mentions(_NAMES_WORKERS) is not None
-    return told or named or starts_some or _at_once(crash)
+    if told or named or starts_some or _at_once(crash):
+        return True
+    return several_tasks(crash) or crash.mentions(_NAMES_WORKERS) is not None
 
 
 def _kernel_lists_one(crash: Crash) -> bool:
@@ -518,7 +518,7 @@ def data_are_loaded(case: Case) -> bool:
     return memory is not None and any(re.search(_OF_DATA, holder.name) for holder in memory.holders)
 
 
-_ON_THE_HOST: Final = (
+_SIGNS_OF_OFFLOADING: Final = (
     caches_of_ranks,
     lmcache_was_refused,
     refused_for_parameters_on_the_host,
@@ -530,7 +530,7 @@ _ON_THE_HOST: Final = (
 def offloaded(case: Case) -> bool:
     stated = any(case.crash.setting(name) is not None for name in OFFLOADS)
     refused = case.crash.first(HostCacheTooLarge) is not None
-    return stated or refused or any(sign(case.crash) is not None for sign in _ON_THE_HOST)
+    return stated or refused or any(sign(case.crash) is not None for sign in _SIGNS_OF_OFFLOADING)
 
 
 def object_store(case: Case) -> bool:
@@ -562,7 +562,7 @@ def node_is_full(case: Case) -> bool:
     """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
     nothing shows that it ran out; a helper of Ray's own that grew fills any node."""
     crash = case.crash
-    printed = _part_in_use(crash)
+    printed = _last_share(crash)
     if printed is not None and printed < HALF_FULL and not crash.proven:
         return False
     if early_kill(crash) is not None or (case.cause == PROCESS_HOG and _held_by_a_helper(crash)):
@@ -570,7 +570,7 @@ def node_is_full(case: Case) -> bool:
     return total_bytes(crash) is None or not of_low_limit(crash)
 
 
-def _part_in_use(crash: Crash) -> float | None:
+def _last_share(crash: Crash) -> float | None:
     """By what tools printed; of a job that was killed its own prints are too old, since it grew behind them."""
     if crash.pool == "pinned":
         return part_in_use(crash)

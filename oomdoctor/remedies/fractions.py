@@ -138,15 +138,7 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
     base = loaded.free_before_bytes if loaded is not None else refused.total_bytes
     if not base:
         return _step_down(now, assumed)
-    free = min(refused.free_bytes or 0, refused.tried_bytes)
-    slack = vllm.CAPTURE_SLACK_BYTES
-    needed = refused.tried_bytes - free + slack
-    figures = {"tried": show(refused.tried_bytes), "free": show(free), "spare": show(slack), "base": show(base)}
-    formula = (
-        say("({tried} requested - {free} free + {spare} spare) / {base} free before loading", **figures)
-        if loaded is not None
-        else say("({tried} requested - {free} free + {spare} spare) / {base} of the GPU", **figures)
-    )
+    needed, formula = _lacking(refused.tried_bytes, refused.free_bytes or 0, base, before_loading=loaded is not None)
     assumes = [*assumed, spare_assumed()]
     if loaded is None:
         assumes.append(say("the GPU was empty when the engine started"))
@@ -167,6 +159,18 @@ def lowered(case: Case, refused: DeviceOutOfMemory | None) -> Answer:
         derivation=say("{now} - {formula} = {then}", now=f"{now:g}", formula=formula, then=f"{then:g}"),
         assumes=tuple(assumes),
     )
+
+
+def _lacking(tried: int, free: int, base: int, *, before_loading: bool) -> tuple[int, str]:
+    """What the engine has to leave free beyond what it does, and the formula of its part of the whole."""
+    free, slack = min(free, tried), vllm.CAPTURE_SLACK_BYTES
+    figures = {"tried": show(tried), "free": show(free), "spare": show(slack), "base": show(base)}
+    formula = (
+        say("({tried} requested - {free} free + {spare} spare) / {base} free before loading", **figures)
+        if before_loading
+        else say("({tried} requested - {free} free + {spare} spare) / {base} of the GPU", **figures)
+    )
+    return tried - free + slack, formula
 
 
 def _to_begin_with(row: Spelling) -> Answer:

@@ -171,7 +171,7 @@ def _in_half_precision(case: Case) -> Answer:
     )
 
 
-def _in_8_bits(case: Case) -> Answer:
+def _in_fewer_bits(case: Case) -> Answer:
     root, size, total = case.crash.root, whole(case.crash), _total(case.crash)
     of_cuda = isinstance(root, DeviceOutOfMemory) and root.device == _BITSANDBYTES
     if size is None or total is None or not _half_is_too_much(case.crash):
@@ -197,7 +197,7 @@ def _in_8_bits(case: Case) -> Answer:
         setting="",
         derivation=say("{formula}; a quarter of it {quarter}", formula=size.formula, quarter=show(quarter)),
         assumes=(say("the weights are loaded in 16 bits now"), *supported),
-    )  # fmt: skip
+    )
 
 
 def _over_several(case: Case) -> Answer:
@@ -231,7 +231,7 @@ def _starts_processes(_: Case) -> Answer:
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Case], Answer]]] = {
     "mixed-precision": _in_half_precision,
-    "quantize-weights": _in_8_bits,
+    "quantize-weights": _in_fewer_bits,
     "tensor-parallel": _over_several,
     "more-gpus": _starts_processes,
     "shard-states": _comes_too_late,

@@ -1,4 +1,4 @@
-"""A setting of the job that its program could not read, and as if it were not there: how it is written."""
+"""A setting of the job that its program could not read and left aside: how it is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Proposal
 
-KNOB: Final = "fix-environment"
 # Numbers of bytes that keep some of the GPU free: envconfig/config.go of Ollama since 0.3.7, where Uint64() reads it
 _OF_BYTES: Final = ("OLLAMA_GPU_OVERHEAD",)
 _SIZE: Final = late(r"(\d{1,6}) ?([KMGT])(?:i?B)?", re.IGNORECASE)
@@ -43,14 +42,6 @@ def of_bytes(crash: Crash) -> Proposal | None:
     )
 
 
-def with_misread(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """Second: what somebody meant to be so is a better guess than what nobody tried, and may not do."""
-    if of_bytes(crash) is None:
-        return knobs
-    rest = [knob for knob in knobs[1:] if knob != KNOB]
-    return (*knobs[:1], KNOB, *rest)
-
-
 def _sizes(crash: Crash) -> Iterator[tuple[NotUnderstood, int, int]]:
     for event in crash.every(NotUnderstood):
         size = _SIZE.fullmatch(event.value)
@@ -58,4 +49,4 @@ def _sizes(crash: Crash) -> Iterator[tuple[NotUnderstood, int, int]]:
             yield event, int(size[1]), _UNITS.index(size[2].upper()) + 1
 
 
-__all__ = ["KNOB", "of_bytes", "with_misread"]
+__all__ = ["of_bytes"]

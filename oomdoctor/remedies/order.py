@@ -19,11 +19,11 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, is_a_bystander, ray_kill, used_bytes
 from oomdoctor.incident.prints import several_steps_went_by
-from oomdoctor.remedies import Remedy, own_options
+from oomdoctor.remedies import Remedy, misread, own_options
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
-from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG
+from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -42,7 +42,6 @@ _THIRD: Final = 2
 _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
 _FREE: Final = "free-the-gpu"
-_UNPROVEN: Final = "killed-without-evidence"
 _BESIDE_THE_FRAMEWORK: Final = "non-torch-memory"
 _OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-fit")
 _LEAK: Final = "clear-references"
@@ -105,16 +104,23 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
     is not in pieces, and a batch of the same size did fit before."""
     if cause != _ACTIVATIONS or not isinstance(crash.root, HostAllocation) or not several_steps_went_by(crash):
         return knobs
-    at = knobs.index(_BATCH) + 1 if _BATCH in knobs[:FREE_BEFORE] else 1
-    rest = [knob for knob in knobs[at:] if knob != _LEAK]
-    return (*knobs[:at], _LEAK, *rest)
+    return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in knobs[:FREE_BEFORE] else 1)
 
 
 def with_a_restart(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
     """Nobody splits or quantizes a model before the notebook's kernel is known to hold no other."""
     if cause not in _OF_A_FULL_GPU or not may_be_of_a_cell(crash):
         return knobs
-    return (_FREE, *(knob for knob in knobs if knob != _FREE))
+    return _placed(_FREE, knobs, 0)
+
+
+def with_misread(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """Second: what somebody meant to be so is a better guess than what nobody tried, and may not do."""
+    return knobs if misread.of_bytes(crash) is None else _placed(_LIMITS_OF_THE_SYSTEM, knobs, 1)
+
+
+def _placed(knob: str, knobs: tuple[str, ...], place: int) -> tuple[str, ...]:
+    return (*knobs[:place], knob, *(one for one in knobs[place:] if one != knob))
 
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:
@@ -207,7 +213,7 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
-    if cause == _UNPROVEN:
+    if cause == UNPROVEN:
         ready = next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
         return [*rest[:ready], command, *rest[ready:]]
     if cause == NODE_FULL and rest and _is_held_elsewhere(crash, rest[0]):
@@ -273,5 +279,6 @@ __all__ = [
     "stated_knobs",
     "with_a_restart",
     "with_allocator",
+    "with_misread",
     "with_references",
 ]

@@ -19,7 +19,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.own_line import of_a_library
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import RACE, Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import assumptions, spelling
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.engine import its_pool_was_refused
@@ -43,7 +43,6 @@ VISIBLE: Final[Mapping[str, str]] = {
 }
 NOBODY: Final = 0.02  # of the GPU: a context alone takes more
 _SHARED: Final = "gpu-shared"  # a cause
-_RACE: Final = "profiling-race"  # another
 _ENDED: Final = 8  # processes in one command
 
 
@@ -90,7 +89,7 @@ def _others(crash: Crash) -> Iterator[tuple[int, int | None]]:
 
 def free_the_gpu(case: Case) -> Answer:
     pids = strangers(case.crash)
-    if case.cause == _RACE:
+    if case.cause == RACE:
         return Skip()  # the neighbour has let go of it
     if case.cause == "device-misplacement" and own(case.crash):
         return Skip()
@@ -214,7 +213,7 @@ def _named(pids: Mapping[int, int | None]) -> str:
 
 def start_in_sequence(case: Case) -> Answer:
     """Engines that share a GPU by sleeping take turns: vLLM's sleep_mode.md, "Serving"."""
-    if case.cause == _RACE:
+    if case.cause == RACE:
         return _once_it_is_steady(case.crash)
     if not woken_by_a_request(case.crash):
         return None

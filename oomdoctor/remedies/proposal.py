@@ -20,6 +20,9 @@ PROCESS_HOG: Final = "process-ram-hog"
 REWARD_HOG: Final = "reward-model-ram-hog"
 NODE_FULL: Final = "host-memory-exhausted"
 REFUSED_WHAT_IS_FREE: Final = "spurious-device-oom"
+# Of whose failure nothing shows that memory ran out, and for which no need of memory is too large
+UNPROVEN: Final = "killed-without-evidence"
+RACE: Final = "profiling-race"
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
 # Names that a library prints and no launch line has: of vLLM's dump of its configuration; of the bar of datasets' map

@@ -24,9 +24,9 @@ _NEARLY_ALL: Final = 0.9  # of the weights: a rank of two that are split holds h
 _LOADING: Final = "model_load"
 _MAY_BE_LOADING: Final = ("unknown", "engine_init")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
-# vllm/config/parallel.py, ParallelConfig.__post_init__: they stand for --data-parallel-size where that is 1
 # Workers that vLLM starts beside its first one, or through Ray: vllm/executor/multiproc_gpu_executor.py, ray_utils.py
 _OF_SEVERAL: Final = late(r"^\W{0,4}(?:RayWorkerWrapper|RayWorkerVllm|VllmWorkerProcess|VllmWorker-\d|Worker_TP\d)\b")
+# vllm/config/parallel.py, ParallelConfig.__post_init__: they stand for --data-parallel-size where that is 1
 _COPIES: Final = ("VLLM_DP_SIZE", "VLLM_DP_RANK")
 
 

@@ -26,9 +26,9 @@ FEWEST_WORDS, MOST_WORDS = 30_000, 600_000
 _JOINED = (
     r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\((?!.{0,40}(?:logsumexp|softmax|cross_entropy))|nested_concat"
 )
-# vLLM's functions for the tokens of prompts, V0 (layers/sampler.py) and V1 (gpu_model_runner.py)
 # vllm/v1/worker/gpu_model_runner.py and sglang/srt/layers/logits_processor.py: of the prompts of a step
 OF_PROMPTS: Final = r"\b_get_prompt_logprobs_dict\b|\bprocess_input_logprobs"
+# vLLM's functions for the tokens of prompts, V0 (layers/sampler.py) and V1 (gpu_model_runner.py)
 _OF_MANY_TOKENS = r"prompt_logprobs|\bget_logprobs\b"
 _ROWS_OF_WORDS = late(r"\((\d{2,9}), ?(\d{4,7})\)")
 _SCORES: Final = r"(?i)\b(?:self\.)?(?:scores|logits)\b"

@@ -72,11 +72,11 @@ _FRAMES: Final = (
 _ENGINE_WORKER: Final = late(r"(?i)\bLLM\w{0,8}Actor|vllm|sglang|RolloutWorker|GenerationWorker")
 _SLEEPS: Final = late(r"^Sleep\b|Sleep mode freed|\bto fall asleep\b")
 AWAKE: Final = 4 * GIB  # a worker whose weights are on the card takes less
-# deepspeed/runtime/zero/stage3.py, see_memory_usage()
 # deepspeed/runtime/zero since 0.3.10
 _PARAMETERS: Final = r"_convert_to_zero_parameters|zero[/\\](?:partition_parameters|parameter_offload)\.py"
 # deepspeed/runtime/zero/stage3.py, called where offload_param is on
 _FLAT_BUFFER: Final = r"_create_param_groups_fp16_flat_cpu_memory"
+# deepspeed/runtime/zero/stage3.py, see_memory_usage()
 _PARTITIONS: Final = r"(?:Before|After) creating fp(?:16|32) partitions"
 # The class, and its extension as it is built and loaded (deepspeed/ops/adam/cpu_adam.py since 0.3)
 _OPTIMIZER_ON_THE_CPU: Final = (

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HELD_ELSEWHERE, HOG, is_a_bystander, of_low_limit, ray_kill, used_bytes, victim
+from oomdoctor.incident.node import HELD_ELSEWHERE, HOG, is_a_bystander, ray_kill, used_bytes, victim
 from oomdoctor.language import counted, joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -84,12 +84,6 @@ def rays_table_is_missing(crash: Crash) -> Seen | None:
 def ray_killed_for_memory(crash: Crash) -> Seen | None:
     """Ray killed because the node was short of memory."""
     return Seen(words="") if crash.first(NodeOutOfMemory) is not None else None
-
-
-@sign
-def rays_limit_is_low(crash: Crash) -> Seen | None:
-    """Ray killed at a limit that leaves a tenth of the memory or more."""
-    return Seen(words="") if of_low_limit(crash) else None
 
 
 @sign

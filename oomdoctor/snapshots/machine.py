@@ -42,13 +42,6 @@ class RefusalError(Exception):
     """Why this is no snapshot; the message is a mark."""
 
 
-class _Mark:
-    """Where the items of a container begin."""
-
-
-_MARK: Final = _Mark()
-
-
 class Machine:
     """The stack, the memo and what was read so far."""
 

@@ -201,8 +201,4 @@ def _document(model: Model, seed: int, penalty: float, figures: dict[str, Any]) 
     )
 
 
-def _row(strength: Strength) -> list[float | None]:
-    return [strength.logs, strength.contested, strength.offset]
-
-
 __all__ = ["TooFewError", "Trained", "fit"]

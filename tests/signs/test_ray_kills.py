@@ -58,13 +58,6 @@ def test_many_kills_are_of_workers_of_one_kind() -> None:
     assert ray_kills.ray_killed_many(crash(count(8), *kill(*TRAINERS))) is None
 
 
-def test_a_limit_that_leaves_a_tenth_is_low() -> None:
-    assert ray_kills.rays_limit_is_low(crash(*kill())) is None
-    low = kill(used=160.0, total=251.6)
-    low[-1] = low[-1].replace("threshold of 0.95", "threshold of 0.6")
-    assert ray_kills.rays_limit_is_low(crash(*low)) is not None
-
-
 def test_every_kill_counts_and_not_the_headline_alone() -> None:
     small = kill(victim="small", pid=41, own=2.0, used=100.0, total=110.0)
     large = kill(victim="large", pid=42, own=60.0, used=101.0, total=110.0)

@@ -17,7 +17,7 @@ from oomdoctor.remedies.cache_left import spare
 from oomdoctor.remedies.engine.known import PRINTED, card_total, engine_version, in_python, weights_bytes
 from oomdoctor.remedies.engine.share import as_known, fixed_cache, not_its_share, share, share_stated, shares_begun
 from oomdoctor.remedies.initial import default_of
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.proposal import RACE, Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import of_knob
 from oomdoctor.remedies.sizes import cards_of_trainer, size_of_trained, trained, zero_stage
 from oomdoctor.signs import logits
@@ -25,7 +25,6 @@ from oomdoctor.signs.engine import memory_saver_of_nobody_named
 from oomdoctor.units import show
 
 _LONG: Final = 32768  # tokens: a guess of a context that may fill the cache
-_RACE: Final = "profiling-race"
 _OF_V0: Final = "not properly cleaned up"  # vllm/worker/worker.py, whose engine measures always
 _STATES_ITS_CACHE: Final = (0, 10, 2)
 FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
@@ -34,7 +33,7 @@ _OF_TOKENS_CHOSEN: Final = (logits.sampler_working_on_logits, logits.engine_work
 
 def lower(case: Case) -> Answer:
     crash = case.crash
-    if case.cause == _RACE:
+    if case.cause == RACE:
         return _without_profiling(case)
     refused = crash.first(NotEnoughFree)
     if refused is not None and refused.free_bytes is not None and refused.total_bytes:

@@ -6,13 +6,14 @@ from oomdoctor.incident.engine_facts import takes_its_pool
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.report.vocabulary import STAGES, WAKING
+from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.engine_steps import killed_by_ray
 from oomdoctor.signs.logits import in_a_sampler
 
 
 def doing(crash: Crash) -> str | None:
     """What the job was doing, behind any sentence: "in the backward pass"."""
-    if crash.stage == "weight_sync" and crash.root.figures("fields").get("layer") == "cumem":
+    if crash.stage == "weight_sync" and its_pool_was_refused(crash) is not None:
         return None if takes_its_pool(crash) else translated(WAKING)
     if crash.stage == "weight_sync" and killed_by_ray(crash):
         return None  # the function that failed is a victim: somebody else ran out of memory

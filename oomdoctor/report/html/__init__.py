@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -55,8 +55,6 @@ LONGEST_TEXT = 4_000
 FIRST_REMEDIES = 3
 
 _JOINTS = late(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.:\-])(?=\w)")
-
-Item = TypeVar("Item")
 
 
 class Some(Struct, frozen=True):
