@@ -17,7 +17,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import early_kill, is_a_bystander, ray_kill, used_bytes
+from oomdoctor.incident.node import early_kill, is_a_bystander, node_memory, ray_kill, used_bytes
 from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.remedies import Remedy, misread, own_options
 from oomdoctor.remedies.host.thresholds import room_below_the_default
@@ -64,7 +64,7 @@ _OWN: Final = (
     "stream-data",
 )
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
-_HOW_MUCH: Final = ("fewer-workers", "smaller-microbatch", "smaller-input", "shorter-context")
+_HOW_MUCH: Final = (_WORKERS, "smaller-microbatch", "smaller-input", "shorter-context")
 
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
@@ -91,12 +91,20 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     if answer.cause.id == _LIMIT:
         return tuple(dict.fromkeys((*stated[:FREE_BEFORE], *own)))
     if not answer.cause.only_ends:
-        return tuple(dict.fromkeys((*stated, *own)))
+        # Of workers that hold little there may be fewer: it changes nothing for the one process
+        first = (knob for knob in stated if knob != _WORKERS or not _one_holds_it(decision.crash_of(answer)))
+        return tuple(dict.fromkeys((*first, *own, *stated)))
     behind = [one for one in decision.answers[1:] if not one.cause.only_ends and _same_memory(one, answer, decision)]
     known = [one for one in behind if one.cause.id != PROCESS_HOG]
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
     return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
+
+
+def _one_holds_it(crash: Crash) -> bool:
+    memory = node_memory(crash)
+    top = memory.heaviest if memory is not None else None
+    return memory is not None and top is not None and memory.dominates(top) and not memory.equals
 
 
 def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:

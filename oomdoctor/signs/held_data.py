@@ -25,7 +25,7 @@ from oomdoctor.units import show
 _HOLDER: Final = late(
     r"(?i)(?<!kv )(?<!kv-)(?<!prefix )(?<!page )(?<!gpu )(?<!cuda )(?<!encoder )"
     r"\b(?P<what>(?:replay|experience|transition|sample|shuffle|prefetch|result|work|task|message|event)s?[ _-]?"
-    r"(?:buffer|memory|queue|cache)|(?:queue|backlog|in-memory (?:index|store|cache|table))s?)"
+    r"(?:buffer|memory|queue|cache)|(?:queue|backlog|cache|in-memory (?:index|store|table))s?)"
     r"\b(?! (?:hit|miss|size))[^\d\n%]{0,40}" + A_COUNT
 )
 _FILLING: Final = late(r"(?i)\bfilling (?:up )?\w{0,20} ?(?:buffer|memory|cache|queue)")

@@ -45,7 +45,13 @@ def _on_the_processor(crash: Crash) -> bool:
 def _without_a_card(crash: Crash) -> bool:
     if crash.job.world != "ggml" or crash.context.hardware.get("gpu_name") is not None:
         return False
-    return all(buffer.pool in RAM for buffer in crash.every(Buffer))
+    of_devices = (buffer for buffer in crash.every(Buffer) if not _is_sum_of_a_cache(buffer))
+    return all(buffer.pool in RAM for buffer in of_devices)
+
+
+def _is_sum_of_a_cache(buffer: Buffer) -> bool:
+    """ "KV self size", "llama_kv_cache: size": of all devices, and it names none."""
+    return buffer.what == "kv" and buffer.device is None
 
 
 @sign

@@ -70,6 +70,14 @@ def test_llvm_within_another_program_is_no_build(tmp_path: Path) -> None:
 
 # Gradle ends its daemon behind the build: a failure is what a failed build makes it
 FAILED = "\n\nFAILURE: Build failed with an exception."
+RESERVED = (
+    "java.lang.OutOfMemoryError: Cannot reserve 8388608 bytes of direct buffer memory "
+    "(allocated: 125829120, limit: 134217728)"
+)
+OF_NETTY = (
+    "io.netty.util.internal.OutOfDirectMemoryError: failed to allocate 4194304 byte(s) of direct memory "
+    "(used: 62914560, max: 67108864)"
+)
 GRADLE = (
     "The Daemon will expire after the build after running out of JVM Metaspace.\n"
     "The currently configured max heap space is '3 GiB' and the configured max metaspace is '512 MiB'."
@@ -83,9 +91,12 @@ GRADLE = (
         ("Expiring Daemon because JVM Metaspace is exhausted" + FAILED, "The Java metaspace is full"),
         ("java.lang.OutOfMemoryError: Metaspace", "The Java metaspace is full"),
         ("java.lang.OutOfMemoryError: Java heap space", "The Java heap is full"),
+        ("java.lang.OutOfMemoryError: Direct buffer memory", "The Java direct buffer memory is full"),
+        (RESERVED, "The Java direct buffer memory is full at 128 MiB"),
+        (OF_NETTY, "The Java direct buffer memory is full at 64 MiB"),
     ],
 )
-def test_javas_memory_for_classes_is_not_its_heap(text: str, headline: str, tmp_path: Path) -> None:
+def test_what_java_keeps_beside_its_heap_is_not_its_heap(text: str, headline: str, tmp_path: Path) -> None:
     report = body(tmp_path, text)
     assert report["diagnoses"][0]["cause"] == "allocator-cap"
     assert report["incidents"][0]["headline"] == headline

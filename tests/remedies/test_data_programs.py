@@ -26,6 +26,10 @@ DASK = (
     "exceeded 95% memory budget. Restarting...\n"
 )
 NODE = "FATAL ERROR: Ineffective mark-compacts near heap limit Allocation failed - JavaScript heap out of memory\n"
+DIRECT = (
+    "java.lang.OutOfMemoryError: Cannot reserve 8388608 bytes of direct buffer memory (allocated: 125829120, "
+    "limit: 134217728)\n"
+)
 JAVA = (
     'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n'
     "\tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)\n"
@@ -114,6 +118,7 @@ def test_a_workers_budget_is_raised_by_its_own_flag() -> None:
         ("java -Xms64m -Xmx128m -jar etl.jar", JAVA, "java -Xmx512m"),
         ("java -Xmx511m -jar etl.jar", JAVA, "java -Xmx2044m"),
         ("java -Xmx512m -jar etl.jar", JAVA, "java -Xmx1024m"),
+        ("java -Xmx128m -jar etl.jar", DIRECT, "java -XX:MaxDirectMemorySize=256m"),
         ("node --max-old-space-size=150 build.js", NODE, "export NODE_OPTIONS=--max-old-space-size=600"),
         ("java -Xmx65536k Etl", JAVA, "java -Xmx262144k"),
         ("java -Xmx4G Etl", JAVA, "java -Xmx8G"),

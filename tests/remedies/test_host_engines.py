@@ -35,6 +35,15 @@ def test_an_engine_computes_on_the_host(log: str) -> None:
     assert "gpu" not in chosen["shorter-context"].relieves
 
 
+SUM = "llama_kv_cache: size =    4.00 MiB (  4096 cells,   2 layers,  1/1 seqs), K (f16): 2.00 MiB, V (f16): 2.00 MiB\n"
+
+
+@pytest.mark.parametrize(("log", "computes"), [(ON_THE_CPU + SUM, True), (ON_A_CARD + SUM, False)])
+def test_the_sum_of_a_cache_is_of_no_device(log: str, *, computes: bool) -> None:
+    (crash,) = crashes_of(log + LIMIT)
+    assert (an_engine_computes_on_the_host(crash) is not None) == computes
+
+
 @pytest.mark.parametrize("log", [ON_A_CARD + LIMIT, VLLM.format("cuda") + LIMIT, LIMIT, WHOLE, LIMIT + "device: cpu\n"])
 def test_a_card_has_what_the_engine_keeps(log: str) -> None:
     assert an_engine_computes_on_the_host(crashes_of(log)[0]) is None

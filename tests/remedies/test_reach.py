@@ -152,6 +152,15 @@ def test_a_helper_of_rays_is_upgraded(tmp_path: Path, command: str, knob: str, *
     assert ("more-host-memory" in knobs) != is_rays
 
 
+@pytest.mark.parametrize(("share", "knob"), [(1, "clear-references"), (20, "fewer-workers")])
+def test_fewer_at_once_relieve_their_own_memory_alone(tmp_path: Path, share: int, knob: str) -> None:
+    """The driver keeps what the tasks bring back, however few of them run at once."""
+    launch = f"+ {OWN} --in-flight 8\n"
+    rows = f"4711\t{40 / share:.2f}\t{OWN}\n" + "".join(f"{pid}\t2.00\tray::embed\n" for pid in range(40, 48))
+    _, knobs = diagnosed(tmp_path, launch + kill(59.0, 62.0, rows))
+    assert knobs[0] == knob
+
+
 @pytest.mark.parametrize(("held", "told"), [("28.00", True), ("31.00", False)])
 def test_what_no_row_holds_is_told_where_it_is_more_than_the_largest(tmp_path: Path, held: str, *, told: bool) -> None:
     first, _ = diagnosed(tmp_path, kill(59.0, 62.0, f"4711\t{held}\t{AGENT}\n"))

@@ -27,6 +27,7 @@ SHUFFLE = "shuffle_dataset_op.cc:453] Filling up shuffle buffer (this may take a
         (REPLAY, ("replay buffer", 7999, 100000)),
         ((SHUFFLE,), ("shuffle buffer", 1482, 10000)),
         (("[reader] page 100 backlog 67 rows", "[reader] page 200 backlog 131 rows"), ("backlog", 131, None)),
+        (("4000 answers, cache 4001, rss 61 MiB", "8000 answers, cache 8001, rss 85 MiB"), ("cache", 8001, None)),
         (("task queue: 1,200 waiting", "task queue: 9,400 waiting"), ("task queue", 9400, None)),
     ],
 )
@@ -44,6 +45,7 @@ def test_a_buffer_that_fills_is_named(lines: tuple[str, ...], held: tuple[str, i
         ("KV cache 300 of 900 blocks", "KV cache 500 of 900 blocks"),
         ("message queue hits 30", "message queue size 4 MiB", "message queue 12%"),
         ("gpu memory 300 MB", "gpu memory 900 MB"),
+        ("cache hits 300", "cache hits 900", "prefix cache 300", "prefix cache 900"),
         (*REPLAY, "a", "b", "c", "d", "e", "f", "training has begun"),  # long ago
     ],
 )
