@@ -598,6 +598,16 @@ _WORDS = frozenset(
     unexpectedly usage users utilization variable were when where which while will with worker workers your
     """.split()  # noqa: SIM905 - a list of one word per line would be four pages
 )
+# Those and the small ones between them: two of them, and no third one of both, stand apart
+_WHOLE = _WORDS | frozenset(
+    """
+    a already and are as be before bus but by bytes can cannot capacity could data dataloader's error errors free gpu
+    how if input inside is it its later less limits local may might more most much must need needs new not now of on
+    one or other out output outside over own page parent per please possible raise rank restart same see set shared
+    signal size so space still swap system take the then through to too try unable under until up use used using
+    very via want was whose without would you
+    """.split()  # noqa: SIM905
+)
 _ENDINGS = frozenset(word[cut:] for word in _WORDS for cut in range(1, len(word)))
 _HEX = frozenset("0123456789abcdef")
 _TAIL = late(r"[A-Za-z_]{1,40}$")
@@ -608,6 +618,11 @@ _REST_OF_NUMBER = late(r"(?:[\d.]{1,12} ?| )(?:[KMGT]i?B|bytes)\b|[KMGT]i?B\b")
 _HEX_TAIL = late(r"(?<![0-9A-Za-z])[0-9a-f]{6,63}$")
 _HEX_HEAD = late(r"[0-9a-f]{1,63}(?![0-9A-Za-z])")
 _RAY_ID_LENGTHS = (32, 40, 48, 56, 64)
+# The first line of an exception, and the words on both sides of a break in its message
+_RAISED = late(r"(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Za-z_]\w{0,60}(?:Error|Exception)(?:\(\w{1,60}\))?: \S")
+_LAST_WORD = late(r"(?<![\w'’])[A-Za-z'’]{1,40}$")
+_FIRST_WORD = late(r"[a-z'’]{1,40}(?![\w'’])")
+_BETWEEN = ",;)"
 _FRAME_CUT = late(r'File "[^"\n]{1,400}", line \d{1,7}, in$')
 _BEGINS = late(r"\s|File \"|[A-Za-z_][\w.-]{2,80}: |[\w.-]{1,80}:\d|\d+\s+\d|\d{1,3}%|[A-Za-z.]{1,90}Error\b|\W{3}")
 _BOX_PATH = late(r"(?:/|~|\./|[A-Za-z]:\\|in )")
@@ -619,7 +634,7 @@ def _joined(first: Line, second: Line, glue: str) -> Line:
         first,
         end=second.end,
         text=(first.text + glue + second.text)[:LONGEST_LINE],
-        raw=(first.raw + glue + second.raw)[:LONGEST_QUOTE],
+        raw=((first.raw.rstrip() if glue else first.raw) + glue + second.raw)[:LONGEST_QUOTE],
     )
 
 
@@ -636,6 +651,30 @@ def _cuts_a_word(before: str, after: str) -> bool:
         tail = _HEX_TAIL.search(before[-80:])
         return tail is not None and len(tail[0]) + len(head[0]) in _RAY_ID_LENGTHS
     return False
+
+
+def _by_words(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]:
+    """The lines on which the message of an exception goes on that somebody wrapped between two words; twice at least,
+    since one line below an exception may be anybody's."""
+    found: set[int] = set()
+    for index in candidates:
+        before, after = sheet.lines[index - 1].text, sheet.lines[index].text
+        if (index - 1 in found or _RAISED.match(before)) and _stand_apart(before, after):
+            found.add(index)
+    return frozenset(index for index in found if index - 1 in found or index + 1 in found)
+
+
+def _stand_apart(before: str, after: str) -> bool:
+    """Whether a blank was between the end of the one line and the other, which begins in small letters."""
+    first = _FIRST_WORD.match(after)
+    if first is None or _BEGINS.match(after):
+        return False
+    if before[-1] in _BETWEEN:
+        return True
+    last = _LAST_WORD.search(before[-80:])
+    if last is None or (last[0] + first[0]).lower() in _WHOLE:
+        return False
+    return last[0].lower() in _WHOLE and first[0] in _WHOLE
 
 
 def _may_go_on(sheet: _Sheet, index: int) -> bool:
@@ -691,6 +730,7 @@ def _joinable(sheet: _Sheet) -> dict[int, str]:
     candidates = [index for index in range(1, len(sheet.lines)) if _may_go_on(sheet, index)]
     terminals = _terminal_widths(sheet, candidates)
     glues = {index: glue for index in candidates if (glue := _glue(sheet, index, terminals)) is not None}
+    glues |= dict.fromkeys(_by_words(sheet, candidates), " ")
     opened = ""
     for index in sorted(sheet.boxed):
         glue = _box_glue(opened, sheet.lines[index].text) if index - 1 in sheet.boxed else None

@@ -434,6 +434,39 @@ def test_one_cut_inside_a_word_or_a_size_is_enough(cut: str) -> None:
     assert line.text == "x" * 60 + SENTENCE
 
 
+BY_HAND = (
+    "RuntimeError: DataLoader worker (pid 9120) is killed by signal: Bus",
+    "error. It is possible that dataloader's workers are out of shared",
+    "memory. Please try to raise your shared memory limit.",
+)
+
+
+def test_a_message_wrapped_between_words_is_whole_again() -> None:
+    line = only("\n".join(BY_HAND))
+    assert (line.text, line.number, line.end) == (" ".join(BY_HAND), 1, 3)
+
+
+OPENS = "RuntimeError: the requests of all of these workers do not fit with the"
+ALL = "of the memory that was left for them on this node, and are of the"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (OPENS, "memory of the node"),  # once
+        ("the requests of all of these workers that were started do not fit the", ALL, "memory of the node"),
+        (OPENS + "xyzzy", ALL, "memory of the node"),
+        (OPENS, ALL.capitalize(), "memory of the node"),
+        (OPENS + "re", "quests of the memory that was left for them on this node, and are of the", "memory"),
+        (OPENS, "app.node: memory of the workers", "memory of the node"),
+        ("RuntimeError: do not fit the", ALL, "memory of the node"),
+    ],
+)
+def test_other_lines_below_an_exception_are_no_wraps(text: tuple[str, ...]) -> None:
+    assert " ".join(text) not in [line.text for line in lines("\n".join((*text, "next: 1")))]
+    assert [line.number for line in lines("\n".join((*text, "next: 1")))][-1] == len(text) + 1
+
+
 def test_an_id_cut_in_two_is_one_again() -> None:
     node = "0123456789abcdef" * 3 + "01234567"
     start = "Memory on the node (IP: 10.0.0.7, ID: "

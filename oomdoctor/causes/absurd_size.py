@@ -27,6 +27,7 @@ CAUSE = Cause(
         Row(sizes.host_size_of_the_largest, Grade.POINTS),
         Row(sizes.host_size_that_few_machines_have, Grade.POINTS),
         Row(arrays.lengthy_array_beyond_the_limit, Grade.POINTS, ("fix-shape", "pin-version")),
+        Row(sizes.picture_beyond_any_format, Grade.POINTS, ("fix-shape", "smaller-input")),
         Row(sizes.device_size_of_many_cards, Grade.POINTS),
         Row(sizes.device_size_of_several_cards, Grade.HINTS),
     ),

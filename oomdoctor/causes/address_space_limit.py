@@ -16,6 +16,8 @@ OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-mem
 # Fewer of them, or each with a smaller stack, before the limit itself
 OF_THREADS = ("fewer-workers", "smaller-buffers", "more-address-space")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
+# Its limit is another one than that of more-address-space, and stands in the headline
+OF_DATA = ("fewer-workers", "clear-references", "low-memory-loading")
 
 CAUSE = Cause(
     id="address-space-limit",
@@ -30,6 +32,8 @@ CAUSE = Cause(
         mark("Windows refused memory ({windows_error})[ {doing}][: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} failed on {windows_words}: RAM and page file are used up"),
         mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
+        mark("A tensor of {shared_tensor} could not be shared[ {doing}]: the process has no memory maps left"),
+        mark("{data_process} reached its limit on private memory of {data_limit} (ulimit -d)"),
         mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
         mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
@@ -46,6 +50,8 @@ CAUSE = Cause(
         Row(set_limits.overcommit_is_off, Grade.NAMES),
         Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
+        Row(address_space.data_of_a_process_is_limited, Grade.PROVES, OF_DATA),
+        Row(address_space.a_shared_tensor_was_not_mapped, Grade.NAMES, OF_MAPS),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.overcommit_was_refused, Grade.NAMES),

@@ -9,12 +9,16 @@ from oomdoctor.signs.checkpoints import (
     a_copy_of_a_state_was_refused,
     a_line_on_a_checkpoint,
     in_code_that_loads_a_state,
+    in_code_that_loads_an_optimizers_state,
     in_code_that_saves_a_state,
     killed_at_a_step_that_saves,
     while_a_checkpoint_was_written_or_read,
     who_held_most_was_saving,
 )
 from oomdoctor.signs.host_loading import several_models_were_loaded
+
+OPTIMIZER_KNOBS = ("low-memory-loading", "clear-references", "sharded-checkpoint", "offload-optimizer",
+                   "low-memory-optimizer", "more-host-memory")  # fmt: skip
 
 CAUSE = Cause(
     id="checkpoint-spike",
@@ -33,6 +37,7 @@ CAUSE = Cause(
         Row(a_copy_of_a_state_was_refused, Grade.PROVES),
         Row(who_held_most_was_saving, Grade.PROVES),
         Row(in_code_that_saves_a_state, Grade.NAMES),
+        Row(in_code_that_loads_an_optimizers_state, Grade.NAMES, OPTIMIZER_KNOBS),
         Row(in_code_that_loads_a_state, Grade.NAMES),
         Row(while_a_checkpoint_was_written_or_read, Grade.NAMES),
         Row(killed_at_a_step_that_saves, Grade.POINTS),

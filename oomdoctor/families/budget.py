@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
-from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
+from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -59,6 +59,19 @@ class MapsSpent(Event, frozen=True, kw_only=True):
 
     pool: str = "host_ram"
     strength: int = 2
+
+
+class DataSpent(Event, frozen=True, kw_only=True):
+    """A process may have no more private, writable memory (RLIMIT_DATA), whatever is free."""
+
+    family = "budget"
+    kind = "data-spent"
+
+    pool: str = "host_ram"
+    strength: int = 3
+
+    used_bytes: Usage[int | None] = None  # with what was refused
+    limit_bytes: Threshold[int | None] = None
 
 
 class BudgetUsage(Event, frozen=True, kw_only=True):
@@ -263,6 +276,12 @@ _USAGE: Final = late(
 # What Spark cannot cache in memory it writes to a disk, or computes again
 _NOT_CACHED: Final = late(r"\bMemoryStore: (?:Not enough space to cache|Failed to reserve initial|Will not store)")
 _MAPS: Final = late(r"OutOfMemoryError: Map failed\b|\bnot enough memory mappings\b")
+# mm/mmap.c, since 6.12 mm/vma.c: the kernel's message of the first refusal since it booted. Without the option's name
+# the limit is ignored, and it only warns.
+_DATA: Final = late(
+    r"\bmmap: (?P<name>.{1,15}) \((?P<pid>\d{1,10})\): VmData (?P<used>\d{1,20}) exceed data ulimit (?P<limit>\d{1,20})"
+    r"\. Update limits or use boot option\b"
+)
 _SIZE: Final = late(r"([\d.,]+) ?(\w*)")
 
 
@@ -294,6 +313,10 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
             return
     if locks := _of_locks(page, index, text):
         yield BudgetSpent(**_about(page, index), program="postgresql", setting=locks)
+    elif match := _DATA.search(text):
+        process = Process(pid=int(match["pid"]), name=match["name"])
+        figures = {"used_bytes": int(match["used"]), "limit_bytes": int(match["limit"])}
+        yield DataSpent(**{**_about(page, index), "process": process}, **figures)
     elif (match := _MAPS.search(text)) and not echo(text[: match.end()], text):
         yield MapsSpent(**_about(page, index))
 
@@ -334,6 +357,7 @@ FAMILY = Family(
         "memory mappings",
         "number of network buffers:",
         "MUMPS error in",
+        "exceed data ulimit",
     ),
     triggers=(
         "Data too large, data for",
@@ -368,6 +392,7 @@ FAMILY = Family(
         "failed to offload data block",
         "No space left on device",
         "Map failed",
+        "exceed data ulimit",
         "memory mappings",
         "Not enough buffers",
         "swap in buffers",

@@ -135,6 +135,7 @@ _ALLOCATORS: Final = tuple(
             "numpy",
             r"Unable to allocate \d[\d.]{0,12} ?[KMGTPE]?i?B(?:ytes)? for an array with shape",
             r"Unable to allocate array with shape",  # 1.17.0
+            r"\bValueError: array is too big\b",
         ),
         ("r", r"\b[Cc]annot allocate vector of (?:size|length) \d"),  # memory.c; also an Rcpp's
         ("redis-server", r"^\S{1,12} .{6,40} # Out Of Memory allocating \d{1,20} bytes!"),  # zmalloc's handler
@@ -680,6 +681,7 @@ _TRIGGERS: Final = (
     "os::commit_memory",
     "annot allocate memory",
     "annot allocate vector",
+    "array is too big",
     "Out Of Memory allocating",
     "[Errno 12]",
     "unable to mmap",

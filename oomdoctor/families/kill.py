@@ -110,6 +110,15 @@ _WAS_KILLED: Final = (
     r"|(?= (?:here|there|now|again|unexpectedly|abruptly|silently|suddenly|at \d|after \d))))"
 )
 
+# The same of what happens each time, as people say it: with when, and under no condition.
+_IS_KILLED: Final = (
+    r"(?i:^(?![^\n]{0,200}\b(?:if|when(?:ever)?|whether|unless|until|once|may|might|could|can|would|should|not|nobody"
+    r"|nothing|never|no|any)\b[^.\n]{0,80}\bkilled\b)[^\n]{0,200}?\b(?:is|are|gets?|will be) killed"
+    r" by (?:the )?(?:os|system|operating system|kernel) after (?:\d|an? |some|several|many|about|around)"
+    r"(?![^\n]{0,100}\b(?:if|when(?:ever)?|unless|once|in case)\b))"
+)
+_EACH_TIME: Final = late(_IS_KILLED)
+
 # As Markdown has it around a quoted line
 _EMPHASIS: Final = r"[\s*_`~>]{0,8}"
 # Of a log whose process may have ended by itself
@@ -178,7 +187,7 @@ _REPORTERS: Final = tuple(
             r"\b\w{0,20}KernelRestarter: restarting kernel \(\d",  # Jupyter's, where nobody asked for it
             r"\b[Ss]ession crashed for an unknown reason\b",  # Colab's
         ),
-        ("silence", _WAS_KILLED),
+        ("silence", _WAS_KILLED, _IS_KILLED),
         # Python's helper outlives a process that left its shared memory behind, as one that was killed does
         ("tracker", r"resource_tracker: There appear to be \d{1,9} leaked shared_memory objects"),
         ("systemd", r"code=killed, status=\d"),
@@ -341,9 +350,10 @@ def _reporter(text: str) -> str | None:
 
 def _is_silent(page: Page, index: int, text: str) -> bool:
     """Whether nothing tells what the process ended of, and nobody went on without it."""
-    quiet = is_quiet(page, index, text) and not says_failed(text)
-    if quiet or ends_well(page, index) or goes_on(page, index):
-        return False
+    if _EACH_TIME.search(text) is None:  # what is said of that begins a log as well as it ends one
+        quiet = is_quiet(page, index, text) and not says_failed(text)
+        if quiet or ends_well(page, index) or goes_on(page, index):
+            return False
     return own_error(page, index) is None and not _crashed(page, index)
 
 

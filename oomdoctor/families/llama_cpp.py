@@ -134,6 +134,9 @@ _GRAPH = late(rf"compute (?:buffer|graph)|alloc compute |{_OF_A_GRAPH}")
 _OF_A_PIECE = late(r"alloc compute graph failed|failed to allocate (?:\w{1,20} )?graph\b")
 # whisper.cpp and mtmd where they have no card
 _NO_CARD = late(r"\buse gpu {1,6}= 0|\bno GPU found\b|\busing CPU backend\b")
+# src/llama.cpp to b4800: called by llama_decode; src/llama-context.cpp since. Shifted or defragmented, the cache needs
+# the graph laid out once more.
+_IN_A_DECODE = late(r"\bllama_kv_cache_update_impl: failed|\bmemory_update: failed to reserve graph")
 _LARGEST = late(r"exceeds (?:device buffer size limit|max_vmem)")
 _OLD = late(r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory")  # 2023
 _RUNTIME = late(r"(?:CUDA|ROCm|HIP|MUSA) error: out of memory\s{0,4}$")
@@ -416,6 +419,7 @@ def _refused(page: Page, index: int) -> Read:
             for name, value in _said(clause, said):
                 figures.setdefault(name, value)
     text = " ".join(line.text[:400] for line in lines)
+    decodes = any(_IN_A_DECODE.search(line.text[:400]) for line in page.after(index, len(lines) + _GAP))
     card = figures.pop("card", None)
     device = figures.get("device")
     computes = METALS_COMMAND in text and _is_set_up(page, index)
@@ -425,12 +429,13 @@ def _refused(page: Page, index: int) -> Read:
     host = _pool(device) == "host_ram" or "ggml_aligned_malloc" in text or "cpu_buffer" in text
     host = host or _ON_THE_HOST.search(text) is not None
     host = host or (_GRAPH.search(text) is not None and _has_no_card(page, index))
+    stage = "serving" if decodes else _stage(what, text)
     return BufferRefused(
         at=place_of(page, first, lines[-1]),
         time=first.mark.time,
         process=process_of(first, _number(device) if card is None else card),
         pool="host_ram" if host or "OutOfHostMemory" in text else "gpu",
-        stage=_stage(what, text) or ("engine_init" if computes and _warms_up(page, index) else "unknown"),
+        stage=stage or ("engine_init" if computes and _warms_up(page, index) else "unknown"),
         strength=3 if figures.get("tried_bytes") or figures.get("buffer_bytes") else 2,
         **figures,
     )

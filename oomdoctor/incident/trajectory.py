@@ -295,7 +295,8 @@ _HOST_USED: Final = late(r"'?host_used_GB'?[:=]\s?(\d+(?:\.\d+)?)")
 _NOT_REST: Final = r"(?<![Ff]ree[ _])(?<![Aa]vailable[ _])(?<![Rr]emaining[ _])"
 _OWN_PRINT: Final = late(
     rf"(?<![\w\-]){_NOT_REST}"
-    r"(?P<what>RSS|rss|memory usage|Memory usage|mem usage|memory used|Memory used|CPU RAM|RAM usage"
+    r"(?P<what>(?:RSS|rss)(?:[ _](?i:mem(?:ory)?)(?:[ _](?i:used?|usage))?)?|memory usage|Memory usage|mem usage"
+    r"|memory used(?: by (?:the )?process)?|Memory used(?: by (?:the )?process)?|CPU RAM|RAM usage"
     r"|RAM used|ram|cpu memory|CPU memory|host memory|memory_used|mem_used|Current memory|current memory)"
     r"(?: is| of \w{1,20}| \([^)]{1,20}\))?"
     r"\s{0,3}[:=]?\s{0,3}(?P<number>\d{1,9}(?:\.\d{1,6})?)\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|KB|G|M)(?!\w)(?!\s?/s)"

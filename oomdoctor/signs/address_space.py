@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.budget import MapsSpent
+from oomdoctor.families.budget import DataSpent, MapsSpent
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
@@ -27,6 +27,7 @@ _FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|
 _SAYS_MEMORY: Final = late(r"Cannot allocate memory|errno=12\b")
 _NEW_THREAD: Final = late(r"(?i)\bthreads?\b|pthread_create")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
+_SHARED_TENSOR: Final = late(r"unable to mmap \d{1,20} bytes from file <.{0,8}/?torch_\d")
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
@@ -128,6 +129,41 @@ def maps_of_memory_are_spent(crash: Crash) -> Seen | None:
         return None
     words = say("The process reached its maximum number of memory maps (vm.max_map_count), however much RAM is free.")
     return Seen(words=words, evidence=(spent,), next_evidence=(MAPS_LIMIT, ADDRESS_LIMIT))
+
+
+@sign
+def data_of_a_process_is_limited(crash: Crash) -> Seen | None:
+    """The kernel says that a process would go beyond its limit on private, writable memory (RLIMIT_DATA)."""
+    spent = crash.first(DataSpent)
+    if spent is None:
+        return None
+    words = say(
+        "The kernel refused memory to {process} (PID {pid}): with {used} of private data it would go beyond its limit "
+        "of {limit} (ulimit -d), however much RAM is free.",
+        process=spent.process.name,
+        pid=spent.process.pid,
+        used=show(spent.used_bytes or 0),
+        limit=show(spent.limit_bytes or 0),
+    )
+    return Seen(words=words, evidence=(spent,), next_evidence=(ADDRESS_LIMIT,))
+
+
+@sign
+def a_shared_tensor_was_not_mapped(crash: Crash) -> Seen | None:
+    """PyTorch could not map a file of shared memory of less than 1 GiB, with errno 12. There is a mapping for each
+    tensor that processes share (aten/src/ATen/MapAllocator.cpp); a full /dev/shm gives SIGBUS or errno 28."""
+    refused = host_refusal(crash)
+    if refused is None or refused.errno != NO_MEMORY or _SHARED_TENSOR.search(refused.at.text) is None:
+        return None
+    if (refused.tried_bytes or 0) >= SMALL:
+        return None
+    words = say(
+        "PyTorch maps each tensor that processes share by itself, and the kernel refused such a mapping of {tried}. So "
+        "little fails where the process has as many mappings as vm.max_map_count allows.",
+        tried=show(refused.tried_bytes or 0),
+    )
+    against = (say("a limit on address space (ulimit -v) or on commits gives the same message"),)
+    return Seen(words=words, evidence=(refused,), against=against, next_evidence=(MAPS_LIMIT, ADDRESS_LIMIT))
 
 
 @sign
@@ -272,7 +308,8 @@ def shows_a_limit(crash: Crash) -> Seen | None:
     signs = (
         set_limits.request_beyond_the_address_limit, set_limits.commit_limit_and_free_memory,
         set_limits.address_space_is_limited, set_limits.overcommit_is_off,
-        maps_of_memory_are_spent, windows_has_no_resources, windows_commit_is_used_up, refused_with_more_free,
+        maps_of_memory_are_spent, data_of_a_process_is_limited, a_shared_tensor_was_not_mapped,
+        windows_has_no_resources, windows_commit_is_used_up, refused_with_more_free,
         windows_refused_an_array, small_piece_refused, array_refused, refused_with_an_errno,
         a_call_of_the_system_was_refused, heap_of_a_runtime_is_full,
         more_than_any_limit,

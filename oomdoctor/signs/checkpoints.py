@@ -26,6 +26,12 @@ SAVING: Final = (
 )
 # Not "resume_from_checkpoint": it is an argument of every training run's outermost frame.
 RESUMING: Final = r"_?load_checkpoint\b|_load_from_checkpoint|_load_optimizer|load_optimizer_states|dcp\.load"
+# Weights are on the card before their optimizer takes up its state again, of which torch.load has made a second one
+# and, up to 1.13, Optimizer.load_state_dict a third.
+OF_AN_OPTIMIZER: Final = (
+    r"torch[/\\]optim[/\\]optimizer\.py load_state_dict\b|(?i:optim)\w{0,20}\.load_state_dict\("
+    r"|_?load_optimizer\w{0,20}\b"
+)
 _SAVING_LINE: Final = late(
     r"(?i)saving (?:model |training |optimizer )?(?:checkpoint|state)|save_checkpoint|local_global_step_folder"
     r"|\[_save_checkpoint|global_step_\d+|_zero3_consolidated|saving model"
@@ -67,6 +73,21 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
     )
     words = joined((words, _gathers(crash)))
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
+
+
+@sign
+def in_code_that_loads_an_optimizers_state(crash: Crash) -> Seen | None:
+    """A stack frame gives an optimizer its saved state: the weights were there before."""
+    frame = crash.in_trace(OF_AN_OPTIMIZER)
+    if frame is None or crash.stage != "checkpoint_load":
+        return None
+    words = say(
+        "Memory ran out while the job loaded its optimizer's saved state ({function}){asked}. Until it has taken over, "
+        "the loaded copy and the state from before both hold memory.",
+        function=frame.function,
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True)
 
 
 @sign

@@ -33,6 +33,7 @@ _LOADS_A_PROGRAM = late(
     r"(?i)\bload(?:ing)? (?:the )?(?:in-memory )?(?:CUBIN|PTX|module)\b|cuModuleLoad"
 )  # XLA's driver
 CRUMBS: Final = 128 * MIB  # whole segments of 2 and 20 MiB and what the driver keeps for itself
+NOTICED: Final = 0.05  # of the card free: with less, the card is full to anybody who looks at it
 
 # What a simulator on the GPU lays out for its environments and their contacts
 OF_A_SIMULATOR: Final = ("fewer-environments", "resize-sim-buffers", "free-the-gpu", "smaller-microbatch")
@@ -313,20 +314,26 @@ def _narrow(it: Card) -> bool:
 
 @sign
 def twice_as_much_was_free(crash: Crash) -> Seen | None:
-    """At least 1 GiB was free, and twice the requested size."""
+    """At least 1 GiB was free, a twentieth of the GPU, and twice the requested size."""
     it = _card_with_free(crash)
-    if it is None or (it.free_bytes or 0) < max(2 * (it.tried_bytes or 0), GIB):
+    if it is None or _is_nearly_full(it) or (it.free_bytes or 0) < max(2 * (it.tried_bytes or 0), GIB):
         return None
     return _not_full(crash, it, _read_later())
 
 
 @sign
 def enough_was_free(crash: Crash) -> Seen | None:
-    """At least 2% more was free than requested: the figure is of after the failure, when others may have freed some."""
+    """A twentieth of the GPU was free, and at least 2% more than requested: the figure is of after the failure, when
+    others may have freed some."""
     it = _card_with_free(crash)
-    if it is None or _narrow(it) or (it.free_bytes or 0) < CRUMBS:
+    if it is None or _narrow(it) or _is_nearly_full(it) or (it.free_bytes or 0) < CRUMBS:
         return None
     return _not_full(crash, it, _read_later())
+
+
+def _is_nearly_full(it: Card) -> bool:
+    share = it.share(it.free_bytes)
+    return share is not None and share < NOTICED
 
 
 @sign

@@ -20,8 +20,10 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.checkpoints import in_code_that_loads_an_optimizers_state
 from oomdoctor.signs.library import refused_at_the_drivers_start
 from oomdoctor.signs.machine import is_in_a_notebook
+from oomdoctor.signs.passes import in_its_own_computation
 from oomdoctor.signs.snapshot import weights_hold_most
 from oomdoctor.signs.trace import (
     LATER_THAN_LOADING,
@@ -284,13 +286,14 @@ def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
 
 @sign
 def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
-    """A single allocation is larger than the GPU, of which this process holds less than 5%: no batch has run."""
+    """A single allocation is larger than the GPU, of which this process holds less than 5%, and no frame shows a
+    computation: no batch has run."""
     event, it = _refused(crash), card(crash)
     if event is None or it.tried_bytes is None or it.total_bytes is None or it.tried_bytes <= it.total_bytes:
         return None
     held = it.own_bytes or it.reserved_bytes or it.allocated_bytes or 0
     training = crash.stage in TRAINING_STAGES or phase(crash) in ("backward", "optimizer")
-    if held >= EMPTY * it.total_bytes or training or _puts(crash):
+    if held >= EMPTY * it.total_bytes or training or _puts(crash) or in_its_own_computation(crash) is not None:
         return None
     words = say(
         "One allocation requested {tried}, more than the {total} of the whole GPU. This process held {held}.",
@@ -330,13 +333,19 @@ def _start_is_shown(crash: Crash) -> bool:
 
 @sign
 def beyond_loading(crash: Crash) -> Seen | None:
-    """The job computed, served or saved: its weights were on the GPU."""
-    later = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
-    if not later or _refused(crash) is None or _puts(crash) or one_piece_on_an_empty_card(crash):
+    """The job computed, served, saved or gave its optimizer a saved state: its weights were on the GPU."""
+    if _refused(crash) is None or not _is_later(crash) or one_piece_on_an_empty_card(crash):
         return None
     if weights_hold_most(crash) is not None:
         return None
     return Seen(words=say("the weights were already on the GPU: the job had passed loading"))
+
+
+def _is_later(crash: Crash) -> bool:
+    if in_code_that_loads_an_optimizers_state(crash) is not None:
+        return True
+    later = crash.stage in LATER_THAN_LOADING or phase(crash) in ("backward", "optimizer")
+    return later and not _puts(crash)
 
 
 @sign

@@ -156,8 +156,7 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
     """A single request exceeds the whole GPU, and at least 5 % of the GPU is already in use: a model is loaded."""
     it = card(crash)
     held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes) or 0
-    larger = it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
-    if not larger or held < MODEL_SHARE or not _nothing_tells(crash):
+    if not _beyond_the_card(it) or held < MODEL_SHARE or not _nothing_tells(crash):
         return None
     return Seen(
         words=say(
@@ -169,6 +168,10 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
         evidence=(refusal(crash) or crash.root,),
         against=(say("the traceback does not show which pass failed"),),
     )
+
+
+def _beyond_the_card(it: Card) -> bool:
+    return it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
 
 
 @sign
@@ -308,10 +311,11 @@ def evaluation_without_the_model(crash: Crash) -> Seen | None:
 
 @sign
 def holds_less_than_half(crash: Crash) -> Seen | None:
-    """The process whose pass failed holds less than half of the GPU."""
+    """The process whose pass failed holds less than half of the GPU, where others could have left it no room: a
+    request beyond the whole GPU needs nobody else."""
     it = card(crash)
     share = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes)
-    if share is None or share >= OWN_SHARE or _own_pass(crash) is None:
+    if share is None or share >= OWN_SHARE or _own_pass(crash) is None or _beyond_the_card(it):
         return None
     return Seen(words=say("this process holds only {share} of the GPU", share=percent(share)))
 

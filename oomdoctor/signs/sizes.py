@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.trace import refusal
+from oomdoctor.signs.trace import innermost, refusal
 from oomdoctor.units import GIB, TIB, show
 
 _OnADevice = DeviceOutOfMemory | ArrayOutOfMemory | LibraryOutOfMemory | Shortage
@@ -26,7 +26,14 @@ MANY_HOSTS: Final = 3 * TIB // 4
 USUAL_HOST: Final = 64 * GIB
 FEW_HOSTS: Final = 256 * GIB
 MANY_CARDS: Final = 4  # times the card: possible for a tensor over all pairs of tokens
-_BEYOND_COUNTING = late(rf"{BEYOND_COUNTING}|MemoryError: capacity too large")  # also Arrow's, since 0.1
+_BEYOND_COUNTING = late(
+    rf"{BEYOND_COUNTING}|MemoryError: capacity too large"  # also Arrow's, since 0.1
+    r"|\barray is too big\b"  # numpy/core/src/multiarray/ctors.c: more bytes than npy_intp counts
+)
+LONGEST_SIDE: Final = 0xFFFF  # pixels: what a JPEG has room for (ITU-T T.81, B.2.2)
+_SIDES: Final = late(r"\((\d{1,12}), ?(\d{1,12})(?:, ?[1-4])?\)")  # and its channels
+_OF_A_PICTURE: Final = r"(?i)crop|resiz|rescal|letter_?box|copyMakeBorder|warp_?(?:affine|perspective)"
+_OF_A_SLIDE: Final = r"(?i)slide|\bwsi|tifffile|rasterio|gdal|geotiff"  # whose pictures are that large
 ODD_CARDS: Final = 16  # times the card: for such a tensor, too, the inputs would have to be very long
 
 
@@ -176,10 +183,29 @@ def host_size_that_few_machines_have(crash: Crash) -> Seen | None:
 
 
 @sign
-def host_size_that_machines_have(crash: Crash) -> Seen | None:
-    """Less than 64 GiB was requested in host memory."""
+def picture_beyond_any_format(crash: Crash) -> Seen | None:
+    """A line that crops or scales pictures asked for one with both sides longer than a JPEG's may be, and nothing
+    speaks of slides or maps."""
     event, tried = _on_the_host(crash)
-    if event is None or not 0 <= tried < USUAL_HOST:
+    sides = _SIDES.fullmatch(event.shape or "") if isinstance(event, HostAllocation) else None
+    if event is None or sides is None or min(int(sides[1]), int(sides[2])) <= LONGEST_SIDE:
+        return None
+    if innermost(crash, _OF_A_PICTURE) is None or crash.shows(_OF_A_SLIDE):
+        return None
+    words = say(
+        "The code that crops or scales a picture requested one of {shape} ({tried}); both sides are longer than the "
+        "longest of a JPEG. A box, a padding or a scale is wrong.",
+        shape=sides[0],
+        tried=show(tried),
+    )
+    return Seen(words=words, evidence=(event,), stage="data_load" if crash.stage == "unknown" else None)
+
+
+@sign
+def host_size_that_machines_have(crash: Crash) -> Seen | None:
+    """Less than 64 GiB was requested in host memory, and not for a picture that no format holds."""
+    event, tried = _on_the_host(crash)
+    if event is None or not 0 <= tried < USUAL_HOST or picture_beyond_any_format(crash) is not None:
         return None
     return Seen(words=say("{tried} is a plausible size for a machine", tried=show(tried)))
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import crash, finding, ranking, says
 from host_logs import REWARD_SERVER, TRAINERS, kill
 
@@ -88,3 +89,18 @@ def test_the_logs_own_word_for_a_leak_is_a_suspicion() -> None:
 def test_figures_that_stay_speak_against_the_logs_word_for_a_leak() -> None:
     level = steps(*(210.0 + n % 2 / 10 for n in range(12)))
     assert isinstance(says(CAUSE, *level, "WARNING memory leak suspected in worker 3", *kill()), RuledOut)
+
+
+@pytest.mark.parametrize(
+    ("print_of", "is_read"),
+    [
+        ("batch {n} RSS MEM USE: {size}G", True),
+        ("batch {n} rss mem usage: {size} GB", True),
+        ("batch {n} memory used by process: {size} GB", True),
+        ("batch {n} RSS feeds in use: {size}G", False),
+    ],
+)
+def test_what_a_process_says_of_itself(print_of: str, is_read: bool) -> None:
+    prints = [print_of.format(n=n, size=10 + 20 * n) for n in range(8)]
+    found = says(CAUSE, "each rank gets killed by the system after some hours", *prints)
+    assert (found is not None) is is_read

@@ -16,9 +16,13 @@ def test_not_when_a_limit_of_the_process_is_hit() -> None:
 
 
 def test_a_little_more_free_than_asked_for_is_a_late_reading() -> None:
-    found = finding(CAUSE, refused(tried="258.00 MiB", free="572.50 MiB"))
+    found = finding(CAUSE, refused(tried="258.00 MiB", free="572.50 MiB", total="10.00 GiB"))
     assert found.grade == Grade.LEFT
     assert found.against
+
+
+def test_a_little_free_of_a_large_card_is_a_full_card() -> None:
+    assert says(CAUSE, refused(tried="258.00 MiB", free="572.50 MiB", total="24.00 GiB")) is None
 
 
 def test_not_a_bare_refusal() -> None:

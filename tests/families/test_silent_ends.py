@@ -36,6 +36,8 @@ SILENT = (
     RAYS_GUESS,
     "(Api pid=7) ERROR 01-02 03:04:05 [client.py:564] Engine core proc EngineCore_DP0 died unexpectedly, shutting down",
     "something was killed here",
+    "each rank gets killed by the system after some hours",
+    "the first rank will be killed by the kernel after 2 h\nstep 1 loss 0.5\nstep 2 loss 0.4",
     "[monitor] the trainer was killed.",
     "ERROR shard 3 got killed after 300 s",
     "2 helpers have been killed by the operating system",

@@ -96,6 +96,7 @@ FORWARD = "transformers/models/llama/modeling_llama.py forward"
         (("transformers/trainer.py evaluate", "transformers/trainer.py prediction_step", CALL, FORWARD), "eval"),
         (("app/loader.py getCrop", "numpy/lib/arraypad.py pad"), "data_load"),
         (("app/math.py apply_rope",), "forward"),
+        (("app/draw.py rasterize_triangles",), "forward"),
         (("vllm/model_executor/models/utils.py _merge_multimodal_embeddings",), "forward"),
         (("app/model.py forward", "app/model.py center_crop"), "forward"),  # of its features
         (("torch/utils/data/dataloader.py __next__", "torch/utils/data/dataloader.py _try_get_data"), "data_load"),

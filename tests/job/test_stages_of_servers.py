@@ -14,7 +14,23 @@ NUMPY = (
     "numpy.core._exceptions.MemoryError: Unable to allocate 502. MiB for an array with shape (512, 512, 251)"
 )
 
+# Of the router of Text Generation Inference, and of its start
+SPAN = "2031-01-02T03:04:05.678901Z ERROR {}: text_generation_client: router/client/src/lib.rs:33: Server error: "
+RESERVED = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 812.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+    "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 851443712\n{}"
+)
+ROUND = (
+    "graph_reserve: failed to allocate compute buffers\nmemory_update: failed to reserve graph after the memory update"
+)
+
 STAGES = (
+    (SPAN.format("batch{batch_size=2}:prefill:prefill{id=7 size=2}:prefill{id=7 size=2}") + OOM, "serving"),
+    (SPAN.format("batch{batch_size=2}:decode:decode{size=2}:decode{size=2}") + OOM, "serving"),
+    (SPAN.format("warmup{max_input_length=900 max_prefill_tokens=900}:warmup") + OOM, "unknown"),
+    (RESERVED.format("llama_kv_cache_update_impl: failed to allocate compute buffers"), "serving"),
+    (RESERVED.format(ROUND), "serving"),
+    (RESERVED.format("graph_reserve: failed to allocate compute buffers"), "engine_init"),
     (f"xinference.core.model 21 ERROR    Model actor is out of memory, model id: rr-0, error: {OOM}", "serving"),
     (TRACE.format("rank.py", "rerank"), "serving"),
     (TRACE.format("tts.py", "inference_speech_batch"), "serving"),

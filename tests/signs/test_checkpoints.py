@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_logs import crash
+from gpu_logs import crash, refused, trace
 
 from oomdoctor.signs import checkpoints
 
@@ -59,3 +59,11 @@ def test_rows_that_the_log_lost_may_hold_the_rest() -> None:
 )
 def test_rows_that_nobody_lost(rows: int, used: str, others: int, why: str) -> None:
     assert "rows that Ray prints" not in told(rows, used, others), why
+
+
+@pytest.mark.parametrize(
+    ("code", "is_seen"), [("optim.load_state_dict(kept)", True), ("model.load_state_dict(kept)", False)]
+)
+def test_the_state_of_an_optimizer_is_loaded(code: str, is_seen: bool) -> None:
+    lines = [*trace(("app/keep.py", "restore_checkpoint", code)), refused()]
+    assert (checkpoints.in_code_that_loads_an_optimizers_state(crash(*lines)) is not None) is is_seen

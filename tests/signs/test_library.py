@@ -29,6 +29,9 @@ def beside_jax(gib: float) -> str:
     return f"jax==0.4.35\n{outside(gib, total=100)}"
 
 
+SMALL = "8.00 GiB"  # of a GPU
+
+
 def free(mib: int, tried: int, total: str = "80.00 GiB", device: str = "CUDA") -> str:
     return refused(tried=f"{tried}.00 MiB", free=f"{mib}.00 MiB", total=total, device=device)
 
@@ -47,10 +50,12 @@ def free(mib: int, tried: int, total: str = "80.00 GiB", device: str = "CUDA") -
         (library.very_much_outside_pytorch, outside(3.9), outside(4.1)),
         (library.very_much_outside_pytorch, ENGINE + outside(4.1), outside(4.1)),
         (library.less_was_free, free(512, tried=512), free(511, tried=512)),
-        (library.enough_was_free, free(523, tried=512, device="MPS"), free(523, tried=512)),
-        (library.enough_was_free, free(522, tried=512), free(523, tried=512)),
-        (library.twice_as_much_was_free, free(1100, tried=551), free(1100, tried=550)),
-        (library.twice_as_much_was_free, free(1023, tried=2), free(1024, tried=2)),
+        (library.enough_was_free, free(523, 512, SMALL, device="MPS"), free(523, 512, SMALL)),
+        (library.enough_was_free, free(522, 512, SMALL), free(523, 512, SMALL)),
+        (library.enough_was_free, free(511, 200, "10.00 GiB"), free(512, 200, "10.00 GiB")),
+        (library.twice_as_much_was_free, free(1100, 551, SMALL), free(1100, 550, SMALL)),
+        (library.twice_as_much_was_free, free(1023, 2, SMALL), free(1024, 2, SMALL)),
+        (library.twice_as_much_was_free, free(4095, 2), free(4096, 2)),
         (library.plenty_was_free, free(8191, tried=2), free(8192, tried=2)),
         (library.plenty_was_free, free(9000, tried=8830), free(9000, tried=8810)),
         (library.a_platform_that_refuses_what_is_free, BARE, f"{WSL}\n{BARE}"),

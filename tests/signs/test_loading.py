@@ -147,3 +147,25 @@ def test_metas_program_says_when_its_model_is_loaded(lines: tuple[str, ...], is_
     seen = loading.program_makes_its_model(crash(*lines))
     assert (seen is not None) is is_seen
     assert seen is None or seen.stage == "model_load"
+
+
+RENDER = ("app/scene.py", "draw", "return _C.blend_everything(*arguments)")
+
+
+def test_one_piece_of_a_computation_is_no_model() -> None:
+    line = refused("80.10 GiB", total="80.00 GiB", own="3.90 GiB", allocated=None)
+    for lines, is_alone in (
+        (trace(RENDER), False),
+        (["    image, radii = _C.rasterize_gaussians(*arguments)"], False),
+        (trace(("app/scene.py", "__init__", "self.net = Net(width).cuda()")), False),  # that is the model on its way
+        (["    image, radii = _C.blend_everything(*arguments)"], True),
+    ):
+        assert (loading.one_piece_on_an_empty_card(crash(*lines, line)) is not None) is is_alone
+
+
+def test_an_optimizers_state_comes_after_the_weights() -> None:
+    inside = ("torch/optim/optimizer.py", "load_state_dict", "state_dict = deepcopy(state_dict)")
+    outside = ("app/keep.py", "back", 'self.optimizer.load_state_dict(kept["optimizer"])')
+    model = ("torch/nn/modules/module.py", "load_state_dict", "load(self, state_dict)")
+    for frames, is_beyond in (((outside, inside), True), ((outside,), True), ((model,), False)):
+        assert (loading.beyond_loading(crash(*trace(*frames), refused())) is not None) is is_beyond

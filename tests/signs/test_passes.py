@@ -99,3 +99,9 @@ def test_few_tokens_of_an_answer_keep_little() -> None:
         (*trace(FORWARD), line),
     ):
         assert generation.little_was_generated(crash(*lines)) is None
+
+
+def test_what_is_beyond_the_whole_gpu_needs_no_others() -> None:
+    for tried, is_less in (("80.10 GiB", False), ("79.90 GiB", True)):
+        line = refused(tried, total="80.00 GiB", own="4.00 GiB", allocated=None)
+        assert (passes.holds_less_than_half(crash(*trace(FORWARD), line)) is not None) is is_less

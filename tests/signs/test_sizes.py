@@ -66,3 +66,31 @@ def test_a_probe_is_a_request_for_what_a_framework_counts_as_free() -> None:
     line = "E rocm_driver.cc:606] failed to allocate {} from device: HIP_ERROR_OutOfMemory"
     assert sizes.probe_for_what_no_card_has(crash(line.format("7.90TiB (8686141860249 bytes)"))) is None
     assert sizes.probe_for_what_no_card_has(crash(line.format("8.00TiB (8796093022208 bytes)"))) is not None
+
+
+ARRAY = (
+    "numpy._core._exceptions._ArrayMemoryError: Unable to allocate {} for an array with shape {} and data type uint8"
+)
+CROP = "    patch = np.pad(crop, ((top, bottom), (left, right)))"
+
+
+@pytest.mark.parametrize(
+    ("line", "shape", "is_seen"),
+    [
+        (CROP, "(90001, 90002)", True),
+        ("    view = cv2.resize(view, None, fx=k, fy=k)", "(65536, 65536, 3)", True),
+        (CROP, "(65535, 90002)", False),
+        (CROP, "(90001, 90002, 5)", False),
+        ("    near = np.pad(near, ((0, k), (0, k)))", "(90001, 90002)", False),
+        ("    crop = slide.read_region(box).crop(box)", "(90001, 90002)", False),
+    ],
+)
+def test_a_picture_that_no_format_holds(line: str, shape: str, is_seen: bool) -> None:
+    found = crash(line, ARRAY.format("7.54 GiB", shape))
+    assert (sizes.picture_beyond_any_format(found) is not None) is is_seen
+    assert (sizes.host_size_that_machines_have(found) is None) is is_seen
+
+
+def test_numpy_counts_more_than_it_can() -> None:
+    words = "ValueError: array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
+    assert sizes.host_size_beyond_counting(crash(words)) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.budget import MapsSpent
+from oomdoctor.families.budget import DataSpent, MapsSpent
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.forge import MovePlan
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
@@ -94,6 +94,24 @@ def thread_limit(crash: Crash) -> str | None:
 def maps_spent(_: MapsSpent) -> str | None:
     """The kernel's setting, where a process may have no more maps of memory."""
     return "vm.max_map_count"
+
+
+@where(address_space.a_shared_tensor_was_not_mapped)
+def shared_tensor(crash: Crash) -> str | None:
+    """The size of the tensor that could not be shared between processes."""
+    return ram_requested(crash)
+
+
+@about(first(DataSpent))
+def data_process(spent: DataSpent) -> str | None:
+    """The process that has no more private memory."""
+    return say("{process} (PID {pid})", process=spent.process.name, pid=spent.process.pid)
+
+
+@about(first(DataSpent))
+def data_limit(spent: DataSpent) -> str | None:
+    """Its limit on that."""
+    return briefly(spent.limit_bytes)
 
 
 @about(set_limits.host_refusal)
