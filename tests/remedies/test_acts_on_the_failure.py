@@ -73,6 +73,18 @@ def test_boxes_are_matched_image_by_image(trace: str, given: bool) -> None:
     assert ("gpu_assign_thr" in (chosen["offload-activations"].snippet or "")) != given
 
 
+@pytest.mark.parametrize(
+    ("stamp", "known"), [("2018-11-30 10:00:00,100 - ", False), ("2020-11-30 10:00:00,100 - ", True), ("", True)]
+)
+def test_a_log_from_before_an_option_is_told_of_none(stamp: str, known: bool) -> None:
+    chosen, _ = advise(
+        f"{stamp}INFO - Epoch [2][50/900]\n{ASSIGNER}{REFUSED}{cuda()}", "offload-activations", cause="activations"
+    )
+    assert (
+        "gpu_assign_thr" in (chosen["offload-activations"].snippet or "" if "offload-activations" in chosen else "")
+    ) == known
+
+
 def test_a_piece_larger_than_the_gpu_tells_how_much_shorter() -> None:
     chosen, _ = advise(ATTENTION + REFUSED + cuda(tried="128.00 GiB", free="14.50 GiB"), "shorter-sequences")
     assert "33%" in chosen["shorter-sequences"].action
