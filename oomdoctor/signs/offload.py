@@ -167,8 +167,8 @@ def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
 
 @sign
 def more_was_free_and_no_setting_offloads(crash: Crash) -> Seen | None:
-    """The frame alone speaks for offloaded states, and the log shows more unused RAM than was requested: ZeRO-3 runs the
-    same code where nothing is offloaded (deepspeed/runtime/zero/parameter_offload.py)."""
+    """The frame alone speaks for offloaded states, and the log shows more unused RAM than was requested: ZeRO-3 runs
+    the same code where nothing is offloaded (deepspeed/runtime/zero/parameter_offload.py)."""
     free = unused_ram(crash)
     if free is None or _switches(crash) or refused_for_states_on_the_host(crash) is None:
         return None

@@ -71,8 +71,10 @@ def test_swap_space_that_the_engine_refuses() -> None:
 PARTITIONS = (
     "Traceback (most recent call last):",
     *frame("deepspeed/runtime/zero/parameter_offload.py", "_convert_to_zero_parameters", "param.partition()"),
-    "RuntimeError: [enforce fail at alloc_cpu.cpp:73] . DefaultCPUAllocator: can't allocate memory: you "
-    "tried to allocate 30064771072 bytes. Error code 12 (Cannot allocate memory)",
+    (
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:73] . DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 30064771072 bytes. Error code 12 (Cannot allocate memory)"
+    ),
 )
 OFFLOADS = "Namespace(offload_param='cpu', zero_stage=3)"
 FREE = (

@@ -147,3 +147,18 @@ def test_metas_program_says_when_its_model_is_loaded(lines: tuple[str, ...], is_
     seen = loading.program_makes_its_model(crash(*lines))
     assert (seen is not None) is is_seen
     assert seen is None or seen.stage == "model_load"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("packed = ops.awq_marlin_repack(weight, size_k=4096)", "model_load"),
+        ("out = ops.gptq_marlin_gemm(x, weight)", "engine_init"),
+    ],
+)
+def test_an_engine_that_repacks_its_weights_is_loading(line: str, stage: str) -> None:
+    launch = "vllm serve acme/chat --gpu-memory-utilization 0.7"
+    full = refused(total="80.00 GiB", own="79.70 GiB", allocated="79.50 GiB")
+    seen = loading.live_tensors_beyond_any_share(crash(launch, line, full))
+    assert seen is not None
+    assert (seen.stage, bool(seen.against)) == (stage, stage == "engine_init")

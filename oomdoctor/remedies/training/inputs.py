@@ -13,9 +13,8 @@ _ON_THE_HOST: Final = (
     'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
 )
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
-_ASSIGNS_SINCE: Final = (
-    "2019-12-13"  # open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
-)
+# open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
+_ASSIGNS_SINCE: Final = "2019-12-13"
 
 
 def stream_data(case: Case) -> Answer:
