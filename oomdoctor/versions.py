@@ -49,7 +49,7 @@ class Versions(Struct, frozen=True):
         if not self.overlaps(other):
             return None
         since, before = max(self.since, other.since), min(self.before, other.before)
-        return Versions(since, before, f"{self.text} {other.text}".strip())
+        return Versions(since, before, _spelled(since, before))
 
     def either(self, other: Versions) -> Versions:
         """From the first of both to the last of both."""

@@ -10,6 +10,8 @@ from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
+# What is free may have been counted at another time.
+OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-memory", "fewer-workers")
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
@@ -55,7 +57,7 @@ CAUSE = Cause(
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.overcommit_was_refused, Grade.NAMES),
-        Row(address_space.refused_with_more_free, Grade.NAMES),
+        Row(address_space.refused_with_more_free, Grade.NAMES, OF_MORE_THAN_IS_FREE),
         Row(address_space.windows_refused_an_array, Grade.POINTS, OF_RAM),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
         Row(address_space.small_piece_refused, Grade.POINTS, OF_RAM),

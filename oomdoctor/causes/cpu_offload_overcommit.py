@@ -55,6 +55,7 @@ CAUSE = Cause(
         Row(offload.optimizer_on_the_cpu, Grade.POINTS),
         Row(offload.partitions_off_the_card, Grade.POINTS),
     ),
+    against=(Row(offload.more_was_free_and_no_setting_offloads, Grade.POINTS),),
     missing=(offload.gpus_are_not_counted,),
     knobs=("less-offload", "less-swap-space", "unpin-memory", "shard-states", "add-nodes", "more-host-memory"),
     knobs_where=((offload.refused_for_parameters_on_the_host, OF_PARTITIONS),),

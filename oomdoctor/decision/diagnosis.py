@@ -16,6 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
+from oomdoctor.signs import releases
 from oomdoctor.signs.commands import WHOLE_LOG, unanswered
 from oomdoctor.signs.cut import is_cut, where_cut
 from oomdoctor.signs.machine import of_its_system, useful
@@ -88,7 +89,7 @@ def _with_remarks(first: Ranked, crash: Crash) -> Ranked:
 def _remarks(first: Ranked, crash: Crash) -> Iterator[str]:
     if not is_cut(crash.root) and (within := where_cut(crash)) is not None:
         yield within
-    if in_other_words(crash.root):
+    if in_other_words(crash.root) and releases.likely(crash) is None:
         yield say("this message is unknown; it was matched to the closest known one")
     elif is_bare_death(crash) and not first.cause.fallback:
         yield say("a crash, a time limit, a scheduler or an operator can end a process like this, too")

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from typing import Final
 
 from oomdoctor.families.event import Event
 from oomdoctor.job.frameworks import Row, frameworks
 from oomdoctor.patterns import late
+from oomdoctor.versions import Versions, versions
 
 # At the head of a line, with a time behind it: "2024-06-21 10:00:01", "[2024/06/21T10:00", "| 2024-06-21 10:00:01.2 |"
 _DAY: Final = late(r"(20[1-4]\d)[-/](0[1-9]|1[0-2])[-/](0[1-9]|[12]\d|3[01])(?=[T ,_]{1,2}\d{1,2}:\d\d)")
@@ -28,10 +30,15 @@ def day_of(root: Event, told: Sequence[Event]) -> str:
 def releases_of(told: Sequence[Event]) -> Mapping[str, str]:
     """Of frameworks whose messages or files have changed, the releases that print or have these: {"torch": "<2.1"}."""
     roots = [event for event in told if event.role == "root"]
-    texts = [text for event in told for text in (event.at.text, *event.around.before)]
+    texts = [text for event in told for text in (event.at.text, *event.around.before, *event.around.after)]
     files = [frame.file.replace("\\", "/") for event in roots for frame in event.around.trace]
     told_by = {each.name: (*_told(each.wordings, texts), *_told(each.layouts, files)) for each in frameworks()}
-    return {name: releases[0] for name, releases in told_by.items() if releases}
+    return {name: str(_narrowed(releases)) for name, releases in told_by.items() if releases}
+
+
+def _narrowed(releases: Sequence[str]) -> Versions:
+    """What all of them tell; what the first tells before what speaks against it."""
+    return reduce(lambda known, told: known.both(told) or known, map(versions, releases))
 
 
 def _told(signs: Sequence[Row], shown: Sequence[str]) -> Iterator[str]:
@@ -39,7 +46,7 @@ def _told(signs: Sequence[Row], shown: Sequence[str]) -> Iterator[str]:
 
 
 def _stamps(event: Event) -> Iterator[str]:
-    yield event.time or ""
+    yield event.time or event.around.time or ""
     yield event.at.text
 
 

@@ -40,6 +40,7 @@ TOGETHER: Final = 0.40
 # Nobody in the table holds it where less than this share stands in its rows.
 EXPLAINED: Final = 0.50
 # Ray kills at 95 % unless told otherwise: from here on down the node is not full when it does.
+_BEFORE_2_2: Final = "System memory low at node with IP"  # src/ray/raylet/node_manager.cc of 2.0 and 2.1
 LOW_LIMIT: Final = 0.9
 # Of the machine's memory: where earlyoom kills with more available, it was told to. It acts at 10 % by itself (its man
 # page, 1.0 to 1.8).
@@ -378,13 +379,15 @@ def of_low_limit(crash: Crash) -> str:
     for kill in crash.events:
         if kill.family == "ray_kill" and (low := low_limit(kill.figures("usage"), kill.figures("threshold"))):
             share, limit = low
-            figures = {"share": f"{share:.1%}", "limit": show(limit)}
+            usual = "90%" if _BEFORE_2_2 in kill.at.text else "95%"
+            figures = {"share": f"{share:.1%}", "limit": show(limit), "usual": usual}
             if kill.figures("threshold").get("fraction"):
                 return say(
-                    "Ray's limit is {share} of the memory ({limit}), not the usual 95%: somebody has set it.", **figures
+                    "Ray's limit is {share} of the memory ({limit}), not the usual {usual}: somebody has set it.",
+                    **figures,
                 )
             return say(
-                "Ray's limit is {share} of the memory ({limit}), not the usual 95%: RAY_memory_usage_threshold "
+                "Ray's limit is {share} of the memory ({limit}), not the usual {usual}: RAY_memory_usage_threshold "
                 "or a container sets it.",
                 **figures,
             )

@@ -217,13 +217,18 @@ def _is_for_callers(row: Spelling, crash: Crash) -> bool:
 def _in_sight(row: Spelling, crash: Crash) -> bool:
     """Whether the job calls what takes the option, where not every job with the framework does: the log states it under
     one of its names, or shows the words of the row; and a program with options of its own is not called."""
-    if (row.is_call and not _own_program(crash)) or (row.never and crash.shows(_any_of(row.never))):
+    if (row.is_call and not _own_program(crash)) or not _is_of_the_program(row, crash):
         return False
     if row.setting == _JOBS and python_builds(crash):
         return False  # nobody types that command
     if not reach.acts(row.knob, crash, row):
         return False
     return not row.words or current(row.knob, row, crash.context) is not None or crash.shows(_any_of(row.words))
+
+
+def _is_of_the_program(row: Spelling, crash: Crash) -> bool:
+    """Whether nothing shows another program, which has other options."""
+    return not row.never or not crash.shows(_any_of(row.never))
 
 
 def _any_of(words: Sequence[str]) -> str:
@@ -270,7 +275,8 @@ def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     engine = fractions.engine_of(crash)
     if engine is None:
         engine = next((name for name, shown in _SHOWN if crash.shows(shown)), None)
-    return spelling(knob.id, crash.context, engine) if engine is not None else None
+    of_it = partial(_is_of_the_program, crash=crash)
+    return spelling(knob.id, crash.context, engine, of_it) if engine is not None else None
 
 
 def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:

@@ -13,7 +13,7 @@ from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
-from oomdoctor.remedies.settings import known_versions, of_knob, same
+from oomdoctor.remedies.settings import assumptions, known_versions, of_knob, same, spelling
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.spellings import title
 from oomdoctor.units import GIB, percent, show
@@ -75,13 +75,14 @@ def _as_windows_counts(refused: DeviceOutOfMemory) -> bool:
 
 def _of_a_summary(case: Case) -> Proposal:
     """The summary is PyTorch's, whatever else the log names."""
-    if is_on_windows(case.crash):
+    torch = spelling(case.knob, case.crash.context, "torch")
+    if is_on_windows(case.crash) or torch is None or torch.value is None:
         return replace(_without_splits(None), setting=_ALLOCATOR, snippet=f"export {_ALLOCATOR}={_SPLITS}")
     return Proposal(
         suggested=EXPANDABLE,
         setting=_ALLOCATOR,
         snippet=f"export {_ALLOCATOR}={EXPANDABLE}",
-        assumes=(say("PyTorch >= 2.1 (not printed)"),) if not case.crash.context.frameworks.get("torch") else (),
+        assumes=assumptions(torch, case.crash.context),
     )
 
 

@@ -229,7 +229,8 @@ def largest_process_held_little(crash: Crash) -> Seen | None:
         return None
     share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     words = say(
-        "{held}: {share} of {total}. No process held more, so many processes together fill the machine.",
+        "{held}: {share} of {total}. No process held more: many processes, or memory of no process (tmpfs), "
+        "fill the rest.",
         held=one.words,
         share=share,
         total=total,

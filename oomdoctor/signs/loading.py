@@ -46,6 +46,8 @@ WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
 LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
 _TOO_LARGE: Final = late(r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b")
+# vllm/_custom_ops.py: gptq_marlin_repack and its like turn loaded weights into a kernel's order, once
+_REPACKS: Final = r"\b\w{1,30}_repack\("
 _MAKES: Final = r"set_default_tensor_type"
 _HAS_MADE: Final = r"\bLoaded in \d"
 _STARTS_UP: Final = late(r"(?i)\binitiali[sz]ation\b")  # of the runtime: nothing of a model is on the card yet
@@ -270,17 +272,27 @@ def live_tensors_beyond_any_share(crash: Crash) -> Seen | None:
     starting = crash.stage in ("unknown", "engine_init") and phase(crash) is None
     if not starting or _puts(crash) or not (crash.job.in_engine or crash.job.in_reserving_engine):
         return None
-    words = say(
-        "PyTorch tensors take {live}, {share} of the GPU. A KV cache cut to its share leaves more free, so the "
-        "engine was still loading or profiling.",
-        live=show(it.live_bytes or 0),
-        share=percent(share),
+    repacks = crash.shows(_REPACKS)
+    words = (
+        say(
+            "PyTorch tensors take {live}, {share} of the GPU while the engine repacks its weights, before it has a "
+            "cache.",
+            live=show(it.live_bytes or 0),
+            share=percent(share),
+        )
+        if repacks
+        else say(
+            "PyTorch tensors take {live}, {share} of the GPU. A KV cache cut to its share leaves more free, so the "
+            "engine was still loading or profiling.",
+            live=show(it.live_bytes or 0),
+            share=percent(share),
+        )
     )
     return Seen(
         words=words,
         evidence=(event,),
-        against=(say("the traceback does not show what the engine was doing"),),
-        stage="engine_init" if crash.stage == "unknown" else None,
+        against=() if repacks else (say("the traceback does not show what the engine was doing"),),
+        stage="model_load" if repacks else "engine_init" if crash.stage == "unknown" else None,
     )
 
 

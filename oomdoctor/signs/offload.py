@@ -16,6 +16,7 @@ from oomdoctor.job.model import Setting
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.address_space import refused_with_more_free, unused_ram
 from oomdoctor.signs.commands import CARDS
 from oomdoctor.signs.host_caches import (
     HALF,
@@ -162,6 +163,18 @@ def refused_for_states_on_the_host(crash: Crash) -> Seen | None:
         file=frame.file,
     )
     return Seen(words=words, evidence=(crash.root,))
+
+
+@sign
+def more_was_free_and_no_setting_offloads(crash: Crash) -> Seen | None:
+    """The frame alone speaks for offloaded states, and the log shows more unused RAM than was requested: ZeRO-3 runs
+    the same code where nothing is offloaded (deepspeed/runtime/zero/parameter_offload.py)."""
+    free = unused_ram(crash)
+    if free is None or _switches(crash) or refused_for_states_on_the_host(crash) is None:
+        return None
+    if refused_with_more_free(crash) is None:
+        return None
+    return Seen(words=say("{free} of RAM is unused, and no setting in the log offloads states", free=show(free)))
 
 
 @sign

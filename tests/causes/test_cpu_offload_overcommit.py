@@ -68,13 +68,41 @@ def test_swap_space_that_the_engine_refuses() -> None:
     assert finding(CAUSE, line).grade is Grade.PROVES
 
 
-def test_an_allocation_refused_for_offloaded_parameters() -> None:
-    trace = frame("deepspeed/runtime/zero/parameter_offload.py", "_convert_to_zero_parameters", "param.partition()")
-    refused = (
+PARTITIONS = (
+    "Traceback (most recent call last):",
+    *frame("deepspeed/runtime/zero/parameter_offload.py", "_convert_to_zero_parameters", "param.partition()"),
+    (
         "RuntimeError: [enforce fail at alloc_cpu.cpp:73] . DefaultCPUAllocator: can't allocate memory: you "
         "tried to allocate 30064771072 bytes. Error code 12 (Cannot allocate memory)"
-    )
-    assert finding(CAUSE, "Traceback (most recent call last):", *trace, refused).grade is Grade.NAMES
+    ),
+)
+OFFLOADS = "Namespace(offload_param='cpu', zero_stage=3)"
+FREE = (
+    "              total        used        free      shared",
+    "Mem:           125G         {used}         {free}         31M",
+)
+
+
+def _free(used: str, free: str) -> tuple[str, ...]:
+    return tuple(line.format(used=used, free=free) for line in FREE)
+
+
+def test_an_allocation_refused_for_offloaded_parameters() -> None:
+    assert finding(CAUSE, *PARTITIONS).grade is Grade.NAMES
+
+
+def test_free_memory_speaks_against_offloading_that_nobody_set() -> None:
+    found = finding(CAUSE, *PARTITIONS, *_free("3.1G", "121G"))
+    assert found.grade is Grade.POINTS
+    assert found.against == ("121.90 GiB of RAM is unused, and no setting in the log offloads states",)
+
+
+def test_too_little_free_memory_does_not_speak_against_it() -> None:
+    assert finding(CAUSE, *PARTITIONS, *_free("112G", "13G")).grade is Grade.NAMES
+
+
+def test_free_memory_does_not_speak_against_a_setting() -> None:
+    assert finding(CAUSE, OFFLOADS, *PARTITIONS, *_free("3.1G", "121G")).grade is Grade.NAMES
 
 
 def test_ranks_that_offload_and_a_kill_of_one_of_them() -> None:

@@ -9,6 +9,7 @@ from remedy_logs import advise, crashes_of, cuda, kill
 from reports import body
 
 from oomdoctor import diagnose
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.remedies import reach
 from oomdoctor.remedies.knobs import KNOBS
 
@@ -71,6 +72,18 @@ def test_boxes_are_matched_image_by_image(trace: str, given: bool) -> None:
     chosen, _ = advise(trace + REFUSED + cuda(), "smaller-microbatch", "offload-activations", cause="activations")
     assert ("smaller-microbatch" in chosen) == given
     assert ("gpu_assign_thr" in (chosen["offload-activations"].snippet or "")) != given
+
+
+@pytest.mark.parametrize(
+    ("stamp", "known"), [("2018-11-30 10:00:00,100 - ", False), ("2020-11-30 10:00:00,100 - ", True), ("", True)]
+)
+def test_a_log_from_before_an_option_is_told_of_none(stamp: str, known: bool) -> None:
+    chosen, _ = advise(
+        f"{stamp}INFO - Epoch [2][50/900]\n{ASSIGNER}{REFUSED}{cuda()}", "offload-activations", cause="activations"
+    )
+    assert (
+        "gpu_assign_thr" in (chosen["offload-activations"].snippet or "" if "offload-activations" in chosen else "")
+    ) == known
 
 
 def test_a_piece_larger_than_the_gpu_tells_how_much_shorter() -> None:
@@ -285,11 +298,39 @@ TOO_FEW = "AssertionError: local_world_size (16) must be less than or equal to t
 
 
 def test_one_process_counts_only_what_it_sees() -> None:
-    log = "vllm serve m --tensor-parallel-size 16 --distributed-executor-backend ray\n" + TOO_FEW
+    log = "vllm==0.12.0\nvllm serve m --tensor-parallel-size 16 --distributed-executor-backend ray\n" + TOO_FEW
     chosen, _ = advise(log, "fix-resource-request", "fix-environment", "add-nodes", cause="gpu-visibility")
     assert chosen["fix-resource-request"].snippet == "--tensor-parallel-size 8 --pipeline-parallel-size 2"
     assert "add-nodes" not in chosen
     assert "ray list" not in (chosen["fix-environment"].snippet or "")
+
+
+def test_a_release_that_counts_all_ranks_is_given_no_pipeline() -> None:
+    """Its check multiplies both sizes (vllm-project/vllm#28873)."""
+    log = "vllm==0.11.1\nvllm serve m --tensor-parallel-size 16 --distributed-executor-backend ray\n" + TOO_FEW
+    chosen, _ = advise(log, "fix-resource-request", cause="gpu-visibility")
+    assert chosen["fix-resource-request"].snippet == "--tensor-parallel-size 8"
+
+
+@pytest.mark.parametrize(("release", "is_known"), [("0.11.1", True), ("0.12.0", False)])
+def test_a_message_of_a_known_release_is_not_called_unknown(release: str, is_known: bool) -> None:
+    log = f"vllm=={release}\nvllm serve m --tensor-parallel-size 16 --distributed-executor-backend ray\n" + TOO_FEW
+    against = decide(crashes_of(log)[0]).answers[0].finding.against
+    assert any("this message is unknown" in one for one in against) is not is_known
+
+
+BEFORE_2_2 = (
+    "(raylet) [2022-09-14 08:12:33,104 E 211 240] (raylet) node_manager.cc:2963: System memory low at node with IP "
+    "10.1.1.7. Used memory (40.20GB) / total capacity (62.80GB) (0.640127) exceeds threshold 0.6, killing latest task "
+    "with name Reader.fill, kill_requires.\n"
+)
+
+
+def test_rays_own_limit_was_lower_before_2_2() -> None:
+    remedy = advise(BEFORE_2_2, "tune-ray-monitor")[0]["tune-ray-monitor"]
+    assert (remedy.suggested, remedy.derivation) == (0.9, "0.9 x 62.80 GiB - 40.20 GiB in use = 16.32 GiB more")
+    later = advise(f"ray==2.9.0\n{BEFORE_2_2}", "tune-ray-monitor")[0]["tune-ray-monitor"]
+    assert later.suggested == 0.95
 
 
 # Holders that are as large as each other

@@ -119,6 +119,31 @@ def test_a_share_of_what_is_free_after_the_weights_goes_down_in_steps(now: float
     assert "79.15 GiB" not in (remedy.derivation or "")
 
 
+TURBOMIND = "[TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/utils/allocator.h:233\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "flag"),
+    [
+        ("lmdeploy serve api_server /m/chat", "--max-prefill-token-num"),
+        ("python /opt/swift/swift/cli/deploy.py --model_type chat --infer_backend lmdeploy", None),
+        ("swift deploy --model_type chat --infer_backend lmdeploy", None),
+    ],
+)
+def test_a_launcher_takes_no_more_than_its_own_options(start: str, flag: str | None) -> None:
+    chosen, _ = advise(f"{start}\n{TURBOMIND}", "smaller-prefill", "tensor-parallel", "lower-engine-reservation")
+    assert chosen["smaller-prefill"].setting == flag
+    assert (chosen["tensor-parallel"].snippet or "").startswith("--tp ")
+    assert chosen["lower-engine-reservation"].setting == "--cache-max-entry-count"
+
+
+def test_ms_swift_spells_lmdeploys_options_its_own_way() -> None:
+    frame = '  File "/opt/env/swift/llm/infer/infer_engine/lmdeploy_engine.py", line 88, in __init__\n'
+    log = f"ms-swift=={{}}\nTraceback (most recent call last):\n{frame}{TURBOMIND}"
+    for release, option in (("3.6.4", "--quant_policy"), ("3.7.0", "--lmdeploy_quant_policy")):
+        assert advise(log.format(release), "quantize-kv-cache")[0]["quantize-kv-cache"].setting == option
+
+
 PREFILL = (
     "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n"
 )

@@ -84,7 +84,14 @@ NEW = (
 
 
 @pytest.mark.parametrize(
-    ("log", "told"), [(OLD, {"torch": "<2.1"}), (NEW, {}), (OLD.replace("CUDA", "NPU").replace("(GPU", "(NPU"), {})]
+    ("log", "told"),
+    [
+        (OLD, {"torch": "<1.13"}),
+        (OLD.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": "<2.1"}),
+        (NEW, {}),
+        (NEW.replace("torch.OutOfMemoryError", "RuntimeError"), {}),
+        (OLD.replace("CUDA", "NPU").replace("(GPU", "(NPU"), {}),
+    ],
 )
 def test_the_words_of_a_message_tell_its_releases(log: str, told: dict[str, str]) -> None:
     assert crashes_of(log)[0].context.releases == told
@@ -104,6 +111,45 @@ def test_the_words_of_a_message_tell_its_releases(log: str, told: dict[str, str]
 def test_an_allocator_is_told_what_its_release_knows(log: str, line: str) -> None:
     remedy = advise(log, "allocator-config", cause="allocator-fragmentation")[0]["allocator-config"]
     assert remedy.snippet == line
+
+
+SUMMARY = (
+    "|===========================================================================|\n"
+    "|                  PyTorch CUDA memory summary, device ID 0                 |\n"
+    "|            CUDA OOMs: 1            |        cudaMalloc retries: 1         |\n"
+    "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |\n"
+    "| Allocated memory      |    2031 {unit} |    6110 {unit} |   70112 {unit} |   68081 {unit} |\n"
+    "| GPU reserved memory   |   14002 {unit} |   14002 {unit} |   19003 {unit} |    5001 {unit} |\n"
+    "| Non-releasable memory |   11900 {unit} |   11950 {unit} |   99120 {unit} |   87220 {unit} |\n"
+    "|===========================================================================|\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "told", "line", "assumes"),
+    [
+        ("MB", "<2.0", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512", ()),
+        (
+            "MiB",
+            ">=2.0",
+            "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ("PyTorch >=2.1 (version not in the log)",),
+        ),
+    ],
+)
+def test_the_units_of_a_table_tell_its_releases(unit: str, told: str, line: str, assumes: tuple[str, ...]) -> None:
+    log = SUMMARY.format(unit=unit)
+    assert crashes_of(log)[0].context.releases == {"torch": told}
+    remedy = advise(log, "allocator-config", cause="allocator-fragmentation")[0]["allocator-config"]
+    assert (remedy.snippet, remedy.assumes) == (line, assumes)
+
+
+@pytest.mark.parametrize(
+    ("log", "line"), [(OLD, "print(torch.cuda.memory_summary())"), (NEW, "torch.cuda.memory._record_memory_history()")]
+)
+def test_memory_is_recorded_by_what_the_release_has(log: str, line: str) -> None:
+    remedy = advise(log, "collect-evidence", cause="gpu-memory-exhausted")[0]["collect-evidence"]
+    assert (remedy.snippet or "").startswith(line)
 
 
 FRAME = '  File "/opt/conda/lib/python3.10/site-packages/{path}", line 88, in build\n    engine = build(args)\n'

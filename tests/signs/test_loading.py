@@ -169,3 +169,18 @@ def test_an_optimizers_state_comes_after_the_weights() -> None:
     model = ("torch/nn/modules/module.py", "load_state_dict", "load(self, state_dict)")
     for frames, is_beyond in (((outside, inside), True), ((outside,), True), ((model,), False)):
         assert (loading.beyond_loading(crash(*trace(*frames), refused())) is not None) is is_beyond
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("packed = ops.awq_marlin_repack(weight, size_k=4096)", "model_load"),
+        ("out = ops.gptq_marlin_gemm(x, weight)", "engine_init"),
+    ],
+)
+def test_an_engine_that_repacks_its_weights_is_loading(line: str, stage: str) -> None:
+    launch = "vllm serve acme/chat --gpu-memory-utilization 0.7"
+    full = refused(total="80.00 GiB", own="79.70 GiB", allocated="79.50 GiB")
+    seen = loading.live_tensors_beyond_any_share(crash(launch, line, full))
+    assert seen is not None
+    assert (seen.stage, bool(seen.against)) == (stage, stage == "engine_init")

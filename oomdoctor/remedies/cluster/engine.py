@@ -10,7 +10,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Proposal
 from oomdoctor.remedies.settings import Spelling, spelling
-from oomdoctor.signs import commands
+from oomdoctor.signs import commands, releases
 from oomdoctor.signs.scheduling import Group, amounts_in_words
 
 
@@ -84,10 +84,12 @@ def smaller_group(row: Spelling) -> Proposal:
 
 
 def _over_the_nodes(crash: Crash, row: Spelling, needed: int, visible: int) -> Proposal:
-    """Tensor parallelism within a node, the rest as a pipeline over the nodes: docs of vLLM, parallelism_scaling."""
+    """Tensor parallelism within a node, the rest as a pipeline over the nodes: docs of vLLM, parallelism_scaling. A
+    release that is known to count the ranks wrongly counts those of the pipeline, too (vllm-project/vllm#28873)."""
     nodes, rest = divmod(needed, visible)
     lines = [row.snippet(visible)]
-    if rest == 0 and nodes > 1 and _over_ray(crash) and row.framework == vllm.NAME:
+    of_vllm = row.framework == vllm.NAME and _over_ray(crash)
+    if of_vllm and rest == 0 and nodes > 1 and releases.likely(crash) is None:
         lines.append(f"--pipeline-parallel-size {nodes}")
     return Proposal(
         action=say(

@@ -39,12 +39,12 @@ def limit_bytes(crash: Crash) -> int | None:
 
 
 def tune_monitor(case: Case) -> Answer:
-    crash = case.crash
+    crash, usual = case.crash, _usual(case.row)
     kill = ray_kill(crash)
     if kill is None or kill.fraction is None:
         return None
-    if (room := room_below_the_default(kill)) is not None:
-        return _back_to_the_default(kill, room, case.row)
+    if (room := room_below_the_default(kill, usual)) is not None:
+        return _back_to_the_default(kill, room, usual, case.row)
     return Proposal(
         action=say(
             "Raise RAY_memory_usage_threshold from {now} only to gain time; set it before `ray start` on every node",
@@ -54,31 +54,37 @@ def tune_monitor(case: Case) -> Answer:
     )
 
 
-def room_below_the_default(kill: NodeOutOfMemory) -> int | None:
+def _usual(row: Spelling | None) -> float:
+    """The limit by itself of the releases that know the variable: it was lower before 2.2."""
+    usual = row.default(None) if row is not None else None
+    return float(usual) if isinstance(usual, int | float | str) else RAYS_DEFAULT
+
+
+def room_below_the_default(kill: NodeOutOfMemory, usual: float = RAYS_DEFAULT) -> int | None:
     """What Ray would still have let the node use, where it was told to kill far below its own limit."""
     low = low_limit(kill.figures("usage"), kill.figures("threshold"))
     if low is None or not kill.fraction or not kill.total_bytes or not kill.used_bytes:
         return None
-    room = round(RAYS_DEFAULT * kill.total_bytes) - kill.used_bytes
+    room = round(usual * kill.total_bytes) - kill.used_bytes
     return room if room > 0 else None
 
 
-def _back_to_the_default(kill: NodeOutOfMemory, room: int, row: Spelling | None) -> Proposal:
+def _back_to_the_default(kill: NodeOutOfMemory, room: int, usual: float, row: Spelling | None) -> Proposal:
     return Proposal(
         action=say(
             "Raise Ray's limit from {now} to the usual {then}; set it before `ray start` on every node",
             now=f"{kill.fraction:g}",
-            then=RAYS_DEFAULT,
+            then=usual,
         ),
         current=kill.fraction,
-        suggested=RAYS_DEFAULT,
+        suggested=usual,
         derivation=say(
             "{then} x {total} - {used} in use = {room} more",
-            then=RAYS_DEFAULT,
+            then=usual,
             total=show(kill.total_bytes or 0),
             used=show(kill.used_bytes or 0),
             room=show(room),
         ),
-        snippet=row.snippet(RAYS_DEFAULT) if row is not None else f"export RAY_memory_usage_threshold={RAYS_DEFAULT}",
+        snippet=row.snippet(usual) if row is not None else f"export RAY_memory_usage_threshold={usual}",
         cost=say("less is left for what runs outside Ray"),
     )

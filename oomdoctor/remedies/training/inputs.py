@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.language import say
-from oomdoctor.remedies.proposal import Answer, Case, Proposal
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 
@@ -13,6 +13,8 @@ _ON_THE_HOST: Final = (
     'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
 )
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
+# open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
+_ASSIGNS_SINCE: Final = "2019-12-13"
 
 
 def stream_data(case: Case) -> Answer:
@@ -43,6 +45,8 @@ def assign_on_the_host(case: Case) -> Answer:
     """mmdet/models/task_modules/assigners/max_iou_assigner.py: on the CPU for images with more objects than that."""
     if case.row is None or not case.row.key.endswith(_OF_AN_ASSIGNER):
         return None
+    if "" < case.crash.context.day < _ASSIGNS_SINCE:
+        return Skip()
     return Proposal(
         action=say("Match boxes on the CPU for images with more than {count} objects", count=case.row.value),
         suggested=case.row.value,
