@@ -10,6 +10,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.frames import frames
 from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
+from oomdoctor.families.remote_call import caller, raised_by_ray
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
@@ -197,7 +198,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     layer, match = found
     if _of_ggml(page, index):
         return
-    if layer == "framework" and _told_below(page, index):
+    called = layer == "framework" and "RayTaskError(" in match[0]
+    if (layer == "framework" and _told_below(page, index)) or (called and raised_by_ray(page, index)):
         return
     place = place_of(page, line)
     groups = match.groupdict()
@@ -214,7 +216,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     yield DeviceRefusal(
         at=place,
         time=line.mark.time,
-        process=process_of(line, card_of_line(page, index)),
+        process=caller(page, index) if called else process_of(line, card_of_line(page, index)),
         pool="host_ram" if groups.get("ram") else "pinned" if pins else "gpu",
         stage=_STAGES.get(named.partition(":")[0], "unknown") if "turbomind" in text else "unknown",
         device=_device(match),
