@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from oomdoctor.families.llama_cpp import METALS_COMMAND, PLAN, Buffer, BufferRefused, LoadPlan
+from oomdoctor.families.llama_cpp import CONTEXT, METALS_COMMAND, PLAN, Buffer, BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.address_space import SMALL
+from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, OVERCOMMIT
 from oomdoctor.units import show
 
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
@@ -58,6 +60,8 @@ def compute_buffer_refused(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, BufferRefused | Short) or root.what not in ("compute", "pool"):
         return None
+    if small_piece_of_the_host_refused(crash) is not None:
+        return None
     if root.what == "pool":
         refused = say("Weights and KV cache fit, but the pool of intermediate results could not grow.")
     elif root.tried_bytes:
@@ -69,6 +73,22 @@ def compute_buffer_refused(crash: Crash) -> Seen | None:
         refused = say("Weights and KV cache fit, but the compute buffer could not be allocated.")
     grows = say("It grows with the batch of tokens (-ub) and, without flash attention, with the context length.")
     return Seen(words=joined((refused, grows)), evidence=(root,))
+
+
+@sign
+def small_piece_of_the_host_refused(crash: Crash) -> Seen | None:
+    """ggml was refused less than 1 GiB of host memory: whatever the buffer is for, it is not what filled the machine."""
+    root = crash.root
+    tried = _tried(root) if isinstance(root, BufferRefused) and root.pool == "host_ram" else None
+    if tried is None or tried >= SMALL:
+        return None
+    words = say(
+        "A buffer of only {tried} of host memory could not be allocated: this buffer does not fill the RAM. The RAM was "
+        "full already, or a limit was hit (ulimit -v, vm.overcommit_memory=2, on Windows the commit limit).",
+        tried=show(tried),
+    )
+    against = (say("the log does not show how much RAM was in use"),)
+    return Seen(words=words, evidence=(root,), against=against, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT, FREE))
 
 
 @sign
@@ -200,7 +220,7 @@ def command_beside_a_cache(crash: Crash) -> Seen | None:
 def buffer_beside_the_weights_refused(crash: Crash) -> Seen | None:
     """The failed buffer is not for the weights: it is the KV cache or the compute buffer."""
     root = crash.root
-    if not isinstance(root, BufferRefused) or root.what in (None, "weights", PLAN):
+    if not isinstance(root, BufferRefused) or root.what in (None, "weights", CONTEXT, PLAN):
         return None
     return _buffer(crash, root, against=(say("the failed allocation was not for the weights"),))
 
@@ -257,7 +277,7 @@ def a_program_of_ggml(crash: Crash) -> Seen | None:
 def model_refused_by_ollama(crash: Crash) -> Seen | None:
     """Ollama or its runner had no room for the model, not just for the KV cache or the compute buffer."""
     root = crash.root
-    if not isinstance(root, Short) or root.what in ("kv", "compute") or root.stage == "serving":
+    if not isinstance(root, Short) or root.what in ("kv", "compute", CONTEXT) or root.stage == "serving":
         return None
     if root.said == "layout":
         words = say("The requested layers do not fit on the GPUs in any layout.")
