@@ -190,8 +190,10 @@ def _request(page: Page, index: int) -> Iterator[Read]:
         return
     at = place_of(page, line, below if wrapped else line)
     state = _of_an_engine(line.text) or _STATES[key]
-    if state in _MAY_END and key not in _REFUSED and (
-        _served(page, index) or (key in _OF_TRIALS and _trials_run(page, index))
+    if (
+        state in _MAY_END
+        and key not in _REFUSED
+        and (_served(page, index) or (key in _OF_TRIALS and _trials_run(page, index)))
     ):
         yield Lookalike(at, mark("a request that waited and was then placed: the job continues"))
         return

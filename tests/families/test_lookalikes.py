@@ -235,7 +235,10 @@ SUMMARY = "FAILED tests/gpu/test_sync.py::test_sync[fsdp-oom] - "
     ("line", "failures"),
     [
         (SUMMARY + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.", ["out-of-memory"]),
-        (SUMMARY + "ray.exceptions.RayTaskError(OutOfMemoryError): ray::A.fit() (pid=7, ip=10.0.0.4)", ["device-refusal"]),
+        (
+            SUMMARY + "ray.exceptions.RayTaskError(OutOfMemoryError): ray::A.fit() (pid=7, ip=10.0.0.4)",
+            ["device-refusal"],
+        ),
         (SUMMARY + "AssertionError: RayTaskError(OutOfMemoryError): ray::A.fit() was not raised", []),
         ("PASSED tests/gpu/test_sync.py::test_out_of_memory", []),
         ("tests/gpu/test_sync.py::test_cuda_out_of_memory FAILED", []),
