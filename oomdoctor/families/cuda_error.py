@@ -90,8 +90,10 @@ _REFUSALS = tuple(
         (
             "framework",
             "OutOfMemoryError: ",
-            r"\btorch\.(?:cuda\.)?OutOfMemoryError: (?!.{0,400}(?:out of memory|Allocation on|out of resource)"
-            r"|Tried to allocate [\d.]{1,12} [KMG]iB(?:\.| \(GPU))",
+            (
+                r"\btorch\.(?:cuda\.)?OutOfMemoryError: (?!.{0,400}(?:out of memory|Allocation on|out of resource)"
+                r"|Tried to allocate [\d.]{1,12} [KMG]iB(?:\.| \(GPU))"
+            ),
         ),
         ("framework", "OutOfMemoryError", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
         (

@@ -46,7 +46,7 @@ _OF_A_WRITER = (
     r"[ \d]{0,4}(?!TODO|FIXME|NOTE|XXX)(?:(?:\[[\w :.-]{1,24}\]|[\w.-]{1,24}:) ?){0,2}"
     r"\[?(?:ERROR|FATAL|CRITICAL|PANIC|ABORT)(?:\]|:|!)"
 )
-# The summary of pytest repeats the exception behind the test's name: "FAILED tests/test_sync.py::test_step - ...Error: "
+# The summary of pytest repeats the exception behind the test's name: "FAILED tests/test_sync.py::test_it - ...Error: "
 _SUMMARY = r"^(?:FAILED|ERROR) .{1,300}? - (?:\w{1,60}\.){0,8}(?!Assertion)\w{1,60}(?:Error|Exception)\b"
 _ECHOES = tuple(
     (late(pattern), why)

@@ -9,8 +9,8 @@ from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.echoes import echo
 from oomdoctor.families.driver_calls import OPENS_A_CONTEXT
+from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.sentences import bytes_of, count_of

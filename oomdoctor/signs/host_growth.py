@@ -168,8 +168,8 @@ def small_array_refused_after_many_steps(crash: Crash) -> Seen | None:
     if size is None or size > STRAW:
         return None
     words = say(
-        "An allocation of only {size} of host memory failed after {step} steps, each of which had needed it: memory was "
-        "filling up while the job ran.",
+        "An allocation of only {size} of host memory failed after {step} steps, each of which had needed it: memory "
+        "was filling up while the job ran.",
         size=_of_array(array, size) if isinstance(array, ArrayOutOfMemory) else show(size),
         step=step,
     )

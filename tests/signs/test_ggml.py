@@ -92,3 +92,43 @@ def test_a_call_that_only_looks_at_the_card_is_refused_for_its_context(
 ) -> None:
     first = ranking(head, CALLED.format(function=function, call=call))[0]
     assert (first == "gpu-shared") is is_for_a_context
+
+
+OF_A_PLAN = (
+    'level=INFO source=sched.go:1 msg="offload to cuda" layers.requested=-1 layers.model=33 layers.offload=20 '
+    'memory.available="[7.0 GiB]" memory.required.full="9.1 GiB" memory.required.partial="6.9 GiB"'
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_named"),
+    [
+        ((OF_A_RUNNER,), False),
+        (
+            (
+                OF_A_PLAN,
+                OF_A_RUNNER,
+            ),
+            True,
+        ),
+        (("Error: memory layout cannot be allocated",), True),
+    ],
+)
+def test_a_runner_that_says_no_figure_does_not_name_the_model(lines: tuple[str, ...], is_named: bool) -> None:
+    it = crash(*lines)
+    assert (ggml.model_refused_by_ollama(it) is not None) is is_named
+    assert (ggml.some_buffer_refused(it) is None) is is_named
+    assert ranking(*lines)[0] == "model-does-not-fit"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_sized"),
+    [
+        ("ggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 94489280512", True),
+        ("llama_new_context_with_model: failed to allocate compute buffers", False),
+    ],
+)
+def test_a_compute_buffer_without_a_size_is_no_name(line: str, is_sized: bool) -> None:
+    it = crash(line)
+    assert (ggml.compute_buffer_of_some_size_refused(it) is not None) is is_sized
+    assert ggml.compute_buffer_refused(it) is not None

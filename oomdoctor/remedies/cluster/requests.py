@@ -96,6 +96,10 @@ def fix_request(case: Case) -> Answer:
     group = group_of(crash, request)
     if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
         return fewer
+    return _of_less(request, have, short)
+
+
+def _of_less(request: Unschedulable, have: Mapping[str, float], short: Sequence[tuple[str, float, float]]) -> Proposal:
     if short and (share := trial_share(request, have)):
         return _of_a_trial(share, short)
     return Proposal(
