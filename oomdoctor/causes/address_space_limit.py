@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, other_words, set_limits
+from oomdoctor.signs import Grade, address_space, ggml, other_words, set_limits
 from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
@@ -17,6 +17,7 @@ OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stre
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
 # Fewer of them, or each with a smaller stack, before the limit itself
 OF_THREADS = ("fewer-workers", "smaller-buffers", "more-address-space")
+OF_A_BUFFER = ("more-address-space", "more-host-memory", "shorter-context")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 # Its limit is another one than that of more-address-space, and stands in the headline
 OF_DATA = ("fewer-workers", "clear-references", "low-memory-loading")
@@ -61,6 +62,7 @@ CAUSE = Cause(
         Row(address_space.windows_refused_an_array, Grade.POINTS, OF_RAM),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
         Row(address_space.small_piece_refused, Grade.POINTS, OF_RAM),
+        Row(ggml.small_piece_of_the_host_refused, Grade.POINTS, OF_A_BUFFER),
         Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.a_fork_was_refused, Grade.POINTS, OF_A_FORK),
         Row(address_space.refused_with_an_errno, Grade.POINTS),

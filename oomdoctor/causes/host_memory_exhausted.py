@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, limits
+from oomdoctor.signs import Grade, ggml, limits
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
@@ -64,13 +64,11 @@ CAUSE = Cause(
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),
+        Row(ggml.small_piece_of_the_host_refused, Grade.HINTS),
         Row(host_refused_without_a_size, Grade.HINTS),
         Row(host_refused_without_a_sign_of_a_limit, Grade.HINTS),
     ),
-    against=(
-        Row(ray_killed_a_good_share, Grade.LEFT),
-        Row(first_rows_are_missing, Grade.PROVES),
-    ),
+    against=(Row(ray_killed_a_good_share, Grade.LEFT), Row(first_rows_are_missing, Grade.PROVES)),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),
     knobs_where=((an_engine_computes_on_the_host, OF_AN_ENGINE), (limits.node_was_under_pressure, OF_A_POD)),
 )

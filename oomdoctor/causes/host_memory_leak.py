@@ -29,6 +29,7 @@ CAUSE = Cause(
         mark("{leaking} leaks about {growth}: {growth_course} of RAM"),
         mark("{growing} grows by about {growth}: {growth_course}"),
         mark("Memory of {node} filled up: {machine_filled} in use"),
+        mark("A small allocation of RAM failed after {steps_before_a_small_refusal} steps: memory filled up meanwhile"),
     ),
     pools=("host_ram", "cgroup"),
     excluded=(host_growth.host_memory_stays,),
@@ -36,6 +37,7 @@ CAUSE = Cause(
         Row(host_growth.host_memory_grew, Grade.PROVES),
         Row(host_growth.machine_filled_up, Grade.NAMES),
         Row(host_growth.machine_was_full_the_next_time, Grade.POINTS),
+        Row(host_growth.small_array_refused_after_many_steps, Grade.POINTS),
         Row(host_growth.log_speaks_of_a_leak, Grade.LEFT),
     ),
     against=(

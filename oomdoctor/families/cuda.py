@@ -101,6 +101,8 @@ _HEAD = late(
     r"|(?P<metal>\bInvalid buffer size: )"
     r"|(?P<gaudi>\bAllocation failed for size::)"
     # the sentence without its head, which stood on a line that is not there
+    # ... and where whoever shortened it left the exception's name alone
+    r"|(?P<named>(?<=OutOfMemoryError: )Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
     r"|(?P<cut>^\W{0,20}Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
 )
 _IN_HEADS = (
@@ -131,6 +133,9 @@ _SIZE = late(r"(-?[\d,.]{1,40})\s{0,4}(\w+)")
 _BYTES = late(r"size::(\d{1,20})\b(?!\.\d)")
 # MLU glues "GiBis free"; NPU glues "MiB(NPU 0"; a repr keeps "\n" as two characters.
 _GLUED = late(r"(?<=[KMGT]iB)(?=is\b|\()|\\n")
+
+# "12.44 GiB free of 79.19", as people shorten it: the unit is that of its neighbour.
+_SAME_UNIT = late(r"(?P<unit> [KMG]iB) free of \d[\d.]{0,12}(?![\d.]| ?[KMGT]i?B)")
 
 # What the sentence consists of: a line that is mostly made of these words goes on with it.
 _WORDS = """
@@ -213,7 +218,8 @@ def _sentence(page: Page, index: int, text: str, *, go_on: bool) -> tuple[str, l
                 break
             lines.append(line)
             parts.append(line.text.strip())
-    return _apart(" ".join(parts)[:SENTENCE_CHARACTERS]), lines
+    whole = _apart(" ".join(parts)[:SENTENCE_CHARACTERS])
+    return _SAME_UNIT.sub(lambda match: match[0] + match["unit"], whole), lines
 
 
 def _apart(text: str) -> str:
@@ -275,7 +281,7 @@ def _titles_a_traceback(page: Page, index: int, before: str) -> bool:
     return begins and not any(_ERROR.match(text) for text in below)
 
 
-_DEVICES = {"cut": "CUDA", "async": "CUDA", "block": "DPCPP", "metal": "MPS", "gaudi": "HPU"}
+_DEVICES = {"cut": "CUDA", "named": "CUDA", "async": "CUDA", "block": "DPCPP", "metal": "MPS", "gaudi": "HPU"}
 
 
 def _figures(text: str) -> tuple[dict[str, Any], list[OtherProcess], int | None]:

@@ -10,6 +10,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.frames import frames
 from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
+from oomdoctor.families.remote_call import caller, raised_by_ray
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
@@ -89,7 +90,10 @@ _REFUSALS = tuple(
         (
             "framework",
             "OutOfMemoryError: ",
-            r"\btorch\.(?:cuda\.)?OutOfMemoryError: (?!.{0,400}(?:out of memory|Allocation on|out of resource))",
+            (
+                r"\btorch\.(?:cuda\.)?OutOfMemoryError: (?!.{0,400}(?:out of memory|Allocation on|out of resource)"
+                r"|Tried to allocate [\d.]{1,12} [KMG]iB(?:\.| \(GPU))"
+            ),
         ),
         ("framework", "OutOfMemoryError", r"^\W{0,4}OutOfMemoryError\s{2,60}Traceback \(most recent call last\)"),
         (
@@ -197,7 +201,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     layer, match = found
     if _of_ggml(page, index):
         return
-    if layer == "framework" and _told_below(page, index):
+    called = layer == "framework" and "RayTaskError(" in match[0]
+    if (layer == "framework" and _told_below(page, index)) or (called and raised_by_ray(page, index)):
         return
     place = place_of(page, line)
     groups = match.groupdict()
@@ -214,7 +219,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     yield DeviceRefusal(
         at=place,
         time=line.mark.time,
-        process=process_of(line, card_of_line(page, index)),
+        process=caller(page, index) if called else process_of(line, card_of_line(page, index)),
         pool="host_ram" if groups.get("ram") else "pinned" if pins else "gpu",
         stage=_STAGES.get(named.partition(":")[0], "unknown") if "turbomind" in text else "unknown",
         device=_device(match),

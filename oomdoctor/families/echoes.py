@@ -46,6 +46,8 @@ _OF_A_WRITER = (
     r"[ \d]{0,4}(?!TODO|FIXME|NOTE|XXX)(?:(?:\[[\w :.-]{1,24}\]|[\w.-]{1,24}:) ?){0,2}"
     r"\[?(?:ERROR|FATAL|CRITICAL|PANIC|ABORT)(?:\]|:|!)"
 )
+# The summary of pytest repeats the exception behind the test's name: "FAILED tests/test_sync.py::test_it - ...Error: "
+_SUMMARY = r"^(?:FAILED|ERROR) .{1,300}? - (?:\w{1,60}\.){0,8}(?!Assertion)\w{1,60}(?:Error|Exception)\b"
 _ECHOES = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -57,7 +59,7 @@ _ECHOES = tuple(
         (r"\bin str\(|\bisinstance\(|\bin repr\(|pytest\.raises|\bin (?:e|err|exc|msg|message)\b", SOURCE),
         (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) (?:\w{1,30}(?:[(:)\]]|\.\w|$)|[\"'])", SOURCE),
         (r"^[\s\d|>:❱+-]{0,20}(?:self\.)?_?(?:log(?:ger|ging)?|warnings|print|console)(?:\.\w{1,20})?\(", SOURCE),
-        (r"\w\.py::\w", TEST),
+        (rf"(?!{_SUMMARY})^.{{0,600}}?\w\.py::\w", TEST),
         (_AT_ZERO, COUNTER),
         (_SET, SETTING),
         (_ADVISING, ADVICE),

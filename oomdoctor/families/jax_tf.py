@@ -228,6 +228,9 @@ _DEVICE_CUT = late(r"OOM when allocating tensor with shape ?\[[\d,]{0,80}\](?: a
 _OF_THE_CPU: Final = "cpu_allocator_impl.cc"
 _OF_A_GPU = late(r"(?i)cuda|cudnn|cublas|gpu|nvidia|rocm|\btpu")
 _ACCELERATOR = late(r"(?i)\b(?:cuda|gpu|tpu|rocm|nvidia|hbm)\w{0,20}\b")
+# Up to 1.2 _device="/job:localhost/replica:0/task:0/cpu:0", since then ".../device:CPU:0"
+_CPU_NODE = late(r'\b_device="[^"\n]{0,200}/(?:device:)?(?i:cpu):\d')
+NODE_LINES: Final = 60
 _REMATERIALIZED = late(
     r"Can't reduce memory use below [\d.]{1,20}\w{1,3} \((?P<limit>\d{1,20}) bytes\) by rematerialization; "
     r"only reduced to [\d.]{1,20}\w{1,3} \((?P<needed>\d{1,20}) bytes\)"
@@ -360,9 +363,22 @@ def _card_found(page: Page, index: int) -> tuple[dict[str, Any], int | None]:
 
 
 def _card_of_the_node(page: Page, index: int) -> re.Match[str] | None:
-    """The card of the graph's node, which TensorFlow 1.x prints on the line below."""
+    """The card of the graph's node."""
+    return _CARD.search(_node(page, index))
+
+
+def _node(page: Page, index: int) -> str:
+    """The graph's node, which TensorFlow 1.x prints on the line below."""
     below = page.after(index, 2)[-1].text
-    return _CARD.search(below[:4000]) if below.lstrip().startswith("[[") else None
+    return below[:4000] if below.lstrip().startswith("[[") else ""
+
+
+def _is_of_the_cpu(page: Page, index: int, sentence: str) -> bool:
+    """Whether the node whose tensor it was is placed on the CPU. The warning has none: the exception below repeats its
+    sentence."""
+    repeated = (at for at in range(index, min(index + NODE_LINES, len(page.lines))) if sentence in page.lines[at].text)
+    node = next(filter(None, (_node(page, at) for at in repeated)), "")
+    return _CPU_NODE.search(node) is not None
 
 
 def _failure(page: Page, index: int, framework: str, match: re.Match[str], last: Line) -> ArrayOutOfMemory:
@@ -370,9 +386,8 @@ def _failure(page: Page, index: int, framework: str, match: re.Match[str], last:
     text = line.text[:1200]
     named = match.groupdict()
     allocator = named.get("allocator")
-    pool = (
-        "host_ram" if named.get("batch") or _on_cpu(page, index, line.text) else _pool(allocator, named.get("pinned"))
-    )
+    on_cpu = _on_cpu(page, index, line.text) or (allocator is None and _is_of_the_cpu(page, index, match[0]))
+    pool = "host_ram" if named.get("batch") or on_cpu else _pool(allocator, named.get("pinned"))
     card = _CARD.search(text) or _card_of_the_node(page, index)
     process = process_of(line)
     limit = _own_limit(page, index) if framework == "paddle" else {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
+from oomdoctor.families.driver_calls import OPENS_A_CONTEXT
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of, process_of
@@ -65,7 +66,7 @@ class BufferRefused(Event, frozen=True, kw_only=True):
     pool: str = "gpu"
     strength: int = 2  # 3 where the size is printed
 
-    # "weights", "kv", "state", "compute", "pool" (while it computes), PLAN; None where nothing tells
+    # "weights", "kv", "state", "compute", "pool" (while it computes), CONTEXT, PLAN; None where nothing tells
     what: str | None = None
     device: str | None = None
     limited: bool | None = None  # by the device's largest allocation
@@ -141,6 +142,7 @@ _LARGEST = late(r"exceeds (?:device buffer size limit|max_vmem)")
 _OLD = late(r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory")  # 2023
 _RUNTIME = late(r"(?:CUDA|ROCm|HIP|MUSA) error: out of memory\s{0,4}$")
 _WHERE = late(r"current device: \d{1,3}, in function \w{1,80} at \S{1,200}ggml[\w-]{0,20}\.cuh?:\d")
+_CALL_LINES = 3  # the message, the place, the call
 _FULL = (
     "KV cache is full - try increasing it",
     "Input prompt is too big compared to KV size",
@@ -191,6 +193,7 @@ _WRITERS = late(
 )
 _LAYERS_ON_CARD = late(r"offload(?:ing|ed) [1-9]|VRAM|n[-_]gpu[-_]layers|-ngl\b")
 _ABOVE = 60
+CONTEXT = "context"  # the process's own on the card, before it has anything there
 PLAN = "plan"  # all of the model, before anything is allocated
 _NOT_FITTED = "failed to fit params to free device memory"
 _TABLE_LINES = 12
@@ -553,8 +556,13 @@ def _while_computing(page: Page, index: int) -> Iterator[Read]:
         at=place_of(page, lines[0], where),
         time=lines[0].mark.time,
         process=process_of(lines[0], device),
-        what="pool",
+        what=CONTEXT if is_for_a_context(page, index) else "pool",
     )
+
+
+def is_for_a_context(page: Page, index: int) -> bool:
+    """Whether the call that ggml's check prints below is one that takes no memory but the context that it opens."""
+    return any(OPENS_A_CONTEXT.match(line.text[:400]) for line in page.after(index, _CALL_LINES)[1:])
 
 
 FAMILY = Family(

@@ -14,6 +14,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.llama_cpp import CONTEXT, is_for_a_context
 from oomdoctor.families.sentences import bytes_of, count_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -103,7 +104,8 @@ class Short(Event, frozen=True, kw_only=True):
     strength: int = 2  # 3 with figures
 
     said: str  # "system-memory", "allocations", "layout", "runner"
-    what: str | None = None  # "weights", "kv", "compute" where the list of allocations says which one failed
+    # "weights", "kv", "compute" where the list of allocations says which one failed, CONTEXT by the runner's call
+    what: str | None = None
     device: str | None = None
     needed_bytes: Usage[int | None] = None
     tried_bytes: Usage[int | None] = None
@@ -280,6 +282,8 @@ def _short(text: str) -> _Figures | None:
 def _told_below(page: Page, index: int, short: _Figures) -> _Figures:
     """What the runner's own last words below say it was for: the server passes on the last lines of its output."""
     below = page.lines[index + 1 : index + 2]
+    if short["said"] == "runner" and is_for_a_context(page, index):
+        return {"what": CONTEXT}
     if short["said"] != "runner" or not below or _FOR_THE_CACHE.match(below[0].text[:CHARACTERS]) is None:
         return {}
     return {"what": "kv", "stage": "kv_cache_init"}

@@ -14,7 +14,7 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import place_of
-from oomdoctor.families.remote_call import call_of
+from oomdoctor.families.remote_call import call_of, raised_by_ray
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Line, Page
@@ -139,6 +139,8 @@ _HEAD = late(
 )
 # Ray before 2.1 (the driver's monitor raised it inside the task)
 _OLD_NAME = late(r"\bRayTaskError\(RayOutOfMemoryError\): ")
+# ... and from 2.1 on, where the task that was killed was called by another one; PyTorch's error has the same name.
+_NAME: Final = "RayTaskError(OutOfMemoryError): "
 _END = late(r"^(?:Refer to the documentation on how to|In addition, (?:up to |~))")
 _KNOWN = late(
     r"^(?:Memory on the node|OOM kill reason|Object store memory|- \w|\(global lru\)|Eviction Stats|Ray killed"
@@ -172,7 +174,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield _table(page, rows)
     elif _CONSIDERED.search(line.text):
         yield from _considered_alone(page, index)
-    elif _OLD_NAME.search(line.text):
+    elif _OLD_NAME.search(line.text) or (_NAME in line.text and raised_by_ray(page, index)):
         yield from _without_its_words(page, index)
     else:
         yield from _short(page, index)
@@ -615,7 +617,7 @@ def _without_its_words(page: Page, index: int) -> Iterator[Read]:
         time=line.mark.time,
         process=Process(node=line.mark.ip),
         strength=2,
-        generation=BEFORE_KILLS,
+        generation=None if _NAME in line.text else BEFORE_KILLS,
     )
 
 
@@ -654,6 +656,7 @@ FAMILY = Family(
         "Refer to the documentation on how to address",
         "actual memory used=",
         "RayTaskError(RayOutOfMemoryError)",
+        "RayTaskError(OutOfMemoryError)",
         "Currently used memory:",
         "idle worker to kill",
         "MemoryMonitor initialized",

@@ -95,6 +95,8 @@ _FLAG = late(r"--?(num[-_]cpus|num[-_]gpus|memory|object[-_]store[-_]memory)[= ]
 _ARGUMENT = late(r"\b(num_cpus|num_gpus|object_store_memory)\s?=\s?(\d{1,18}(?:\.\d{1,4})?)")
 _OURSELVES: Final = ("raylet", "autoscaler", "scheduler")
 _PROGRESS = late(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]teration)\b[ :=\[]{1,3}\d")
+# ray/tune/progress_reporter.py and experimental/output.py: "2/8 (6 PENDING, 2 RUNNING)", "2 RUNNING | 6 PENDING"
+_TRIALS = late(r"\b[1-9]\d{0,5} (?:RUNNING|TERMINATED)\b")
 _PAIR = late(r"['\"]?([A-Za-z_][\w.:\-]{0,100})['\"]?\s*:\s*([\d.eE+]{1,24})(?: ([KMGT]iB)\b)?")
 _PAIR_BACKWARDS = late(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
 # Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
@@ -164,6 +166,7 @@ _STATES: Final[Mapping[str, str]] = {
     "refused_trial": "infeasible",
     "bundles_there": "infeasible",
     "no_trial": "waiting",
+    "trial_beyond": "waiting",
     "replicas": "waiting",
     "group_wait": "pending",
     "raylet_waiting": "waiting",
@@ -171,6 +174,7 @@ _STATES: Final[Mapping[str, str]] = {
 # States that end by themselves once the resources come: whether they came, the lines behind them show.
 _BELOW: Final = late(r"\s{0,8}(?:defaultdict\(|\{)")  # the request, where a terminal broke the sentence before it
 _MAY_END: Final = frozenset({"infeasible", "waiting", "pending"})
+_OF_TRIALS: Final = frozenset({"no_trial", "trial_beyond"})
 _REFUSED: Final = frozenset({"unplaceable", "too_few", "refused_trial", "bundles_there"})
 
 
@@ -186,7 +190,11 @@ def _request(page: Page, index: int) -> Iterator[Read]:
         return
     at = place_of(page, line, below if wrapped else line)
     state = _of_an_engine(line.text) or _STATES[key]
-    if state in _MAY_END and key not in _REFUSED and _served(page, index):
+    if (
+        state in _MAY_END
+        and key not in _REFUSED
+        and (_served(page, index) or (key in _OF_TRIALS and _trials_run(page, index)))
+    ):
         yield Lookalike(at, mark("a request that waited and was then placed: the job continues"))
         return
     told = _requests(found) or (_listed_above(page, index) if key == "group_wait" else [])
@@ -285,6 +293,11 @@ def _served(page: Page, index: int) -> bool:
     own = page.lines[index].mark.pid  # who tells that it waits is not who comes
     workers = [line for line in later if line.mark.pid not in (None, own) and line.mark.name not in _OURSELVES]
     return len(workers) >= LINES_OF_PROGRESS and not any("Traceback" in line.text for line in later)
+
+
+def _trials_run(page: Page, index: int) -> bool:
+    """Tune's own table behind the warning: a cluster that grows has made room for a trial."""
+    return any(_TRIALS.search(line.text) for line in page.lines[index + 1 : index + LINES_BEHIND])
 
 
 def _clauses(text: str) -> _Clauses:
@@ -536,6 +549,7 @@ FAMILY = Family(
         "could not be scheduled",
         "lacement group creation timed out",
         "No trial is running and no new",
+        "the cluster only has",
         "cannot currently be ",
         "to be scheduled",
         "chedule placement group",
@@ -557,6 +571,7 @@ FAMILY = Family(
         "scheduling_state: NO_RESOURCES",
         "Autoscaler status",
         "No trial is running and no new trial",
+        "per trial, but the cluster only has",
         "Training has not started in the last",
         "Insufficient cluster resources to launch",
         "cannot currently be scheduled",

@@ -34,6 +34,14 @@ def caller(page: Page, index: int) -> Process:
     return Process(pid=mark.pid, name=mark.name, node=mark.ip) if mark.pid or mark.name else NOBODY
 
 
+def raised_by_ray(page: Page, index: int) -> bool:
+    """Whether the remote call whose exception stands at the index got an error of Ray's own: `get` raises the others
+    as what they are made of (ray/_private/worker.py, get_objects and get)."""
+    below = [line.text for line in page.after(index, LINES_AROUND)[1:]]
+    own = (n for n, text in enumerate(below) if "/ray/_private/worker.py" in text.replace("\\", "/"))
+    return any(text.strip() == "raise value" for n in own for text in below[n + 1 : n + 2])
+
+
 def callers(page: Page, index: int) -> tuple[str, ...]:
     """The remote calls that waited for the one whose exception stands at the index, outermost first."""
     found: list[str] = []

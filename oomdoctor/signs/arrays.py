@@ -43,11 +43,12 @@ def far_beyond_a_machine(crash: Crash) -> bool:
 
 @sign
 def small_array_on_a_full_card(crash: Crash) -> Seen | None:
-    """The allocation is only as large as a small array: the GPU was already full."""
+    """The allocation is only as large as a small array: the GPU, or the machine, was already full."""
     array = crash.root
-    if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.tried_bytes is None:
+    if not isinstance(array, ArrayOutOfMemory) or array.used_bytes:
         return None
-    return Seen(words="") if array.tried_bytes <= STRAW and not array_of_the_model(crash) else None
+    tried = array.usual_bytes if array.pool == "host_ram" else array.tried_bytes
+    return Seen(words="") if tried is not None and tried <= STRAW and not array_of_the_model(crash) else None
 
 
 @sign

@@ -36,7 +36,10 @@ _SYNC: Final = (
     r"|sync_policy_\w{1,20}|_move_model_to_vllm|transfer_and_update_weights|refit_policy_generation"
     r"|step_model_update|model_update|sync_model_weights|prepare_weights_for_ipc_refit)\b"
 )
-_CALLED: Final = r"\b(?:method|function) '?_?(?:sync_|broadcast_|update_)(?:model|weight|policy)"
+_CALLED: Final = (
+    r"\b(?:method|function) '?_?(?:sync_|broadcast_|update_)(?:model|weight|policy)"
+    r"|\bray::\w{1,80}\.(?:sync|broadcast|update|refit)_\w{0,40}(?:model|weight|policy|engine)"
+)
 _BY_RAY: Final = r"killed by `?ray\.kill"
 # Frameworks' ways to run the engine with the trainer's weights
 _FOR_GENERATION: Final = (

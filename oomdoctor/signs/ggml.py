@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeGuard
 
-from oomdoctor.families.llama_cpp import METALS_COMMAND, PLAN, Buffer, BufferRefused, LoadPlan
+from oomdoctor.families.event import Event
+from oomdoctor.families.llama_cpp import CONTEXT, METALS_COMMAND, PLAN, Buffer, BufferRefused, LoadPlan
 from oomdoctor.families.ollama import OffloadPlan, Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.address_space import SMALL
+from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, OVERCOMMIT
 from oomdoctor.units import show
 
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
@@ -58,6 +61,8 @@ def compute_buffer_refused(crash: Crash) -> Seen | None:
     root = crash.root
     if not isinstance(root, BufferRefused | Short) or root.what not in ("compute", "pool"):
         return None
+    if small_piece_of_the_host_refused(crash) is not None:
+        return None
     if root.what == "pool":
         refused = say("Weights and KV cache fit, but the pool of intermediate results could not grow.")
     elif root.tried_bytes:
@@ -69,6 +74,30 @@ def compute_buffer_refused(crash: Crash) -> Seen | None:
         refused = say("Weights and KV cache fit, but the compute buffer could not be allocated.")
     grows = say("It grows with the batch of tokens (-ub) and, without flash attention, with the context length.")
     return Seen(words=joined((refused, grows)), evidence=(root,))
+
+
+@sign
+def compute_buffer_of_some_size_refused(crash: Crash) -> Seen | None:
+    """The failed buffer is the compute buffer or the pool, and the message prints how large it is."""
+    root = crash.root
+    sized = root.tried_bytes if isinstance(root, Short) else isinstance(root, BufferRefused) and _tried(root)
+    return compute_buffer_refused(crash) if sized else None
+
+
+@sign
+def small_piece_of_the_host_refused(crash: Crash) -> Seen | None:
+    """ggml was refused less than 1 GiB of host memory: whatever the buffer is for, it does not fill a machine."""
+    root = crash.root
+    tried = _tried(root) if isinstance(root, BufferRefused) and root.pool == "host_ram" else None
+    if tried is None or tried >= SMALL:
+        return None
+    words = say(
+        "A buffer of only {tried} of host memory could not be allocated: this buffer does not fill the RAM. The RAM "
+        "was full already, or a limit was hit (ulimit -v, vm.overcommit_memory=2, on Windows the commit limit).",
+        tried=show(tried),
+    )
+    against = (say("the log does not show how much RAM was in use"),)
+    return Seen(words=words, evidence=(root,), against=against, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT, FREE))
 
 
 @sign
@@ -183,6 +212,8 @@ def _weights(crash: Crash, root: BufferRefused) -> Seen:
 def some_buffer_refused(crash: Crash) -> Seen | None:
     """A buffer could not be allocated, and nothing says its purpose."""
     root = crash.root
+    if _is_for_the_model(root) and _without_figures(crash, root):
+        return _of_the_runner(crash, root)
     if not isinstance(root, BufferRefused) or root.what is not None:
         return None
     of_another = METALS_COMMAND in root.at.text and crash.mentions(OF_GGML) is None
@@ -200,7 +231,7 @@ def command_beside_a_cache(crash: Crash) -> Seen | None:
 def buffer_beside_the_weights_refused(crash: Crash) -> Seen | None:
     """The failed buffer is not for the weights: it is the KV cache or the compute buffer."""
     root = crash.root
-    if not isinstance(root, BufferRefused) or root.what in (None, "weights", PLAN):
+    if not isinstance(root, BufferRefused) or root.what in (None, "weights", CONTEXT, PLAN):
         return None
     return _buffer(crash, root, against=(say("the failed allocation was not for the weights"),))
 
@@ -255,13 +286,28 @@ def a_program_of_ggml(crash: Crash) -> Seen | None:
 
 @sign
 def model_refused_by_ollama(crash: Crash) -> Seen | None:
-    """Ollama or its runner had no room for the model, not just for the KV cache or the compute buffer."""
+    """Ollama or its runner had no room for the model, not just for the KV cache or the compute buffer: figures say how
+    much was asked for or planned, or no layout of the layers fits."""
     root = crash.root
-    if not isinstance(root, Short) or root.what in ("kv", "compute") or root.stage == "serving":
+    if not _is_for_the_model(root) or _without_figures(crash, root):
         return None
     if root.said == "layout":
         words = say("The requested layers do not fit on the GPUs in any layout.")
         return Seen(words=words, evidence=(root,))
+    return _of_the_runner(crash, root)
+
+
+def _is_for_the_model(root: Event) -> TypeGuard[Short]:
+    return isinstance(root, Short) and root.what not in ("kv", "compute", CONTEXT) and root.stage != "serving"
+
+
+def _without_figures(crash: Crash, root: Short) -> bool:
+    """Whether nothing but the runner's last words stand there: they may be about any buffer."""
+    sized = root.tried_bytes or root.needed_bytes or crash.first(OffloadPlan) is not None
+    return root.said == "runner" and not sized
+
+
+def _of_the_runner(crash: Crash, root: Short) -> Seen:
     refused = (
         say("The runner could not allocate {tried} for the model.", tried=show(root.tried_bytes))
         if root.tried_bytes

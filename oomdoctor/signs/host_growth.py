@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL, machine_before, total_bytes, used_bytes
@@ -14,6 +16,7 @@ from oomdoctor.job.model import Trajectory
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.series import change, no_growth
+from oomdoctor.signs.trace import STRAW
 from oomdoctor.units import MIB, percent, show
 
 # Growth that explains the kill: this share of what was in use came during the log.
@@ -22,6 +25,7 @@ LEAST_POINTS: Final = 3
 ENOUGH_POINTS: Final = 5
 LONG_S: Final = 300  # of what a recorder samples: a job loads its data and weights for minutes
 LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
+MANY_STEPS: Final = 10_000
 _FILLS_ONCE: Final = ("data_load", "model_load", "checkpoint_load", "engine_init")
 HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
 
@@ -152,6 +156,31 @@ def few_kills_show_growth(crash: Crash) -> Seen | None:
         return None
     enough = growth.share >= 2 * MUCH and len(growth.figure.points) >= 2 * LEAST_POINTS
     return None if enough else Seen(words="")
+
+
+@sign
+def small_array_refused_after_many_steps(crash: Crash) -> Seen | None:
+    """Host memory of 20 MiB at most was refused after ten thousand steps, which all had it."""
+    array, step = crash.root, crash.context.progress.get("step", crash.context.progress.get("done"))
+    if not isinstance(array, ArrayOutOfMemory | HostAllocation) or array.pool != "host_ram" or (step or 0) < MANY_STEPS:
+        return None
+    size = array.usual_bytes if isinstance(array, ArrayOutOfMemory) else array.tried_bytes
+    if size is None or size > STRAW:
+        return None
+    words = say(
+        "An allocation of only {size} of host memory failed after {step} steps, each of which had needed it: memory "
+        "was filling up while the job ran.",
+        size=_of_array(array, size) if isinstance(array, ArrayOutOfMemory) else show(size),
+        step=step,
+    )
+    against = (say("no figure shows that memory grew: another process may have filled it"),)
+    return Seen(words=words, evidence=(array,), against=against)
+
+
+def _of_array(array: ArrayOutOfMemory, size: int) -> str:
+    if array.array_words is not None:
+        return array.array_words
+    return say("{size} (shape {shape}, 4 bytes for each number)", size=show(size), shape=array.shape or "")
 
 
 @sign

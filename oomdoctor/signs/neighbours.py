@@ -10,6 +10,7 @@ from msgspec import Struct
 from oomdoctor.families import gpu_table
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.driver_calls import A_CONTEXT, OPENS_A_CONTEXT
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_table import CardProcess, GpuTable
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
@@ -42,8 +43,7 @@ _ROUTE: Final = late(r"(?:https?://\S{1,200}|\b(?:POST|GET) )/wake_up\b|Call to 
 _FIRST_TOUCH: Final = (
     rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
 )
-# A context that could not be created, by the driver's call: nothing of this process was on the GPU yet
-_NO_CONTEXT: Final = late(r"(?i)\b(?:cu|hip)(?:DevicePrimaryCtxRetain|CtxCreate)(?:_v2|_v3)?\b")
+LINES_OF_A_CALL: Final = 2  # a check prints the place, then the call
 # What a job's ranks do together before anything else
 _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
 
@@ -375,14 +375,22 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
 @sign
 def no_context_could_be_created(crash: Crash) -> Seen | None:
     """The driver refused the process its context on the GPU, which it needs before it can allocate anything."""
-    call = _NO_CONTEXT.search(crash.root.at.text) if crash.pool == "gpu" else None
+    call = _refused_call(crash) if crash.pool == "gpu" else None
     if call is None:
         return None
     words = say(
         "The driver refused this process its context on the GPU ({call}), so others hold what it would need.",
-        call=call[0],
+        call=call,
     )
     return Seen(words=words, evidence=(crash.root,), stage="launch" if crash.stage == "unknown" else None)
+
+
+def _refused_call(crash: Crash) -> str | None:
+    """The call that would have opened the context, of the message or alone on a line right below it."""
+    if (own := A_CONTEXT.search(crash.root.at.text)) is not None:
+        return own[0]
+    below = (OPENS_A_CONTEXT.match(line) for line in crash.root.around.below[:LINES_OF_A_CALL])
+    return next((call[0].strip(" (") for call in below if call is not None), None)
 
 
 @sign

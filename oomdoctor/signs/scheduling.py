@@ -19,6 +19,7 @@ ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
 _OF_A_NODE: Final = "node:"
 _WAIT_OF_VLLM: Final = "creating a placement group of specs"  # vllm/executor/ray_utils.py, _wait_until_pg_ready
+_OF_A_TRIAL: Final = " per trial, but the cluster"  # ray/tune/execution/insufficient_resources_manager.py
 _ON_ONE_NODE: Final = "STRICT_PACK"  # ray/util/placement_group.py
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 _ROLES = ("actor", "ref", "critic", "reward")
@@ -214,6 +215,14 @@ def lacking(request: Unschedulable, have: Mapping[str, float]) -> list[tuple[str
     return [
         (name, wanted, have.get(name, 0.0)) for name, wanted in wants if name in known and wanted > have.get(name, 0)
     ]
+
+
+def trial_share(request: Unschedulable, have: Mapping[str, float]) -> dict[str, float]:
+    """What a trial of Ray Tune may have at most; none where no CPU is there yet."""
+    asked = request.requested or {}
+    if _OF_A_TRIAL not in request.at.text or not have.get("CPU"):
+        return {}
+    return {name: min(asked[name], have.get(name, 0.0)) for name in ("CPU", "GPU") if name in asked}
 
 
 def adds_up(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> bool:

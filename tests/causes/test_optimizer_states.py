@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import ADAM, BACKWARD, FORWARD, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.optimizer_states import CAUSE
@@ -53,3 +54,25 @@ def test_a_step_of_the_jobs_own() -> None:
     step = ("app/trainer.py", "optimizer_step", "scaler.step(self.opt)")
     assert "In the optimizer step, an allocation of 512 MiB failed" in finding(CAUSE, *trace(step), refused()).why
     assert says(CAUSE, *trace(("app/trainer.py", "take_step", "self.pipe.step(batch)")), refused()) is None
+
+
+IN_A_CELL = """~/env/lib/python3.6/site-packages/tensorflow/python/keras/{file} in {function}(self, grad, var)
+    224       v_sqrt = math_ops.sqrt(v_t)
+--> 225       var_update = {code}
+    226           use_locking=self._use_locking)
+
+ResourceExhaustedError: OOM when allocating tensor with shape[300007,512] and type float on /job:localhost/replica:0/\
+task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Mul]"""
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "code", "is_of_the_optimizer"),
+    [
+        ("optimizer_v2/adam.py", "_resource_apply_sparse", "state_ops.assign_sub(var, m_t,", True),
+        ("optimizer_v2/optimizer_v2.py", "add_slot", "tf_variables.Variable(", True),
+        ("layers/core.py", "call", "gen_math_ops.mat_mul(inputs, kernel,", False),
+    ],
+)
+def test_an_optimizer_of_keras_in_a_notebook(file: str, function: str, code: str, is_of_the_optimizer: bool) -> None:
+    log = IN_A_CELL.format(file=file, function=function, code=code)
+    assert (ranking(log)[0] == "optimizer-states") is is_of_the_optimizer

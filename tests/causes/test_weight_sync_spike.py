@@ -77,3 +77,20 @@ def test_whose_actor_ray_killed_does_not_tell_which_step_it_was(how: str, is_see
     assert isinstance(found, Finding)
     assert ("sync-in-parts" in found.knobs) is is_seen
     assert ("which function asked for the memory is not in the log" in found.against) is not is_seen
+
+
+CALLED = "ray.exceptions.RayTaskError(OutOfMemoryError): ray::{call}() (pid=77, ip=10.0.0.4, actor_id=5edb2e28)"
+
+
+@pytest.mark.parametrize(
+    ("call", "grades"),
+    [
+        ("FSDPPolicyWorker.broadcast_to_inference_engines", Grade.POINTS),
+        ("PolicyModelActor.broadcast_to_vllm", Grade.POINTS),
+        ("FSDPPolicyWorker.ppo_train", 0),
+        ("Router.send_to_engine", 0),
+    ],
+)
+def test_the_method_of_a_worker_says_it_where_the_traceback_is_cut(call: str, grades: int) -> None:
+    cut = '  File "/opt/py/concurrent/futures/_base.py", line 449, in result\n    return self.__get_result()'
+    assert grade(CAUSE, f"{CALLED.format(call=call)}\n{cut}") == grades

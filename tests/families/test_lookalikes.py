@@ -226,3 +226,34 @@ def test_memory_on_the_chip_is_named_as_the_device_has_it(line: str, reason: str
 def test_a_tpus_hbm_is_not_on_the_chip() -> None:
     full = "XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.40G of 15.48G hbm."
     assert read(full) == (["array-out-of-memory"], [])
+
+
+SUMMARY = "FAILED tests/gpu/test_sync.py::test_sync[fsdp-oom] - "
+
+
+@pytest.mark.parametrize(
+    ("line", "failures"),
+    [
+        (SUMMARY + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.", ["out-of-memory"]),
+        (
+            SUMMARY + "ray.exceptions.RayTaskError(OutOfMemoryError): ray::A.fit() (pid=7, ip=10.0.0.4)",
+            ["device-refusal"],
+        ),
+        (SUMMARY + "AssertionError: RayTaskError(OutOfMemoryError): ray::A.fit() was not raised", []),
+        ("PASSED tests/gpu/test_sync.py::test_out_of_memory", []),
+        ("tests/gpu/test_sync.py::test_cuda_out_of_memory FAILED", []),
+    ],
+)
+def test_the_summary_of_pytest_is_the_message_of_its_failure(line: str, failures: list[str]) -> None:
+    assert read(line)[0] == failures
+
+
+RAISED = '  File "/venv/ray/_private/worker.py", line 2782, in get\n    {}'
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("raise value", "node-out-of-memory"), ("raise value.as_instanceof_cause()", "device-refusal")]
+)
+def test_an_error_of_rays_own_is_of_the_node(code: str, kind: str) -> None:
+    call = "ray.exceptions.RayTaskError(OutOfMemoryError): ray::collect() (pid=7, ip=10.1.0.9)"
+    assert read(call, *RAISED.format(code).split("\n"))[0] == [kind]

@@ -104,6 +104,26 @@ def test_who_asks_for_more_than_there_is_is_told_what_there_is() -> None:
     assert (remedy.action.startswith("Request no more GPU"), remedy.derivation) == (True, "4 GPU > 1")
 
 
+TRIAL = (
+    "2022-01-11 09:40:12,118 WARNING trial_executor.py:305 -- Ignore this message if the cluster is autoscaling. You "
+    "asked for 21.0 cpu and 2.0 gpu per trial, but the cluster only has {has}. Stop the tuning job and adjust the "
+    "resources requested per trial.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("has", "line"),
+    [
+        ("12.0 cpu and 1.0 gpu", 'resources_per_trial={"cpu": 12, "gpu": 1}'),
+        ("64.0 cpu and 0 gpu", 'resources_per_trial={"cpu": 21, "gpu": 0}'),
+        ("0 cpu and 0 gpu", None),  # a trial needs a CPU, and none is there yet
+    ],
+)
+def test_a_trial_of_ray_tune_is_given_no_more_than_there_is(has: str, line: str | None) -> None:
+    remedy = advise(TRIAL.format(has=has), "fix-resource-request", cause="ray-unschedulable")[0]["fix-resource-request"]
+    assert (remedy.snippet if line else remedy.setting != "resources_per_trial") == (line or True)
+
+
 ADAM = (
     '  File "/venv/lib/python3.11/site-packages/torch/optim/adamw.py", line 786, in adamw\n    func(\n'
     '  File "/venv/lib/python3.11/site-packages/torch/optim/adamw.py", line 610, in {function}\n    {code}\n'

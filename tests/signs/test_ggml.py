@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from engine_logs import crash_of
-from gpu_logs import crash
+from gpu_logs import crash, ranking
 
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.signs import ggml
@@ -49,3 +49,86 @@ def test_copies_of_the_inputs_make_the_buffer_of_the_fork_that_has_several(
 def test_copies_alone_are_no_buffer_that_was_refused() -> None:
     said = f"{ASKED}out of memory\nllama_model_load: error loading model: unable to allocate CUDA1 buffer\n"
     assert ggml.several_copies_in_a_fork(crash(CACHE["fork"] + COPIES.format(4) + said)) is None
+
+
+HOST = "ggml_gallocr_reserve_n: failed to allocate CPU buffer of size {size}\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "is_small"), [(71_303_168, True), (1_073_741_823, True), (1_073_741_824, False), (42_949_672_960, False)]
+)
+def test_a_small_buffer_of_the_host_is_not_what_filled_it(size: int, is_small: bool) -> None:
+    it = crash(
+        "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size {size}", HOST.format(size=size)
+    )
+    assert (ggml.small_piece_of_the_host_refused(it) is not None) is is_small
+    assert (ggml.compute_buffer_refused(it) is None) is is_small
+    assert (ranking(HOST.format(size=size))[0] == "address-space-limit") is is_small
+
+
+def test_a_small_buffer_of_a_card_is_its_compute_buffer() -> None:
+    it = crash(REFUSED.replace("94489280512", "71303168").replace("90112.00", "68.00"))
+    assert ggml.small_piece_of_the_host_refused(it) is None
+    assert ggml.compute_buffer_refused(it) is not None
+
+
+OF_A_RUNNER = "Error: llama runner process has terminated: CUDA error: out of memory"
+CALLED = "  current device: 1, in function {function} at /src/ggml/src/ggml-cuda/ggml-cuda.cu:2898\n  {call}"
+
+
+@pytest.mark.parametrize("head", [OF_A_RUNNER, "CUDA error: out of memory"])
+@pytest.mark.parametrize(
+    ("function", "call", "is_for_a_context"),
+    [
+        ("ggml_backend_cuda_device_get_memory", "cudaMemGetInfo(free, total)", True),
+        ("ggml_cuda_set_device", "cudaSetDevice(device)", True),
+        ("alloc", "cuMemCreate(&handle, reserve_size, &prop, 0)", False),
+        ("ggml_backend_cuda_graph_compute", "cudaGraphInstantiate(&instance, graph, 0)", False),
+        ("ggml_backend_cuda_synchronize", "cudaStreamSynchronize(cuda_ctx->stream())", False),
+    ],
+)
+def test_a_call_that_only_looks_at_the_card_is_refused_for_its_context(
+    head: str, function: str, call: str, is_for_a_context: bool
+) -> None:
+    first = ranking(head, CALLED.format(function=function, call=call))[0]
+    assert (first == "gpu-shared") is is_for_a_context
+
+
+OF_A_PLAN = (
+    'level=INFO source=sched.go:1 msg="offload to cuda" layers.requested=-1 layers.model=33 layers.offload=20 '
+    'memory.available="[7.0 GiB]" memory.required.full="9.1 GiB" memory.required.partial="6.9 GiB"'
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_named"),
+    [
+        ((OF_A_RUNNER,), False),
+        (
+            (
+                OF_A_PLAN,
+                OF_A_RUNNER,
+            ),
+            True,
+        ),
+        (("Error: memory layout cannot be allocated",), True),
+    ],
+)
+def test_a_runner_that_says_no_figure_does_not_name_the_model(lines: tuple[str, ...], is_named: bool) -> None:
+    it = crash(*lines)
+    assert (ggml.model_refused_by_ollama(it) is not None) is is_named
+    assert (ggml.some_buffer_refused(it) is None) is is_named
+    assert ranking(*lines)[0] == "model-does-not-fit"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_sized"),
+    [
+        ("ggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 94489280512", True),
+        ("llama_new_context_with_model: failed to allocate compute buffers", False),
+    ],
+)
+def test_a_compute_buffer_without_a_size_is_no_name(line: str, is_sized: bool) -> None:
+    it = crash(line)
+    assert (ggml.compute_buffer_of_some_size_refused(it) is not None) is is_sized
+    assert ggml.compute_buffer_refused(it) is not None

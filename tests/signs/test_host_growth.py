@@ -107,3 +107,32 @@ def test_what_is_left_on_the_machine_falls() -> None:
     assert "fell from 100.00 GiB" in seen.words
     steady = crash(*(f"epoch {n} available RAM: {90 + n % 2}.0 GB" for n in range(9)), *kill(used=200.0, total=251.6))
     assert host_growth.host_memory_grew(steady) is None
+
+
+STEPS = "2017-07-20 13:58:20.441224: step {step}, loss = 0.14 (3076.2 examples/sec; 0.042 sec/batch)"
+EXHAUSTED = (
+    "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[{shape}]"
+)
+NODE = '\t [[Node: avg/sub_1 = Sub[T=DT_FLOAT, _device="/job:localhost/replica:0/task:0/{device}"]]'
+
+
+def average(step: int = 500_000, shape: str = "1024,640", device: str = "cpu:0") -> Crash:
+    warning = "W tensorflow/core/framework/op_kernel.cc:1158] Resource exhausted: OOM when allocating tensor with shape"
+    message = EXHAUSTED.format(shape=shape)
+    return crash(STEPS.format(step=step), f"{warning}[{shape}]", message, NODE.format(device=device))
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "device:CPU:0"])
+def test_a_small_array_of_a_node_on_the_cpu_after_many_steps(device: str) -> None:
+    it = average(device=device)
+    assert it.pool == "host_ram"
+    seen = host_growth.small_array_refused_after_many_steps(it)
+    assert seen is not None
+    assert "500000 steps" in seen.words
+
+
+@pytest.mark.parametrize(
+    "it", [average(step=40), average(shape="65536,4096"), average(device="gpu:0"), average(device="device:GPU:1")]
+)
+def test_few_steps_a_large_array_or_a_card_show_no_growth_of_the_host(it: Crash) -> None:
+    assert host_growth.small_array_refused_after_many_steps(it) is None

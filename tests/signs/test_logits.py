@@ -106,3 +106,22 @@ def test_scores_of_each_token_of_a_context(line: str, shape: str, are_scores: bo
         f"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1.95 GiB for an array with shape {shape}",
     )
     assert (logits.scores_of_a_context_were_refused(crash(*lines)) is not None) is are_scores
+
+
+SHORTENED = "torch.OutOfMemoryError: Tried to allocate 9.40 GiB. GPU had 9.11 GiB free of {total}"
+
+
+@pytest.mark.parametrize(("total", "whole"), [("79.19", 79.19), ("79.19 GiB", 79.19), ("44.5", 44.5)])
+def test_a_trace_that_somebody_shortened_keeps_its_line_and_its_figures(total: str, whole: float) -> None:
+    it = crash(
+        "  -> DistributedLogprob.forward",
+        "      sums = vocab_parallel_logits.exp().sum(-1)",
+        SHORTENED.format(total=total),
+    )
+    assert it.root.figures("usage")["total_bytes"] == round(whole * 2**30)
+    assert logits.working_on_logits(it) is not None
+
+
+def test_the_line_of_something_else_above_a_shortened_message_names_no_logits() -> None:
+    it = crash("  -> MLP.forward", "      hidden = self.up_proj(hidden).relu()", SHORTENED.format(total="79.19"))
+    assert logits.working_on_logits(it) is None

@@ -29,6 +29,7 @@ from oomdoctor.signs.scheduling import (
     lacking,
     request_of,
     shared_roles,
+    trial_share,
     what_of,
 )
 
@@ -95,10 +96,35 @@ def fix_request(case: Case) -> Answer:
     group = group_of(crash, request)
     if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
         return fewer
+    return _of_less(request, have, short)
+
+
+def _of_less(request: Unschedulable, have: Mapping[str, float], short: Sequence[tuple[str, float, float]]) -> Proposal:
+    if short and (share := trial_share(request, have)):
+        return _of_a_trial(share, short)
     return Proposal(
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
-        derivation=listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short) if short else None,
+        derivation=_compared_with(short) if short else None,
         snippet=commands.SCHEDULED,
+    )
+
+
+def _compared_with(short: Sequence[tuple[str, float, float]]) -> str:
+    return listed(f"{asked:g} {kind} > {there:g}" for kind, asked, there in short)
+
+
+def _of_a_trial(share: Mapping[str, float], short: Sequence[tuple[str, float, float]]) -> Proposal:
+    """tune.run of ray/tune/tune.py (1.0 and 2.5); RLlib makes the request of a trial from its own options, which
+    Tune's warning names."""
+    per_trial = ", ".join(f'"{name.lower()}": {amount:g}' for name, amount in share.items())
+    return Proposal(
+        action=say(
+            "Request no more {kinds} per trial than the cluster has (RLlib: fewer num_workers, lower num_gpus)",
+            kinds=listed(kind for kind, _, _ in short),
+        ),
+        setting="resources_per_trial",
+        derivation=_compared_with(short),
+        snippet=f"resources_per_trial={{{per_trial}}}",
     )
 
 

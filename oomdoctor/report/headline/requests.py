@@ -21,6 +21,7 @@ from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import address_space, set_limits
+from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
 from oomdoctor.signs.pinned import managed_memory_was_refused, the_traceback_ends_in_pinning
 from oomdoctor.units import show
 
@@ -38,10 +39,22 @@ def _request(crash: Crash) -> HostAllocation | ArrayOutOfMemory | BufferRefused 
     return next((event for event in asked if event.tried_bytes), next(iter(asked), None))
 
 
+def _asked(event: HostAllocation | ArrayOutOfMemory | BufferRefused | Short | Shortage) -> int | None:
+    """As the message prints it; ggml prints what the buffer's owner asked for."""
+    return event.tried_bytes or (event.buffer_bytes if isinstance(event, BufferRefused) else None)
+
+
 def ram_requested(crash: Crash) -> str | None:
     """The allocation of RAM that failed: the failure's own, else the first that is printed."""
     event = _request(crash)
-    return briefly(event.tried_bytes) if event is not None else None
+    return briefly(_asked(event)) if event is not None else None
+
+
+@where(small_array_refused_after_many_steps)
+def steps_before_a_small_refusal(crash: Crash) -> str | None:
+    """How many steps had their memory before a small allocation of RAM failed."""
+    progress = crash.context.progress
+    return str(progress.get("step", progress.get("done")))
 
 
 @about(total_bytes)
