@@ -17,6 +17,7 @@ OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-e
 # SGLang compares what is free before it takes anything: its share is no matter
 BEFORE_THE_SHARE = ("free-the-gpu", "fix-placement")
 AT_WAKE_UP = ("free-the-gpu", "start-in-sequence", "lower-engine-reservation", "fix-placement")
+BESIDE_A_SLEEPING_ENGINE = ("free-the-gpu", "separate-placement", "offload-optimizer")
 WHEN_RANKS_MEET = ("free-the-gpu", "fix-placement", "start-in-sequence")
 
 CAUSE = Cause(
@@ -59,6 +60,7 @@ CAUSE = Cause(
         Row(neighbours.refused_at_the_first_touch, Grade.POINTS),
         Row(neighbours.no_context_could_be_created, Grade.POINTS),
         Row(neighbours.refused_when_the_ranks_met, Grade.POINTS, WHEN_RANKS_MEET),
+        Row(neighbours.a_trainer_started_beside_a_sleeping_engine, Grade.HINTS, BESIDE_A_SLEEPING_ENGINE),
         Row(neighbours.a_small_program_was_refused, Grade.HINTS),
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),
         Row(neighbours.a_server_woke_to_less, Grade.NAMES, AT_WAKE_UP),

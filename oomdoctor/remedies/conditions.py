@@ -39,6 +39,7 @@ from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
+from oomdoctor.signs.arrays import array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
@@ -213,6 +214,9 @@ def another_card(case: Case) -> bool:
 
 
 def several_cards_train(case: Case) -> bool:
+    """Or an array was put on one core of a TPU, which has more of them in most machines."""
+    if array_copied_to_one_core(case.crash) is not None:
+        return True
     return several_cards(case) and cards_of_trainer(case.crash) != 1
 
 
@@ -402,7 +406,10 @@ def option_for_it(case: Case) -> bool:
 
 
 def pinned_by_choice(case: Case) -> bool:
-    """What else an engine or a driver pins, nobody unpins."""
+    """What else an engine or a driver pins, nobody unpins; LMCache's buffer its kernels read from the GPU, and refuse a
+    host tensor that is not pinned: csrc/mem_kernels.cu, `get_kernel_ptr`."""
+    if lmcache_was_refused(case.crash) is not None:
+        return False
     return case.crash.pool == "pinned" or option_for_it(case)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import say
@@ -167,6 +168,15 @@ def array_without_a_shape(crash: Crash) -> Seen | None:
     if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.shape or _is_copied(crash, array):
         return None
     return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+
+
+@sign
+def array_copied_to_one_core(crash: Crash) -> Seen | None:
+    """libtpu places each array whole on one core, unless its sharding says otherwise: "0x0x0_HBM0" is the core."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array.tried_bytes is None or not _is_copied(crash, array):
+        return None
+    return Seen(words="") if maker(crash) == "TPU" else None
 
 
 @sign

@@ -18,10 +18,11 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import is_after, is_of_another_day
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, listed, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import on_the_devices
+from oomdoctor.signs.commands import WHOLE_LOG, on_the_devices
 from oomdoctor.signs.placement import parent
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
@@ -44,6 +45,8 @@ _FIRST_TOUCH: Final = (
 )
 # A context that could not be created, by the driver's call: nothing of this process was on the GPU yet
 _NO_CONTEXT: Final = late(r"(?i)\b(?:cu|hip)(?:DevicePrimaryCtxRetain|CtxCreate)(?:_v2|_v3)?\b")
+_TRAINER: Final = "policy"  # a role
+_CREATING: Final = frozenset({"launch", "model_load"})
 # What a job's ranks do together before anything else
 _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
 
@@ -383,6 +386,27 @@ def no_context_could_be_created(crash: Crash) -> Seen | None:
         call=call[0],
     )
     return Seen(words=words, evidence=(crash.root,), stage="launch" if crash.stage == "unknown" else None)
+
+
+@sign
+def a_trainer_started_beside_a_sleeping_engine(crash: Crash) -> Seen | None:
+    """A trainer's worker failed, without figures, while it was created: where its engine is put to sleep before, the
+    engine's share is not what is held by then. nemo_rl/algorithms/grpo.py, `setup`; whose `finish_generation` prints an
+    error, and goes on, where that fails."""
+    refused = _without_figures(crash)
+    if refused is None or crash.stage not in _CREATING:
+        return None
+    if refused.process.role != _TRAINER or refused.process.name is None:
+        return None
+    if crash.job.engine is None or not some(crash.context.frameworks, "sleeps before the trainer starts"):
+        return None
+    words = say(
+        "{process} failed while it was created, in a call that prints no figures. The engine is put to sleep before "
+        "that, so its share does not explain it.",
+        process=refused.process.name,
+    )
+    doubts = (say("the failed call is not shown"), say("the engine may have failed to go to sleep"))
+    return Seen(words=words, evidence=(refused,), against=doubts, unsure=True, next_evidence=(WHOLE_LOG,))
 
 
 @sign

@@ -177,3 +177,6 @@ def test_what_the_framework_cannot_see_is_mapped(tmp_path: Path, there: str, map
     found = remedies(tmp_path, log)
     settings = [one.setting for one in found.values()]
     assert ("ttm.pages_limit" in settings) is mapped
+    if mapped:
+        assert next(iter(found)) == "raise-allocator-cap"  # and not a look at versions
+        assert (found["raise-allocator-cap"].snippet or "").startswith("amd-ttm --set 100 ")  # 80 GiB x 1.25
