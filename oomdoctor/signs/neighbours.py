@@ -22,7 +22,7 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, listed, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import WHOLE_LOG, on_the_devices
+from oomdoctor.signs.commands import CARDS_NOW, WHOLE_LOG, on_the_devices
 from oomdoctor.signs.placement import parent
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
@@ -172,7 +172,8 @@ def cards_are_unequal(crash: Crash) -> Seen | None:
             least=show(root.least_bytes),
             own=show(root.own_bytes),
         )
-    return Seen(words=words, evidence=(root,))
+    doubt = say("GPUs of different sizes, or a rank that began to load earlier, are unequal too")
+    return Seen(words=words, evidence=(root,), against=(doubt,), unsure=True, next_evidence=(CARDS_NOW,))
 
 
 @sign

@@ -8,12 +8,14 @@ from typing import Final
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.event import RAM
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.layers import fewer_layers
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
+from oomdoctor.remedies.own_line import task_of
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import cards_of_trainer, size_of_model, size_of_trained, zero_stage
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
@@ -93,6 +95,8 @@ def shard_states(case: Case) -> Answer:
     crash = case.crash
     if array_copied_to_one_core(crash) is not None:
         return _over_the_cores()
+    if isinstance(crash.root, LibraryOutOfMemory) and task_of(crash) == "unknown":
+        return Skip()  # nobody is seen to train
     now = case.number()
     if case.now is not None and now is not None and now >= 3 and case.now.name.endswith("stage"):
         return Refusal(
