@@ -8,10 +8,8 @@ from oomdoctor.signs import Grade, neighbours, placement
 
 AT_THE_START = ("free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence",
                 "separate-placement")  # fmt: skip
-BESIDE_AN_ENGINE = (
-    "lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep", "start-in-sequence",
-    "fix-placement",
-)  # fmt: skip
+BESIDE_AN_ENGINE = ("lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep",
+                    "start-in-sequence", "fix-placement")  # fmt: skip
 
 OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-engine-reservation")
 # SGLang compares what is free before it takes anything: its share is no matter
