@@ -97,7 +97,7 @@ def free_the_gpu(case: Case) -> Answer:
     if the_driver_of_an_embedded_gpu_had_no_room(case.crash) is not None:
         return _ram_of_both()
     if not pids and maker(case.crash) == "TPU":
-        return _of_this_process()
+        return Skip() if case.crash.job.runs_engine else _of_this_process()  # a server has no earlier run
     if not pids and woken_by_a_request(case.crash):
         return Proposal(
             action=say("Find out which process holds the GPU that the engine wakes up on"),

@@ -253,3 +253,10 @@ def test_what_is_on_a_tpu_is_of_the_process_itself(where: str, *, is_its_own: bo
     freed = advise(log, *OF_A_CORE, cause="gpu-memory-exhausted")[0]["free-the-gpu"]
     assert ("Restart this process" in freed.action) is is_its_own
     assert ("lsof" in (freed.snippet or "")) is False
+
+
+def test_an_engine_on_a_tpu_has_no_earlier_run() -> None:
+    log = "INFO vLLM API server version 0.9.2\n" + COPIED.format(
+        what="Error allocating device buffer", size="14.20G", where=CORE
+    )
+    assert "free-the-gpu" not in advise(log, *OF_A_CORE, cause="gpu-memory-exhausted")[0]
