@@ -16,7 +16,7 @@ WATERMARK_KNOBS = ("smaller-microbatch", "smaller-model", "smaller-input", "shor
 BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
                 "stream-data", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
-HIDDEN_KNOBS = ("fix-environment", "raise-allocator-cap", "pin-version")
+HIDDEN_KNOBS = ("raise-allocator-cap", "pin-version", "fix-environment")
 
 METAL_KNOBS = ("smaller-model", "quantize-weights", "shorter-context", "raise-allocator-cap")
 

@@ -35,6 +35,7 @@ CAUSE = Cause(
         Row(placement.ranks_in_a_row, Grade.NAMES),
         Row(placement.others_of_its_size, Grade.POINTS),
         Row(placement.restored, Grade.POINTS, OF_A_FILE),
+        Row(engine_steps.a_check_failed_without_weights, Grade.POINTS, OF_AN_ENGINE),
         Row(engine_steps.weights_on_another_card, Grade.POINTS, OF_AN_ENGINE),
     ),
     knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),

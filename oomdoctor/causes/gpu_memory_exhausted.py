@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, ggml, passes
+from oomdoctor.signs.arrays import array_copied_to_one_core
 from oomdoctor.signs.card import (
     card_is_full,
     log_ends_before_the_error,
@@ -17,6 +18,7 @@ DRAWING_KNOBS = ("tiled-processing", "offload-parameters", "smaller-input", "fre
 LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "smaller-model", "free-the-gpu",
                 "collect-evidence")  # fmt: skip
 RESERVING_KNOBS = ("free-the-gpu", "cap-preallocation", "smaller-microbatch", "smaller-input", "collect-evidence")
+COPY_KNOBS = ("free-the-gpu", "shard-states", "mixed-precision", "collect-evidence")
 DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
@@ -52,6 +54,7 @@ CAUSE = Cause(
         (passes.drawing, DRAWING_KNOBS),
         (ggml.a_program_of_ggml, LOADER_KNOBS),
         (passes.works_on_data, DATA_KNOBS),
+        (array_copied_to_one_core, COPY_KNOBS),
         (refused_beside_a_reservation, RESERVING_KNOBS),
     ),
 )

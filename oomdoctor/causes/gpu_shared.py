@@ -8,15 +8,14 @@ from oomdoctor.signs import Grade, neighbours, placement
 
 AT_THE_START = ("free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence",
                 "separate-placement")  # fmt: skip
-BESIDE_AN_ENGINE = (
-    "lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep", "start-in-sequence",
-    "fix-placement",
-)  # fmt: skip
+BESIDE_AN_ENGINE = ("lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep",
+                    "start-in-sequence", "fix-placement")  # fmt: skip
 
 OWN_PROCESSES = ("fix-placement", "free-the-gpu", "separate-placement", "lower-engine-reservation")
 # SGLang compares what is free before it takes anything: its share is no matter
 BEFORE_THE_SHARE = ("free-the-gpu", "fix-placement")
 AT_WAKE_UP = ("free-the-gpu", "start-in-sequence", "lower-engine-reservation", "fix-placement")
+BESIDE_A_SLEEPING_ENGINE = ("free-the-gpu", "separate-placement", "offload-optimizer")
 WHEN_RANKS_MEET = ("free-the-gpu", "fix-placement", "start-in-sequence")
 
 CAUSE = Cause(
@@ -59,6 +58,7 @@ CAUSE = Cause(
         Row(neighbours.refused_at_the_first_touch, Grade.POINTS),
         Row(neighbours.no_context_could_be_created, Grade.POINTS),
         Row(neighbours.refused_when_the_ranks_met, Grade.POINTS, WHEN_RANKS_MEET),
+        Row(neighbours.a_trainer_started_beside_a_sleeping_engine, Grade.HINTS, BESIDE_A_SLEEPING_ENGINE),
         Row(neighbours.a_small_program_was_refused, Grade.HINTS),
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),
         Row(neighbours.a_server_woke_to_less, Grade.NAMES, AT_WAKE_UP),

@@ -14,12 +14,14 @@ from oomdoctor.signs.library import (
     buffers_between_cards_were_refused,
     much_outside_pytorch,
     much_outside_pytorch_in_an_engine,
+    nccl_was_refused,
     very_much_outside_pytorch,
 )
 
 # A library that says that it was refused is short of memory; one that only fails may be of a wrong version
 REFUSED_KNOBS = ("lower-engine-reservation", "fewer-environments", "smaller-microbatch", "free-the-gpu",
                  "smaller-input", "resize-sim-buffers", "shard-states")  # fmt: skip
+NCCL_KNOBS = (*REFUSED_KNOBS, "smaller-buffers")
 FAILED_KNOBS = (*REFUSED_KNOBS[:4], "fix-environment", *REFUSED_KNOBS[4:])
 
 CAUSE = Cause(
@@ -47,4 +49,5 @@ CAUSE = Cause(
     ),
     against=(Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),),
     knobs=REFUSED_KNOBS,
+    knobs_where=((nccl_was_refused, NCCL_KNOBS),),
 )

@@ -26,7 +26,7 @@ from oomdoctor.signs.pinned import (
 OF_LOCKING = ("raise-memlock", "fix-environment")
 OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory")
 OF_SWAPPED_BLOCKS = ("less-swap-space", "pin-version", "more-host-memory")
-OF_A_CACHE = ("less-offload", "raise-memlock", "unpin-memory", "more-host-memory")
+OF_A_CACHE = ("less-offload", "raise-memlock", "more-host-memory")
 # It pins whatever crosses to the GPU: tensorflow/core/common_runtime/device/device_host_allocator.h
 OF_TENSORFLOW = ("smaller-microbatch", "stream-data", "smaller-input", "more-host-memory")
 

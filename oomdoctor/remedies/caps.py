@@ -18,7 +18,7 @@ from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip, already
 from oomdoctor.signs.allocator import XPU_LARGEST, beyond_the_largest_allocation, card_partly_hidden
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
-from oomdoctor.units import BINARY, GIB, MIB, show
+from oomdoctor.units import BINARY, GIB, MIB, gib_up, show
 
 _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
 _WHOLE: Final = 1.0
@@ -30,6 +30,7 @@ _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 # The java command's manual, JDK 21: neither is a part of the heap, and -Xmx bounds neither
 _BESIDE_THE_HEAP: Final = {"metaspace": "-XX:MaxMetaspaceSize", "direct": "-XX:MaxDirectMemorySize"}
+_BESIDE: Final = 1.25
 
 
 def raise_cap(case: Case) -> Answer:
@@ -53,7 +54,7 @@ def raise_cap(case: Case) -> Answer:
         return of_a_program
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if card_partly_hidden(case.crash) is not None:
-        return _mapped_memory()
+        return _mapped_memory(root.tried_bytes if isinstance(root, DeviceOutOfMemory) else None)
     if allowed:
         alone = isinstance(root, DeviceOutOfMemory) and (root.tried_bytes or allowed) <= (root.free_bytes or 0)
         return Proposal(
@@ -99,17 +100,24 @@ def _larger_at_once(crash: Crash) -> Proposal | Skip:
     )
 
 
-def _mapped_memory() -> Proposal:
+def _mapped_memory(tried: int | None) -> Proposal:
     """An APU's GPU takes system memory, of which the driver maps a part: docs of ROCm, system-optimization/rdna3-5; the
     kernel calls amdgpu.gttsize deprecated in favour of this (ROCm/legacy-rocm-build#5595)."""
+    amount = gib_up(math.ceil(tried * _BESIDE)) if tried else None
+    least = say(
+        "{tried} requested x {times} = {amount} GiB, rounded up", tried=show(tried or 0), times=_BESIDE, amount=amount
+    )
+    guess = say("{part} beside the allocation that failed is a guess", part=f"{_BESIDE - 1:.0%}")
     return Proposal(
         action=say(
             "On an APU: give the GPU less memory in the BIOS, and let it map more of the system's (ttm.pages_limit)"
         ),
         setting="ttm.pages_limit",
-        snippet="amd-ttm --set N   # GiB; of the package amd-debug-tools",
-        assumes=(say("the GPU is an APU's, and its runtime counts mapped memory only"),),
-        cost=say("less RAM for the rest of the machine"),
+        suggested=amount,
+        snippet=f"amd-ttm --set {amount or 'N'}   # GiB; of the package amd-debug-tools",
+        derivation=least if amount else None,
+        assumes=(say("the GPU is an APU's, and its runtime counts mapped memory only"), *((guess,) if amount else ())),
+        cost=say("a reboot; what the GPU maps, the CPU lacks"),
     )
 
 

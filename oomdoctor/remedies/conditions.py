@@ -39,12 +39,14 @@ from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
+from oomdoctor.signs.arrays import PICTURES, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use
+from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.node import an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
@@ -113,7 +115,6 @@ AT_ANY_TIME: Final = "at any time"
 MUCH: Final = 0.25  # of the card with somebody else
 NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
-PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
 
 
 def holds(knob: Knob, case: Case) -> bool:
@@ -212,6 +213,9 @@ def another_card(case: Case) -> bool:
 
 
 def several_cards_train(case: Case) -> bool:
+    """Or an array was put on one core of a TPU, which has more of them in most machines."""
+    if array_copied_to_one_core(case.crash) is not None:
+        return True
     return several_cards(case) and cards_of_trainer(case.crash) != 1
 
 
@@ -401,7 +405,10 @@ def option_for_it(case: Case) -> bool:
 
 
 def pinned_by_choice(case: Case) -> bool:
-    """What else an engine or a driver pins, nobody unpins."""
+    """What else an engine or a driver pins, nobody unpins; LMCache's buffer its kernels read from the GPU, and refuse a
+    host tensor that is not pinned: csrc/mem_kernels.cu, `get_kernel_ptr`."""
+    if lmcache_was_refused(case.crash) is not None:
+        return False
     return case.crash.pool == "pinned" or option_for_it(case)
 
 
@@ -429,7 +436,7 @@ def kept_is_known(case: Case) -> bool:
     """An option or a line of it is in the log, or the predictions of an evaluation or a program's outputs are kept."""
     root = case.crash.root
     keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
-    keeps = keeps or a_thread_was_refused(case.crash) is not None
+    keeps = keeps or a_thread_was_refused(case.crash) is not None or nccl_was_refused(case.crash) is not None
     return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 
 

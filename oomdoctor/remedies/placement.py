@@ -95,6 +95,8 @@ def free_the_gpu(case: Case) -> Answer:
         return Skip()
     if the_driver_of_an_embedded_gpu_had_no_room(case.crash) is not None:
         return _ram_of_both()
+    if not pids and maker(case.crash) == "TPU":
+        return Skip() if case.crash.job.runs_engine else _of_this_process()  # a server has no earlier run
     if not pids and woken_by_a_request(case.crash):
         return Proposal(
             action=say("Find out which process holds the GPU that the engine wakes up on"),
@@ -121,6 +123,16 @@ def _ram_of_both() -> Proposal:
         action=say("Free RAM, which CPU and GPU share here: end other programs, and drop the page cache"),
         snippet="free -h; sudo sysctl vm.drop_caches=3",
         cost=say("files are read from the disk again"),
+    )
+
+
+def _of_this_process() -> Proposal:
+    """libtpu lets one process at a time open a TPU and ends the next with "The TPU is already in use by process with
+    pid": xla/tsl tpu_initializer_helper.cc. What is in use, the process that failed has put there."""
+    return Proposal(
+        action=say("Restart this process (in a notebook: the kernel) if it ran something before, and drop old arrays"),
+        snippet="del old_arrays   # and every other reference to them",
+        cost="",
     )
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _NOT_VISIBLE: Final = "gpu-visibility"  # a cause
 _NOTHING_SHORT: Final = "profiling-race"  # a cause
+# Signs of checks that an engine makes before it takes memory: no allocation failed
+_OF_A_CHECK: Final = (("cards_are_unequal",), ("a_check_failed_without_weights",))
 _NEARLY_FULL: Final = ("disk_is_nearly_full",)  # a sign: a warning, and no object was rejected
 OTHERS: Final = 2  # causes that a line names beside the likeliest
 # Of a kernel or the C library: "FILE:LINE: FUNCTION: block: [0,0,0], thread: [4,0,0] Assertion `CHECK` failed."
@@ -69,7 +71,7 @@ def _verdict(incident: Incident) -> str:
     if incident.verdict == "inconclusive":
         return say("CANNOT TELL")
     best = incident.diagnoses[0] if incident.diagnoses else None
-    if best is not None and best.cause == _NOTHING_SHORT:
+    if best is not None and (best.cause == _NOTHING_SHORT or best.signs[:1] in _OF_A_CHECK):
         return say("MEMORY CHECK FAILED")
     if best is not None and best.cause == _NOT_VISIBLE:
         return say("GPU NOT VISIBLE")

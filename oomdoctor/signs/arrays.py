@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.array_dumps import ProgramBuffer
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import CREATED, STRAW
@@ -15,6 +17,8 @@ from oomdoctor.units import GIB, show
 
 LITTLE: Final = 0.1  # of the device
 NOTHING: Final = 0.01  # of the process's limit
+MANY_DEVICES: Final = 8  # times its memory: no batch is trimmed to fit
+PICTURES: Final = 4  # dimensions: batch, height, width and channels
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
 
 # A batch of pictures of 3 x 3 or 7 x 7 pixels with hundreds of channels each way is none.
@@ -171,6 +175,15 @@ def array_without_a_shape(crash: Crash) -> Seen | None:
 
 
 @sign
+def array_copied_to_one_core(crash: Crash) -> Seen | None:
+    """libtpu places each array whole on one core, unless its sharding says otherwise: "0x0x0_HBM0" is the core."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array.tried_bytes is None or not _is_copied(crash, array):
+        return None
+    return Seen(words="") if maker(crash) == "TPU" else None
+
+
+@sign
 def array_of_a_program(crash: Crash) -> Seen | None:
     """A program did not fit beside the memory already in use."""
     array = crash.root
@@ -188,12 +201,13 @@ def _is_copied(crash: Crash, array: ArrayOutOfMemory) -> bool:
 def _of_a_batch(array: ArrayOutOfMemory) -> str:
     largest = array.largest_buffer
     if array.array_bytes and largest is not None:
+        return joined((_of_a_program(array, largest), _what_it_grows_with(largest)))
+    if array.array_bytes and array.total_bytes and array.array_bytes >= MANY_DEVICES * array.total_bytes:
         return say(
-            "A compiled program requested {size} in one piece for all that it works with; the largest of its arrays "
-            "takes {largest} ({shape}). Such arrays grow with the batch size and with the size of what goes in.",
+            "An array ({size}) did not fit while the program ran. It is {times} times the whole GPU: a wrong shape "
+            "(a broadcast, one-hot, all pairs) is likelier than a batch to trim.",
             size=array.array_words,
-            largest=show(largest.bytes or 0),
-            shape=largest.shape,
+            times=f"{array.array_bytes / array.total_bytes:.0f}",
         )
     if array.array_bytes:
         return say(
@@ -201,6 +215,24 @@ def _of_a_batch(array: ArrayOutOfMemory) -> str:
             size=array.array_words,
         )
     return say("An array did not fit while the program ran. Such arrays grow with the batch size.")
+
+
+def _of_a_program(array: ArrayOutOfMemory, largest: ProgramBuffer) -> str:
+    """XLA lists the largest buffers of a program, the largest first; an excerpt may begin behind it."""
+    return say(
+        "A compiled program requested {size} in one piece for all that it works with; the largest array listed "
+        "takes {largest} ({shape}).",
+        size=array.array_words,
+        largest=show(largest.bytes or 0),
+        shape=largest.shape,
+    )
+
+
+def _what_it_grows_with(largest: ProgramBuffer) -> str:
+    axes = (largest.shape or "").partition("[")[2].rstrip("]").split(",")
+    if len(axes) == PICTURES and axes[0] == "1":
+        return say("Its batch is 1 already: such arrays grow with the size of what goes in.")
+    return say("Such arrays grow with the batch size and with the size of what goes in.")
 
 
 @sign

@@ -9,6 +9,7 @@ from oomdoctor.arithmetic import shares
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
+from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.tensorrt_llm import CreationFailed, EngineFigures
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import NotEnoughFree
@@ -410,6 +411,8 @@ def _step(crash: Crash) -> str | None:
     says itself what its share met."""
     if crash.first(NotEnoughFree) or crash.first(CreationFailed) or not crash.job.in_reserving_engine:
         return None
+    if isinstance(crash.root, UnbalancedCards):
+        return None  # nothing was taken yet
     return phase(crash) or ""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.sglang import CaptureFailed
@@ -171,6 +173,15 @@ def weights_on_another_card(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_check_failed_without_weights(crash: Crash) -> Seen | None:
+    """The same, and no allocation failed: the engine's memory profiling did not add up, without weights to measure."""
+    disturbed, elsewhere = crash.first(ProfilingDisturbed), weights_on_another_card(crash)
+    if disturbed is None or elsewhere is None:
+        return None
+    return replace(elsewhere, evidence=(*elsewhere.evidence, disturbed))
+
+
+@sign
 def waking_only(crash: Crash) -> Seen | None:
     """The engine was waking up."""
     if phase(crash) != "waking":
@@ -295,12 +306,13 @@ def _disturbance(crash: Crash, disturbed: ProfilingDisturbed) -> Seen:
 def _unchanged(crash: Crash, disturbed: ProfilingDisturbed) -> Seen:
     """vllm/v1/worker/gpu_worker.py asserts that less is free than before: equal figures fail, too."""
     words = say(
-        "The engine stops unless less GPU memory is free after its profiling than before. It found no change. No "
-        "memory was missing."
+        "The engine stops unless less GPU memory is free after its profiling than before. It found no change, which "
+        "is enough to fail. No memory was missing."
     )
     doubt = say("equal figures do not show another process: the device may also report its free memory late")
     look = (on_the_devices(crash),)
-    return Seen(words=words, evidence=(disturbed,), against=(doubt,), unsure=True, next_evidence=look)
+    knobs = ("lower-engine-reservation", "pin-version", "start-in-sequence")
+    return Seen(words=words, evidence=(disturbed,), against=(doubt,), unsure=True, knobs=knobs, next_evidence=look)
 
 
 def freed_bytes(disturbed: ProfilingDisturbed) -> int | None:

@@ -175,6 +175,14 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), knobs=knobs, next_evidence=again)
 
 
+@sign
+def nccl_was_refused(crash: Crash) -> Seen | None:
+    """NCCL asked the driver for a buffer of its own, and not while a job is taken down."""
+    root = crash.root
+    refused = isinstance(root, LibraryOutOfMemory) and root.library == "NCCL" and crash.stage != _TEARDOWN
+    return Seen(words="") if refused else None
+
+
 def _another_failure(crash: Crash, root: LibraryOutOfMemory) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What else the refusal may come from, and the run that would tell."""
     if root.status and crash.mentions(_BROKEN) is not None:

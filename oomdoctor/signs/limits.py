@@ -11,7 +11,7 @@ from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.machine_memory import MachineMemory
-from oomdoctor.families.ray_store import StoreTooLarge
+from oomdoctor.families.ray_store import StoreTooLarge, StoreUsage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     HELD_ELSEWHERE,
@@ -186,8 +186,12 @@ def store_exceeds_the_limit(crash: Crash) -> Seen | None:
         store=show(store.requested_bytes or 0),
         limit=show(limit),
     )
-    evidence = (store,) if stated is None else (store, stated)
-    return Seen(words=words, evidence=evidence, pool="cgroup")
+    start = next((usage for usage in crash.every(StoreUsage) if usage.capacity_bytes == store.requested_bytes), store)
+    evidence = (start,) if stated is None else (start, stated)
+    if store.refused:
+        return Seen(words=words, evidence=evidence, pool="cgroup")
+    doubt = say("no line shows that the limit was hit")
+    return Seen(words=words, evidence=evidence, against=(doubt,), unsure=True, pool="cgroup")
 
 
 def dockers_last_print(crash: Crash) -> MachineMemory | None:

@@ -19,10 +19,11 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import is_after, is_of_another_day
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, listed, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import on_the_devices
+from oomdoctor.signs.commands import CARDS_NOW, WHOLE_LOG, on_the_devices
 from oomdoctor.signs.placement import parent
 from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
@@ -44,6 +45,8 @@ _FIRST_TOUCH: Final = (
     rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
 )
 LINES_OF_A_CALL: Final = 2  # a check prints the place, then the call
+_TRAINER: Final = "policy"  # a role
+_CREATING: Final = frozenset({"launch", "model_load"})
 # What a job's ranks do together before anything else
 _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
 
@@ -169,7 +172,8 @@ def cards_are_unequal(crash: Crash) -> Seen | None:
             least=show(root.least_bytes),
             own=show(root.own_bytes),
         )
-    return Seen(words=words, evidence=(root,))
+    doubt = say("GPUs of different sizes, or a rank that began to load earlier, are unequal too")
+    return Seen(words=words, evidence=(root,), against=(doubt,), unsure=True, next_evidence=(CARDS_NOW,))
 
 
 @sign
@@ -391,6 +395,27 @@ def _refused_call(crash: Crash) -> str | None:
         return own[0]
     below = (OPENS_A_CONTEXT.match(line) for line in crash.root.around.below[:LINES_OF_A_CALL])
     return next((call[0].strip(" (") for call in below if call is not None), None)
+
+
+@sign
+def a_trainer_started_beside_a_sleeping_engine(crash: Crash) -> Seen | None:
+    """A trainer's worker failed, without figures, while it was created: where its engine is put to sleep before, the
+    engine's share is not what is held by then. nemo_rl/algorithms/grpo.py, `setup`; whose `finish_generation` prints an
+    error, and goes on, where that fails."""
+    refused = _without_figures(crash)
+    if refused is None or crash.stage not in _CREATING:
+        return None
+    if refused.process.role != _TRAINER or refused.process.name is None:
+        return None
+    if crash.job.engine is None or not some(crash.context.frameworks, "sleeps before the trainer starts"):
+        return None
+    words = say(
+        "{process} failed while it was created, in a call that prints no figures. The engine is put to sleep before "
+        "that, so its share does not explain it.",
+        process=refused.process.name,
+    )
+    doubts = (say("the failed call is not shown"), say("the engine may have failed to go to sleep"))
+    return Seen(words=words, evidence=(refused,), against=doubts, unsure=True, next_evidence=(WHOLE_LOG,))
 
 
 @sign

@@ -220,3 +220,43 @@ def test_where_the_memory_that_there_is_is_known_a_half_is_told() -> None:
     known = f"{WARNED}\n{REFUSED_TENSOR.format('9000,120,100,128', '')}"
     assert found(known)[BATCH].suggested is None
     assert found(f"MemTotal: 527000000 kB\n{known}")[BATCH].suggested == 4500
+
+
+# an array that is put on a core as it is
+
+CORE = "; (1x0x0_HBM0)"
+COPIED = (
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: {what}: Attempting to allocate {size}. That was not "
+    "possible. There are 9.31G free.{where}\n"
+)
+OF_A_CORE = ("free-the-gpu", "shard-states")
+
+
+@pytest.mark.parametrize(
+    ("what", "where", "is_split"),
+    [
+        ("Error allocating device buffer", CORE, True),
+        ("Error allocating device buffer", "", False),  # of a GPU
+        ("Error loading program", CORE, False),  # which is more than an array
+    ],
+)
+def test_an_array_that_one_core_was_to_hold_is_split(what: str, where: str, *, is_split: bool) -> None:
+    chosen, _ = advise(COPIED.format(what=what, size="14.20G", where=where), *OF_A_CORE, cause="gpu-memory-exhausted")
+    assert (
+        "NamedSharding" in (chosen["shard-states"].snippet or "") if "shard-states" in chosen else False
+    ) is is_split
+
+
+@pytest.mark.parametrize(("where", "is_its_own"), [(CORE, True), ("", False)])
+def test_what_is_on_a_tpu_is_of_the_process_itself(where: str, *, is_its_own: bool) -> None:
+    log = COPIED.format(what="Error allocating device buffer", size="14.20G", where=where)
+    freed = advise(log, *OF_A_CORE, cause="gpu-memory-exhausted")[0]["free-the-gpu"]
+    assert ("Restart this process" in freed.action) is is_its_own
+    assert ("lsof" in (freed.snippet or "")) is False
+
+
+def test_an_engine_on_a_tpu_has_no_earlier_run() -> None:
+    log = "INFO vLLM API server version 0.9.2\n" + COPIED.format(
+        what="Error allocating device buffer", size="14.20G", where=CORE
+    )
+    assert "free-the-gpu" not in advise(log, *OF_A_CORE, cause="gpu-memory-exhausted")[0]

@@ -12,6 +12,8 @@ from oomdoctor.remedies import Remedy
 NCCL = "n4:52:77 [1] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'"
 SIZED = f"{NCCL}\nn4:52:77 [1] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 8388608 bytes"
 CUBLAS = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+EITHER = "in training, halve the batch size; in serving, lower the engine's memory share"
+TRAINS = "torchrun --nproc_per_node 4 fit.py\n{'loss': 0.83, 'grad_norm': 1.2, 'learning_rate': 1e-05, 'epoch': 0.1}"
 FAILED = "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"
 
 
@@ -25,9 +27,9 @@ def remedies(folder: Path, text: str) -> dict[str, Remedy]:
 @pytest.mark.parametrize(
     ("log", "action", "derivation"),
     [
-        (NCCL, "Leave NCCL room on the GPU: halve the batch size", None),
-        (SIZED, "Leave NCCL room on the GPU: halve the batch size", "NCCL requested 8 MiB"),
-        (CUBLAS, "Leave cuBLAS room on the GPU: halve the batch size", None),
+        (NCCL, f"Leave NCCL room on the GPU: {EITHER}", None),
+        (SIZED, f"Leave NCCL room on the GPU: {EITHER}", "NCCL requested 8 MiB"),
+        (CUBLAS, f"Leave cuBLAS room on the GPU: {EITHER}", None),
     ],
 )
 def test_who_lacks_room_is_left_some_once_nobody_else_holds_it(
@@ -38,6 +40,26 @@ def test_who_lacks_room_is_left_some_once_nobody_else_holds_it(
     assert look.knob == "free-the-gpu"
     assert (change.knob, change.action, change.derivation) == ("smaller-microbatch", action, derivation)
     assert "fix-environment" not in found
+
+
+def test_who_trains_is_not_told_of_serving(tmp_path: Path) -> None:
+    change = remedies(tmp_path, f"{TRAINS}\n{CUBLAS}")["smaller-microbatch"]
+    assert "serving" not in change.action
+
+
+@pytest.mark.parametrize(
+    ("log", "buffers", "states"),
+    [
+        (NCCL, True, False),
+        (SIZED, True, False),
+        (CUBLAS, False, False),  # whose workspace is another matter
+        (f"{TRAINS}\n{SIZED}", True, True),
+    ],
+)
+def test_nobody_shards_states_where_nothing_trains(tmp_path: Path, log: str, buffers: bool, states: bool) -> None:
+    found = remedies(tmp_path, log)
+    assert ("shard-states" in found) is states
+    assert any("NCCL_BUFFSIZE" in (one.snippet or "") for one in found.values()) is buffers
 
 
 @pytest.mark.parametrize(
@@ -106,6 +128,12 @@ def test_a_cache_of_a_stated_size_is_not_measured_for(tmp_path: Path, after: str
     found = remedies(tmp_path, MEASURED.format(before="17.25", after=after, words=V1))
     assert found["lower-engine-reservation"].setting == "--kv-cache-memory-bytes"
     assert found["lower-engine-reservation"].suggested is None
+
+
+@pytest.mark.parametrize(("after", "first"), [("17.25", "lower-engine-reservation"), ("19.5", "start-in-sequence")])
+def test_equal_figures_fail_again_without_anybody_else(tmp_path: Path, after: str, first: str) -> None:
+    found = remedies(tmp_path, MEASURED.format(before="17.25", after=after, words=V1))
+    assert next(iter(found)) == first
 
 
 @pytest.mark.parametrize(
@@ -177,3 +205,6 @@ def test_what_the_framework_cannot_see_is_mapped(tmp_path: Path, there: str, map
     found = remedies(tmp_path, log)
     settings = [one.setting for one in found.values()]
     assert ("ttm.pages_limit" in settings) is mapped
+    if mapped:
+        assert next(iter(found)) == "raise-allocator-cap"  # and not a look at versions
+        assert (found["raise-allocator-cap"].snippet or "").startswith("amd-ttm --set 100 ")  # 80 GiB x 1.25

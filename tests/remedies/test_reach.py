@@ -215,9 +215,27 @@ def test_the_buffer_that_cannot_be_locked_is_lowered(tmp_path: Path) -> None:
     first, knobs = diagnosed(tmp_path, PINNED.format(package="lmcache"))
     assert first["cause"] == "pinned-memory-exhausted"
     assert knobs[0] == "less-offload"
-    assert first["remedies"][0]["snippet"] == "export LMCACHE_MAX_LOCAL_CPU_SIZE=2.5"
+    assert first["remedies"][0]["snippet"] == "export LMCACHE_MAX_LOCAL_CPU_SIZE=4"
+    assert "unpin-memory" not in knobs  # its kernels read the buffer from the GPU
     _, knobs = diagnosed(tmp_path, PINNED.format(package="mycache"))
     assert "less-offload" not in knobs
+    assert "unpin-memory" in knobs
+
+
+@pytest.mark.parametrize(
+    ("stated", "code", "then"),
+    [
+        ("5", "torch.empty(size, pin_memory=True)", "4"),  # which takes 8
+        ("20", "torch.empty(size, pin_memory=True)", "16"),
+        ("16", "torch.empty(size, pin_memory=True)", "8"),
+        ("0.5", "torch.empty(size, pin_memory=True)", "0.25"),
+        ("20", "lmc_ops.alloc_pinned_ptr(size, 0)", "10"),  # by no allocator of PyTorch's
+    ],
+)
+def test_half_of_what_pytorch_locks_for_the_buffer(tmp_path: Path, stated: str, code: str, then: str) -> None:
+    log = PINNED.format(package="lmcache").replace("torch.empty(size, pin_memory=True)", code)
+    first, _ = diagnosed(tmp_path, f"LMCACHE_MAX_LOCAL_CPU_SIZE={stated} vllm serve m\n{log}")
+    assert first["remedies"][0]["snippet"] == f"export LMCACHE_MAX_LOCAL_CPU_SIZE={then}"
 
 
 KILLED = (

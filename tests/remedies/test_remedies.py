@@ -814,7 +814,7 @@ BESIDE_A_LIMIT = (
 def test_a_store_beyond_its_containers_limit_shrinks_with_a_shm_that_holds_it() -> None:
     log = BESIDE_A_LIMIT.format(size=61)
     chosen, rejected = advise(log, "bigger-shm", "smaller-object-store", cause="container-limit")
-    assert "larger than the whole memory limit of 40.00 GiB" in rejected["bigger-shm"].why
+    assert "bigger-shm" not in rejected  # the warning's --shm-size is no wrong hint: with the smaller store it is right
     store = chosen["smaller-object-store"]
     assert store.suggested == 12 * 1024**3
     assert "--shm-size=12g" in (store.snippet or "")

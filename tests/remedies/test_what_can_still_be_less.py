@@ -219,3 +219,17 @@ def test_predictions_are_kept_by_an_evaluation_alone(stage: str, offered: bool) 
         f"torch.OutOfMemoryError: {cuda()}"
     )
     assert ("smaller-buffers" in advise(log, "smaller-buffers", cause="gpu-memory-exhausted")[0]) is offered
+
+
+CACHED = (
+    "train: Caching images (27.9GB ram):  88%|####| 22047/25050 [06:11<00:50, 59.31it/s]\n"
+    "cv2.error: OpenCV(4.5.5) /src/modules/core/src/alloc.cpp:73: error: (-4:Insufficient memory) Failed to allocate "
+    "12582912 bytes in function 'cv::OutOfMemoryError'\n"
+)
+
+
+@pytest.mark.parametrize(("above", "size"), [("", "12 MiB"), ("yolov8 ", None)])
+def test_a_cache_of_pictures_is_left_out_or_paid_for_on_the_disk(above: str, size: str | None) -> None:
+    log = CACHED if size else CACHED.replace("Caching images (", "Reading images (")
+    found = advise(above + log, "stream-data", cause="dataset-in-ram")[0].get("stream-data")
+    assert (found is not None and f"uncompressed ({size}" in found.cost) is (size is not None)

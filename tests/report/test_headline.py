@@ -256,3 +256,26 @@ def test_a_part_without_an_answer_falls_away() -> None:
     it: Crash = crash(refused())
     assert filled("x[ {place}][ on {gpu}]", it) == "x on GPU 0"
     assert filled("x {place}", it) is None
+
+
+RAYS = (
+    "2031-02-15 12:54:0{at},882 WARNING worker.py:1851 -- A worker died or was killed while executing a task by an "
+    "unexpected system error. To troubleshoot the problem, check the logs for the dead worker. RayTask ID: aa "
+    "Worker ID: {at}f Node ID: cc Worker IP address: 10.1.2.31 Worker port: 33945 Worker PID: {pid} Worker exit type: "
+    "{how} Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file."
+)
+
+
+@pytest.mark.parametrize(
+    ("deaths", "who"),
+    [
+        (((907, "SYSTEM_ERROR"),), "Ray worker 907 died"),
+        (((907, "SYSTEM_ERROR"), (911, "SYSTEM_ERROR")), "Ray workers 907, 911 died"),
+        (((907, "SYSTEM_ERROR"), (907, "SYSTEM_ERROR")), "Ray worker 907 died"),
+        (((907, "SYSTEM_ERROR"), (911, "INTENDED_USER_EXIT")), "Ray worker 907 died"),
+        (tuple((pid, "SYSTEM_ERROR") for pid in (907, 911, 914, 919)), "Ray workers 907, 911 and 2 others died"),
+    ],
+)
+def test_several_workers_that_died_alike(deaths: tuple[tuple[int, str], ...], who: str) -> None:
+    lines = (RAYS.format(at=at, pid=pid, how=how) for at, (pid, how) in enumerate(deaths, 1))
+    assert told("killed-without-evidence", *lines).startswith(who)

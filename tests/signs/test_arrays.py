@@ -169,3 +169,48 @@ ADDED = (
 def test_the_allocators_line_has_its_shape_from_the_next_message(size: int, shape: str, seen: bool) -> None:
     found = arrays.array_of_the_model(crash(XPU.format(size=size), ADDED.format(shape=shape)))
     assert (found is not None) == seen
+
+
+PROGRAM = (
+    "jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 21474836480 bytes.",
+    "Peak buffers:",
+    "\tBuffer 12:",
+    "\t\tSize: 338.00MiB",
+    '\t\tOperator: op_name="jit(f)/add"',
+    "\t\tXLA Label: fusion",
+    "\t\tShape: {}",
+    "\t\t==========================",
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("f32[1,96,720,1280]", "Its batch is 1 already"),
+        ("f32[8,96,720,1280]", "grow with the batch size and with"),
+        ("f32[1,88473600]", "grow with the batch size and with"),  # whose first axis may be anything
+    ],
+)
+def test_a_batch_of_one_is_not_blamed(shape: str, words: str) -> None:
+    seen = arrays.array_without_a_shape(crash(*(line.format(shape) for line in PROGRAM)))
+    assert seen is not None
+    assert words in seen.words
+    assert "the largest array listed" in seen.words  # those before it may have been cut off
+
+
+REFUSED = (
+    "E0102 03:04:05.678901 411 gpu_cudamallocasync_allocator.cc:361] gpu_async_1 cuMemAllocAsync failed to allocate {} "
+    "bytes: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+)
+ASYNC = (
+    REFUSED,
+    " Reported by CUDA: Free memory/Total memory: 22635544576/85899345920",
+)
+
+
+@pytest.mark.parametrize(("times", "is_wrong"), [(7.9, False), (8.1, True)])
+def test_an_array_many_times_the_gpu_is_no_batch_to_trim(times: float, *, is_wrong: bool) -> None:
+    seen = arrays.array_without_a_shape(crash(*(line.format(int(times * 85899345920)) for line in ASYNC)))
+    assert seen is not None
+    assert ("a wrong shape" in seen.words) is is_wrong
+    assert ("grow with the batch size" in seen.words) is not is_wrong

@@ -4,6 +4,7 @@ import pytest
 from engine_logs import not_enough_free
 from gpu_logs import crash, refused
 
+from oomdoctor.remedies.advise import remedies
 from oomdoctor.signs import Sign, neighbours
 
 BARE = "RuntimeError: CUDA error: out of memory"
@@ -107,3 +108,41 @@ def test_where_others_hold_their_share_an_engine_can_make_its_own_smaller() -> N
 )
 def test_a_context_that_found_no_room(line: str, is_refused: bool) -> None:
     assert (neighbours.no_context_could_be_created(crash(line)) is not None) is is_refused
+
+
+NEMO = (
+    "(VllmGenerationWorker pid=3107) INFO 02-03 04:05:06 [core.py:101] Initializing a V1 LLM engine (v0.17.1)",
+    "({worker} pid=3519) torch.AcceleratorError: CUDA error: out of memory",
+    "Traceback (most recent call last):",
+    '  File "/srv/nemo_rl/algorithms/grpo.py", line 61, in {function}',
+    "    {call}",
+)
+CREATING = {"worker": "MegatronPolicyWorker", "function": "setup", "call": "policy.print_node_ip_and_gpu_id()"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "without", "seen"),
+    [
+        ({}, "", True),
+        ({"worker": "DTensorPolicyWorker"}, "", True),
+        ({"worker": "VllmGenerationWorker"}, "", False),  # the engine itself
+        ({"function": "train", "call": "policy.train(batch)"}, "", False),  # which has been created
+        ({}, "VllmGenerationWorker", False),  # training alone
+        ({}, "nemo_rl", False),  # whoever lets its engine sleep later
+    ],
+)
+def test_a_trainer_that_starts_beside_a_sleeping_engine(changed: dict[str, str], without: str, *, seen: bool) -> None:
+    lines = [line.format(**(CREATING | changed)) for line in NEMO]
+    if without == "nemo_rl":
+        lines = [line.replace("/srv/nemo_rl/", "/srv/verl/").replace("PolicyWorker", "Actor") for line in lines]
+    elif without:
+        lines = [line for line in lines if without not in line]
+    found = neighbours.a_trainer_started_beside_a_sleeping_engine(crash(*lines))
+    assert (found is not None) is seen
+
+
+def test_who_creates_a_trainer_beside_a_sleeping_engine_looks_at_the_gpu_first() -> None:
+    job = crash(*(line.format(**CREATING) for line in NEMO))
+    assert job.stage == "model_load"
+    first = remedies("gpu-shared", ("separate-placement",), job)[0][0]
+    assert "gpus_per_node=N" in (first.snippet or "")  # one node's are asserted

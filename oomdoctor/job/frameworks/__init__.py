@@ -62,6 +62,7 @@ Trait = Literal[
     "holds tables in Rust",  # whose runtime names neither itself nor the place where it is refused memory
     "brings states back",  # that are offloaded, to the card for the update
     "sleeps by itself",  # its engine, where both are on the same cards
+    "sleeps before the trainer starts",  # the same, and it is asleep while the trainer is created
     "counts cards as nodes",
     "runs inside trainers",  # an engine that they start themselves
     "takes its options as arguments",  # of the same names, where a program builds the engine

@@ -118,7 +118,8 @@ def _smaller_buffers_of_ranks(size: float, ranks: float) -> Proposal:
 def _smaller_buffer(crash: Crash) -> Proposal:
     stated = crash.setting(*LMCACHE_BUFFER)
     size = (stated.number if stated is not None else None) or LMCACHE_USUAL
-    now, half = f"{size:g}", f"{size / 2:g}"
+    then, derivation = _half_of_what_it_takes(crash, size)
+    now, half = f"{size:g}", f"{then:g}"
     return Proposal(
         action=say(
             "Lower LMCache's page-locked host buffer (max_local_cpu_size, in GB per rank): {now} -> {then}",
@@ -127,12 +128,29 @@ def _smaller_buffer(crash: Crash) -> Proposal:
         ),
         setting=LMCACHE_BUFFER[1],
         current=stated.value if stated is not None else None,
-        suggested=size / 2,
+        suggested=then,
         snippet=f"export {LMCACHE_BUFFER[1]}={half}",
-        derivation=f"{now} / 2 = {half}",
+        derivation=derivation,
         assumes=(say("half is a guess: what may be page-locked is unknown"),),
         cost=say("fewer cached prefixes"),
     )
+
+
+def _half_of_what_it_takes(crash: Crash, size: float) -> tuple[float, str]:
+    """PyTorch allocates pinned memory in powers of two: aten/src/ATen/core/CachingHostAllocator.h, PowerOf2Ceil."""
+    half = size / 2
+    if size < 1 or crash.in_trace(r"pin_memory=True") is None:
+        return half, f"{size:g} / 2 = {half:g}"
+    taken = 2 ** math.ceil(math.log2(size))
+    if taken == size:
+        return half, f"{size:g} / 2 = {half:g}"
+    words = say(
+        "PyTorch rounds {size} up to a power of two: {taken}; {taken} / 2 = {half}",
+        size=f"{size:g}",
+        taken=taken,
+        half=taken // 2,
+    )
+    return float(taken // 2), words
 
 
 def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:

@@ -9,7 +9,7 @@ from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.signs import commands, limits
 from oomdoctor.units import gib_up, show
 
@@ -19,8 +19,8 @@ _CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=h
 
 def bigger_shm(case: Case) -> Answer:
     crash = case.crash
-    if (beyond := limits.store_exceeds_the_limit(crash)) is not None:
-        return Refusal(beyond.words.rstrip("."))
+    if limits.store_exceeds_the_limit(crash) is not None:
+        return Skip()  # a smaller store says how large /dev/shm is with it
     wanted = crash.first(StoreTooLarge)
     if wanted is not None and wanted.requested_bytes:
         asked_for = say("{amount} requested", amount=show(wanted.requested_bytes))

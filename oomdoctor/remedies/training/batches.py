@@ -24,13 +24,12 @@ from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
-from oomdoctor.signs.arrays import far_beyond_a_machine
+from oomdoctor.signs.arrays import PICTURES, far_beyond_a_machine
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import show
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
-_PICTURES: Final = 4  # dimensions of an array: batch, height, width and channels
 _OF_A_FILTER: Final = r"(?i)variable|assign|initiali[sz]er|filter_?grad|backprop_?filter"
 _QUARTER: Final = 4
 ACCUMULATION: Final = "gradient_accumulation_steps"
@@ -128,8 +127,15 @@ def _refused_library(crash: Crash) -> Proposal | None:
     root = crash.root
     if not isinstance(root, LibraryOutOfMemory):
         return None
+    action = say("Leave {library} room on the GPU: halve the batch size", library=root.library)
+    if own_line.task_of(crash) == "unknown":
+        action = say(
+            "Leave {library} room on the GPU: in training, halve the batch size; in serving, lower the engine's memory "
+            "share",
+            library=root.library,
+        )
     return Proposal(
-        action=say("Leave {library} room on the GPU: halve the batch size", library=root.library),
+        action=action,
         subject=root.library,
         derivation=say("{library} requested {tried}", library=root.library, tried=show(root.tried_bytes))
         if root.tried_bytes
@@ -159,7 +165,7 @@ def _of_the_array(crash: Crash) -> Proposal | None:
     shape = crash.root.shape if isinstance(crash.root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else None
     sizes = [int(one) for one in (shape or "").strip("[] ").split(",") if one.strip().isdigit()]
     of_a_filter = sizes[:1] == sizes[1:2] or crash.in_trace(_OF_A_FILTER) is not None
-    if len(sizes) != _PICTURES or sizes[0] < 2 or of_a_filter:
+    if len(sizes) != PICTURES or sizes[0] < 2 or of_a_filter:
         return None
     then = sizes[0] // 2
     is_the_batch = say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]")

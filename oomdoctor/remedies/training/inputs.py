@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
+from oomdoctor.units import show
 
 _ON_THE_HOST: Final = (
     'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
 )
+_CACHE: Final = "--cache"
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
 # open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
 _ASSIGNS_SINCE: Final = "2019-12-13"
@@ -19,6 +22,8 @@ _ASSIGNS_SINCE: Final = "2019-12-13"
 
 def stream_data(case: Case) -> Answer:
     """tensorflow/python/data/ops/from_tensor_slices_op.py: slices of tensors stay where these are."""
+    if case.row is not None and case.row.setting == _CACHE:
+        return _no_cache(case)
     if data_goes_to_the_card_in_one_piece(case.crash) is None:
         return None
     return Proposal(
@@ -26,6 +31,23 @@ def stream_data(case: Case) -> Answer:
         snippet=_ON_THE_HOST,
         setting="",
         cost=say("each batch is copied to the GPU when it is needed"),
+    )
+
+
+def _no_cache(case: Case) -> Proposal:
+    """YOLOv5's utils/dataloaders.py, `cache_images_to_disk`: each picture as it was read, uncompressed, in a .npy."""
+    root = case.crash.root
+    one = root.tried_bytes if isinstance(root, HostAllocation) else None
+    cost = say("slower epochs; on disk each picture lies uncompressed")
+    if one:
+        cost = say(
+            "slower epochs; on disk each picture lies uncompressed ({size} for the one that failed)", size=show(one)
+        )
+    return Proposal(
+        action=say("Leave out {option}, or cache on disk where there is room", option=_CACHE),
+        snippet=f"{_CACHE} disk",
+        suggested="disk",
+        cost=cost,
     )
 
 

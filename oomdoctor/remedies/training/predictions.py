@@ -11,8 +11,10 @@ from oomdoctor.language import say
 from oomdoctor.remedies import held
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
 from oomdoctor.signs.ggml import copies_of_inputs
-from oomdoctor.units import show
+from oomdoctor.signs.library import nccl_was_refused
+from oomdoctor.units import MIB, show
 
+_BUFFSIZE: Final = 4 * MIB
 _A_GOOD_PART: Final = 2  # half of what could be replaced
 TRAINER: Final = r"transformers/trainer"
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
@@ -54,6 +56,8 @@ def fewer_predictions(case: Case) -> Answer:
     crash, root = case.crash, case.crash.root
     if isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most:
         return _fewer_outputs(root)
+    if nccl_was_refused(crash) is not None:
+        return _smaller_buffers_of_nccl()
     if (of_its_own := held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
         return of_its_own
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
@@ -75,6 +79,20 @@ def fewer_predictions(case: Case) -> Answer:
         action=kept,
         setting=option,
         snippet=f"Trainer(..., {option}=lambda logits, labels: logits.argmax(dim=-1))",
+    )
+
+
+def _smaller_buffers_of_nccl() -> Proposal:
+    """NCCL's user guide, env.html: NCCL_BUFFSIZE, between a pair of GPUs, "if you encounter memory constraint issues";
+    the default of 4 MiB is multiplied by connections and channels."""
+    return Proposal(
+        action=say("Give NCCL smaller buffers (NCCL_BUFFSIZE), or open fewer process groups"),
+        setting="NCCL_BUFFSIZE",
+        suggested=_BUFFSIZE // 4,
+        snippet=f"export NCCL_BUFFSIZE={_BUFFSIZE // 4}",
+        derivation=f"{_BUFFSIZE} / 4 = {_BUFFSIZE // 4}",
+        assumes=(say("{size} for each connection now (NCCL's default, not in the log)", size=show(_BUFFSIZE)),),
+        cost=say("slower collectives"),
     )
 
 

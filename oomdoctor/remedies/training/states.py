@@ -8,16 +8,19 @@ from typing import Final
 from oomdoctor.arithmetic import host as ram
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.event import RAM
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.layers import fewer_layers
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
+from oomdoctor.remedies.own_line import task_of
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, done
 from oomdoctor.remedies.sizes import cards_of_trainer, size_of_model, size_of_trained, zero_stage
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.whatif.states import OPTIMIZER, is_on
+from oomdoctor.signs.arrays import array_copied_to_one_core
 from oomdoctor.units import show
 
 # The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
@@ -90,6 +93,10 @@ def _as_spelled(case: Case) -> Value:
 
 def shard_states(case: Case) -> Answer:
     crash = case.crash
+    if array_copied_to_one_core(crash) is not None:
+        return _over_the_cores()
+    if isinstance(crash.root, LibraryOutOfMemory) and task_of(crash) == "unknown":
+        return Skip()  # nobody is seen to train
     now = case.number()
     if case.now is not None and now is not None and now >= 3 and case.now.name.endswith("stage"):
         return Refusal(
@@ -117,6 +124,17 @@ def shard_states(case: Case) -> Answer:
             stage=stage,
         ),
         assumes=(model.source, *assumed),
+    )
+
+
+def _over_the_cores() -> Proposal:
+    """docs/notebooks/Distributed_arrays_and_automatic_parallelization of JAX: Mesh, NamedSharding (since 0.4.1)."""
+    return Proposal(
+        action=say("Split the array over the TPU's cores (sharding): one core was to hold it whole"),
+        snippet="import numpy as np; from jax.sharding import Mesh, NamedSharding, PartitionSpec\n"
+        'x = jax.device_put(x, NamedSharding(Mesh(np.array(jax.devices()), ("x",)), PartitionSpec("x")))',
+        assumes=(say("several cores; the first axis is divisible by their number"),),
+        cost="",
     )
 
 

@@ -13,7 +13,7 @@ from oomdoctor.families.vllm_cascade import EngineFailed
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.roles import short_name
-from oomdoctor.language import mark, say, translated
+from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.names import with_pid
 from oomdoctor.report.headline.slot import about, root
@@ -27,6 +27,7 @@ _NAMED: Final = late(
     r"|\b[Ww]orker process (?P<pid>\d{1,9})\b|\brank (?P<rank>\d{1,5})\b|'(?P<script>[\w./-]{1,80}\.py)'"
 )
 
+_SEVERAL: Final = 2
 _LAUNCHERS: Final = {"deepspeed": "DeepSpeed", "mpirun": "mpirun", "slurm": "Slurm", "tgi": "TGI"}
 _POOLS: Final = {
     "pool": mark("A worker of a process pool"),
@@ -100,7 +101,7 @@ def dead_process(crash: Crash) -> str | None:
     """Who died where the log does not say how: a worker or a node of Ray, one of a pool, of a data loader."""
     event = crash.root
     if isinstance(event, WorkerDeath):
-        return _rays_worker(event)
+        return _rays_workers(crash, event) or _rays_worker(event)
     if isinstance(event, NodeDeath):
         return _rays_node(event)
     if isinstance(event, LoaderDeath):
@@ -173,6 +174,19 @@ def _loader_worker(death: LoaderDeath) -> str:
 
 def _rays_node(death: NodeDeath) -> str:
     return say("Ray node {node}", node=death.process.node) if death.process.node else say("A Ray node")
+
+
+def _rays_workers(crash: Crash, first: WorkerDeath) -> str | None:
+    """Several that died alike, without names: it was no single stray kill."""
+    if first.exit_type is None or first.class_name:
+        return None
+    alike = (one for one in crash.every(WorkerDeath) if one.exit_type == first.exit_type and not one.class_name)
+    pids = list(dict.fromkeys(one.process.pid for one in alike if one.process.pid is not None))
+    if first.process.pid not in pids or len(pids) < _SEVERAL:
+        return None
+    shown, more = listed(map(str, pids[:_SEVERAL])), len(pids) - _SEVERAL
+    names = counted(more, mark("{names} and {count} other"), mark("{names} and {count} others"), names=shown)
+    return say("Ray workers {pids}", pids=names if more else shown)
 
 
 def _rays_worker(death: WorkerDeath) -> str:
