@@ -24,6 +24,7 @@ _SPLITS: Final = f"max_split_size_mb:{_SPLIT_MB}"
 _ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 EXPANDABLE: Final = "expandable_segments:True"
+ROUNDING: Final = GIB // 100 + 1  # two of the figures of a message are printed in hundredths of a GiB
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 
 
@@ -153,7 +154,7 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
     if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
         return None
-    if card.missing_bytes is not None:
+    if card.missing_bytes is not None or tried <= (card.free_bytes or 0) + unused + ROUNDING:
         return None
     if not unused:
         return say("nothing is reserved but unused; {tried} was requested", tried=show(tried))
