@@ -193,7 +193,7 @@ def _more_beside_the_heap(refused: HostAllocation, option: str) -> Proposal:
         current=limit,
         suggested=then,
         snippet=f"java {option}={then}",
-        derivation=f"2 x {show(limit)} = {then}",
+        derivation=f"2 x {show(limit)} = {show(2 * limit)}",
         assumes=(say("double is a guess: the need is unknown"),),
     )
 

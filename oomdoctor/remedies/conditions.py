@@ -79,6 +79,7 @@ _OF_DATA: Final = (
 )
 # A driver that found no cluster to join began one of its own, of this machine alone: ray/_private/worker.py, `connect`
 _LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
+_AXIS: Final = late(r"\d{1,20}")
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_PICTURES: Final = (
     r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
@@ -305,12 +306,21 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if _beyond_a_half(crash.root) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
-    if _sees_one_picture(crash):
+    if _sees_one_picture(crash) or _is_of_no_batches(crash):
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
         return True
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
+
+
+def _is_of_no_batches(crash: Crash) -> bool:
+    """No axis of NumPy's array is a number of whole batches: it is of the data, before any batch is cut."""
+    refused, batch = crash.root, crash.setting(*KNOBS["smaller-microbatch"].settings)
+    if not isinstance(refused, HostAllocation) or refused.allocator != "numpy" or not refused.shape:
+        return False
+    size = batch.whole if batch is not None else None
+    return size is not None and size > 0 and all(int(axis) % size for axis in _AXIS.findall(refused.shape))
 
 
 def _loads_batches(crash: Crash) -> bool:

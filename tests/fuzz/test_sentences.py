@@ -66,6 +66,7 @@ AROUND = {
         "Used memory (3.00GB) / total capacity (4.00GB) (0.75) exceeds threshold 0.7", ("3.00GB", "4.00GB", "(0.75)")
     ),
     ("ray_schedule", "gpus_required"): ("requiring 8 GPUs", ("8",)),
+    ("ray_schedule", "trial_beyond"): ("per trial, but the cluster only has", ()),
     ("ray_schedule", "within"): ("not ready within 60 seconds", ("60",)),
     ("ray_store", "only"): ("/dev/shm has only 67108864 bytes available", ("67108864 bytes",)),
     ("ray_store", "over_full"): ("is over 95% full", ("95%",)),

@@ -96,3 +96,14 @@ def test_the_price_of_an_option_is_that_of_the_job(tmp_path: Path) -> None:
     found = [one for each in told for one in each["remedies"] if one["setting"] == "--text-seqlen"]
     assert found
     assert {one["cost"] for one in found} == {"longer sequences are truncated"}
+
+
+@pytest.mark.parametrize(("rows", "is_offered"), [(27916, False), (64, True)])
+def test_half_a_batch_is_no_half_of_an_array_of_the_data(tmp_path: Path, rows: int, *, is_offered: bool) -> None:
+    log = "Traceback (most recent call last):\n"
+    log += '  File "/srv/fit.py", line 45, in <module>\n    x = (x - mean) / deviation\n'
+    log += "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1.68 GiB for an array with shape "
+    log += f"({rows}, 168, 48) and data type float64\n"
+    (tmp_path / "job.log").write_text(f"+ python fit.py --batch-size 64 --dtype float64\n{log}", encoding="utf-8")
+    first: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    assert ("smaller-microbatch" in [remedy["knob"] for remedy in first["remedies"]]) is is_offered
