@@ -180,6 +180,14 @@ def test_what_the_job_counts_goes_first_where_only_its_end_is_known(
     assert lines[knob] == ("--batch-size 16" if quartered else line)
 
 
+@pytest.mark.parametrize(("lines", "is_offered"), [(4, False), (1, True)])
+def test_what_went_well_several_times_adds_up(tmp_path: Path, lines: int, *, is_offered: bool) -> None:
+    """Half a batch is kept as long as a whole one."""
+    done = "".join(f"Tokenizing: {2000 * n}/60000 documents, 0.78M tokens\n" for n in range(1, lines + 1))
+    _, knobs, _ = advised(tmp_path, f"+ python -u tokens.py --batch-size 2000\n{done}{OF_A_GROUP}")
+    assert ("smaller-microbatch" in knobs) is is_offered
+
+
 @pytest.mark.parametrize("options", ["--batch-size 1", "--max_len 64", "--batch-size auto", "--num-workers true"])
 def test_what_is_no_count_does_not(tmp_path: Path, options: str) -> None:
     _, knobs, lines = advised(tmp_path, f"+ python -u fit.py {options}\n{OF_A_GROUP}")

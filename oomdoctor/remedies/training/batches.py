@@ -62,7 +62,7 @@ def halved(case: Case) -> Answer:
 def smaller_microbatch(case: Case) -> Answer:
     """Half the batch; the global one stays only where the steps are accumulated, by the framework or by its option."""
     case = _of_the_stage(case)
-    if case.cause == _DATA and (several_batches_went_by(case.crash) or _fills_a_cache(case.crash)):
+    if _adds_up(case) or (case.cause == _DATA and _fills_a_cache(case.crash)):
         return Skip()
     answer = halved(case)
     times = 2
@@ -100,6 +100,13 @@ def smaller_microbatch(case: Case) -> Answer:
         assumes=(*proposal.assumes, *assumed),
         snippet=line,
     )
+
+
+def _adds_up(case: Case) -> bool:
+    """Whether several batches of the same size went well before: half of one is kept as long as a whole one."""
+    crash = case.crash
+    killed = isinstance(crash.root, KernelKill | LimitKill) and crash.job.task != "training"
+    return (case.cause == _DATA or killed) and several_batches_went_by(crash)
 
 
 def _fills_a_cache(crash: Crash) -> bool:
@@ -209,6 +216,8 @@ def _at_its_first_step(case: Case) -> bool:
     progress = crash.context.progress
     steps = progress.get("done") or progress.get("step") or 0
     if crash.stage in _WITHOUT_UPDATES or (case.now is not None and "eval" in case.now.name):
+        return False
+    if several_batches_went_by(crash):
         return False
     fails = isinstance(crash.root, KernelKill | LimitKill | ArrayOutOfMemory)
     return fails and crash.pool in RAM and not steps and now is not None and now >= 2 * _QUARTER
