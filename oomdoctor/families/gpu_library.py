@@ -72,6 +72,9 @@ _CANN = (
     rf"halMemAlloc failed:(?:device_id=(?P<card>\d{{1,3}}), )?.{{0,80}}?\bsize=(?P<tried>{_NUMBER})\b"
     r".{0,120}drvRetCode=(?P<code>6)\b"
 )
+_FOR_PEOPLE = r"[\d.]{1,16} [KMG]?B\b"
+# Its devices but for the CPU, DSP, DISK, NPY and PYTHON: tinygrad/runtime/ops_*.py, of which GPU and CLANG were renamed
+TINYGRADS: Final = "NV|CUDA|AMD|HIP|METAL|QCOM|CL|GPU|WEBGPU"
 # XGBoost says so of whatever its allocator throws, of a bad address too. Its cache (1.3 on) gives no reason.
 _XGBOOST_HEAD = "Memory allocation error on worker"
 _XGBOOST = (
@@ -135,6 +138,14 @@ _OUT_OF_MEMORY = tuple(
         ("CuPy", _CUPY),
         # CuPy up to 4
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
+        # tinygrad/device.py, of a device by its name; what it held there in newer releases, before in all
+        (
+            "tinygrad",
+            (
+                rf"\bAllocation of (?P<tried_said>{_FOR_PEOPLE}) failed on (?:{TINYGRADS})(?::(?P<card>\d{{1,3}}))?"
+                rf"\. Used: (?P<allocated_said>{_FOR_PEOPLE})"
+            ),
+        ),
         (
             "bitsandbytes",
             _BITSANDBYTES,
@@ -354,6 +365,9 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
     for name in ("tried", "allocated", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
+    for name in ("tried", "allocated"):
+        if f"{name}_said" in found:
+            stated[f"{name}_bytes"] = size(*found[f"{name}_said"].split(), BINARY)
     if "tried_gib" in found:
         stated["tried_bytes"] = size(found["tried_gib"], "GiB")
     for name in ("tried", "free"):
@@ -415,6 +429,7 @@ FAMILY = Family(
         "Out of memory allocating",
         "Out of memory. Requested ",
         "Error out of memory at line",
+        " failed on ",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
         "is smaller than requested bytes of",
