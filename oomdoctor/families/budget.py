@@ -194,7 +194,7 @@ _BUDGETS: Final = tuple(
             ),
         ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
-        # datafusion/execution/src/memory_pool/pool.rs, 16 on: in bytes, since 47 for people, since 52 with the pool's size
+        # datafusion/execution/src/memory_pool/pool.rs: in bytes, later for people, last with the pool and its size
         (
             "DataFusion",
             "datafusion.runtime.memory_limit",
@@ -202,7 +202,7 @@ _BUDGETS: Final = tuple(
                 rf"Failed to allocate additional (?P<tried>{_AMOUNT}) (?:for .{{1,200}}? )?with (?P<held>{_AMOUNT}) "
                 rf"already allocated(?: for this reservation)?(?: - (?:maximum available is (?P<free>{_NUMBER}\b)"
                 rf"|(?P<left>{_AMOUNT}) remain available for the total (?:memory )?pool)"
-                rf"(?:.{{1,60}}\(pool_size: (?P<limit>{_AMOUNT})\))?)?"
+                rf"(?:.{{1,60}}?\bpool_size: (?P<limit>{_AMOUNT}))?)?"
             ),
         ),
         # swap buffers in page-locked memory, of a number and a size that the settings say (aio and offload_param):

@@ -365,14 +365,12 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
     for name in ("tried", "allocated", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
-    for name in ("tried", "allocated"):
-        if f"{name}_said" in found:
-            stated[f"{name}_bytes"] = size(*found[f"{name}_said"].split(), BINARY)
-    if "tried_gib" in found:
-        stated["tried_bytes"] = size(found["tried_gib"], "GiB")
-    for name in ("tried", "free"):
-        if f"{name}_mib" in found:
-            stated[f"{name}_bytes"] = size(found[f"{name}_mib"], "mib", BINARY)
+    for name in {"tried_said", "allocated_said"} & found.keys():
+        number, unit = found[name].split()
+        stated[name.replace("said", "bytes")] = size(number, unit, BINARY)
+    for name in {"tried_gib", "tried_mib", "free_mib"} & found.keys():
+        quantity, _, unit = name.partition("_")
+        stated[f"{quantity}_bytes"] = size(found[name], unit, BINARY)
     if "code" in found:
         stated["code"] = int(found["code"])
     if "row" in found:

@@ -11,7 +11,7 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.event import Place
-from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
@@ -138,8 +138,9 @@ def bus_error_that_names_shm(crash: Crash) -> Seen | None:
 @sign
 def bus_error_while_reading_data(crash: Crash) -> Seen | None:
     """A process died of SIGBUS while several loaded or tokenized data: they hand it on in shared memory."""
-    crashed = _bus_error(crash)
-    if crashed is None or not any(reads(crash) for reads in _READING):
+    crashed, root = _bus_error(crash), crash.root
+    killed_first = isinstance(root, Kill) and root.signal == SIGKILL
+    if crashed is None or killed_first or not any(reads(crash) for reads in _READING):
         return None
     return _died(crash, crashed, against=_other_reasons())
 
