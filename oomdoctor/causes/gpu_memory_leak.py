@@ -22,6 +22,7 @@ CAUSE = Cause(
         Row(growth_of_card.card_grows_for_long, Grade.PROVES),
         Row(growth_of_card.card_grows, Grade.NAMES),
         Row(growth_of_card.card_grows_by_fits, Grade.HINTS),
+        Row(growth_of_card.people_say_that_it_grows, Grade.HINTS),
     ),
     knobs=("clear-references", "smaller-buffers", "pin-version", "restart-periodically"),
     before=("activations",),

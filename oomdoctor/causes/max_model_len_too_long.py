@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
-from oomdoctor.signs.ggml import context_fills_the_host
+from oomdoctor.signs.ggml import context_fills_the_host, planned_cache_exceeds_all_that_is_free
 from oomdoctor.signs.kv_cache import (
     context_longer_than_the_cache,
     no_context_is_short_enough,
@@ -16,6 +16,7 @@ from oomdoctor.signs.warm_up import longest_request_exceeds_tgis_cache
 
 OF_GGML_ON_THE_HOST = ("shorter-context", "quantize-kv-cache", "memory-efficient-attention", "smaller-prefill",
                        "quantize-weights", "more-host-memory")  # fmt: skip
+OF_A_PLAN = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-model")
 
 CAUSE = Cause(
     id="max-model-len-too-long",
@@ -34,6 +35,7 @@ CAUSE = Cause(
         Row(no_sequence_fits_the_cache, Grade.NAMES),
         Row(longest_request_exceeds_tgis_cache, Grade.PROVES),
         Row(context_fills_the_host, Grade.PROVES, OF_GGML_ON_THE_HOST),
+        Row(planned_cache_exceeds_all_that_is_free, Grade.PROVES, OF_A_PLAN),
         Row(other_words.longest_context_does_not_fit_in_other_words, Grade.NAMES),
         Row(other_words.one_request_does_not_fit_in_other_words, Grade.POINTS),
     ),

@@ -34,6 +34,7 @@ CAUSE = Cause(
         Row(shm.bus_error_and_full, Grade.PROVES),
         Row(shm.bus_error_in_dockers_default, Grade.PROVES),
         Row(shm.bus_error_that_names_shm, Grade.NAMES),
+        Row(shm.bus_error_while_reading_data, Grade.POINTS),
         Row(shm.bus_error, Grade.HINTS),
         Row(other_words.shared_memory_short_in_other_words, Grade.NAMES),
     ),

@@ -32,6 +32,7 @@ class BudgetSpent(Event, frozen=True, kw_only=True):
     tried_bytes: Usage[int | None] = None
     used_bytes: Usage[int | None] = None
     free_bytes: Usage[int | None] = None
+    held_bytes: Usage[int | None] = None  # by the part of the program that asked
     requested_bytes: Usage[int | None] = None  # what came on top of what was in use
     limit_bytes: Threshold[int | None] = None
     fraction: Threshold[float | None] = None  # of the limit
@@ -193,6 +194,17 @@ _BUDGETS: Final = tuple(
             ),
         ),
         ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
+        # datafusion/execution/src/memory_pool/pool.rs: in bytes, later for people, last with the pool and its size
+        (
+            "DataFusion",
+            "datafusion.runtime.memory_limit",
+            (
+                rf"Failed to allocate additional (?P<tried>{_AMOUNT}) (?:for .{{1,200}}? )?with (?P<held>{_AMOUNT}) "
+                rf"already allocated(?: for this reservation)?(?: - (?:maximum available is (?P<free>{_NUMBER}\b)"
+                rf"|(?P<left>{_AMOUNT}) remain available for the total (?:memory )?pool)"
+                rf"(?:.{{1,60}}?\bpool_size: (?P<limit>{_AMOUNT}))?)?"
+            ),
+        ),
         # swap buffers in page-locked memory, of a number and a size that the settings say (aio and offload_param):
         # deepspeed/runtime/swap_tensor/partitioned_param_swapper.py and the optimizers' beside it, 0.4 on
         (
@@ -301,8 +313,9 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             figures = _figures(match)
             tried = figures.pop("need_bytes", None)
-            if (bound := figures.pop("bound_bytes", None)) is not None:
-                figures["limit_bytes"] = bound
+            for other, name in (("bound_bytes", "limit_bytes"), ("left_bytes", "free_bytes")):
+                if (value := figures.pop(other, None)) is not None:
+                    figures[name] = value
             pool = "gpu" if program in _ON_THE_CARD else "host_ram"
             figures = {"tried_bytes": tried, **figures}
             yield BudgetSpent(**_about(page, index), pool=pool, program=program, setting=setting, **figures)
@@ -377,6 +390,7 @@ FAMILY = Family(
         "deny to load",
         "worth of input dependencies",
         "Failed to change memory limit",
+        "Failed to allocate additional",
         " used)",
         "Exceeded memory limit for $",
         "number of network buffers:",

@@ -66,6 +66,13 @@ _LESS = late(r"(?i)\b(?:smaller|lower(?:ing)?|reduc(?:e|ing)|decreas(?:e|ing)|le
 _MORE = late(r"(?i)\b(?:larger|higher|increas(?:e|ing)|rais(?:e|ing)|bigger)\b")
 CHARACTERS: Final = 800
 
+# What a program looked up, and found less than it was to have: "available_size()=9.0 < need_size=30"
+_COUNT: Final = r"\s?[=:]\s?(?P<{}>\d{{1,12}})(?:\.\d{{1,3}})?"
+_LESS_THAN_NEEDED = late(
+    rf"(?i)\b(?:avail(?:able)?|free|remaining)(?:_\w{{1,20}})?(?:\(\))?{_COUNT.format('there')}\s?<\s?"
+    rf"(?:need(?:ed)?|required?|requested)(?:_\w{{1,20}})?{_COUNT.format('needed')}(?![\d.])"
+)
+
 # What a program was about to take, where it says how many: "trying to allocate an array of size -1208014592"
 _THING: Final = r"(?:array|matrix|vector|tensor|buffer|table|work ?space|list|grid)"
 _EXTENT: Final = r"(?:size|length|dimension)"
@@ -122,6 +129,15 @@ def refused_by_a_call(text: str) -> bool:
             gave = _GAVE_BACK.match(shown[found.end() : found.end() + 240])
             return gave is not None and int(gave[1]) in codes
     return False
+
+
+def less_than_needed(text: str) -> tuple[int, int] | None:
+    """What was needed and what was there, where the program compares them and there is less."""
+    found = _LESS_THAN_NEEDED.search(text[:CHARACTERS]) if "<" in text else None
+    if found is None:
+        return None
+    needed, there = int(found["needed"]), int(found["there"])
+    return (needed, there) if there < needed else None
 
 
 def overflowed(text: str) -> int | None:

@@ -72,6 +72,9 @@ _CANN = (
     rf"halMemAlloc failed:(?:device_id=(?P<card>\d{{1,3}}), )?.{{0,80}}?\bsize=(?P<tried>{_NUMBER})\b"
     r".{0,120}drvRetCode=(?P<code>6)\b"
 )
+_FOR_PEOPLE = r"[\d.]{1,16} [KMG]?B\b"
+# Its devices but for the CPU, DSP, DISK, NPY and PYTHON: tinygrad/runtime/ops_*.py, of which GPU and CLANG were renamed
+TINYGRADS: Final = "NV|CUDA|AMD|HIP|METAL|QCOM|CL|GPU|WEBGPU"
 # XGBoost says so of whatever its allocator throws, of a bad address too. Its cache (1.3 on) gives no reason.
 _XGBOOST_HEAD = "Memory allocation error on worker"
 _XGBOOST = (
@@ -135,6 +138,14 @@ _OUT_OF_MEMORY = tuple(
         ("CuPy", _CUPY),
         # CuPy up to 4
         ("CuPy", rf"out of memory to allocate (?P<tried>{_NUMBER}) bytes \(total (?P<allocated>{_NUMBER}) bytes\)"),
+        # tinygrad/device.py, of a device by its name; what it held there in newer releases, before in all
+        (
+            "tinygrad",
+            (
+                rf"\bAllocation of (?P<tried_said>{_FOR_PEOPLE}) failed on (?:{TINYGRADS})(?::(?P<card>\d{{1,3}}))?"
+                rf"\. Used: (?P<allocated_said>{_FOR_PEOPLE})"
+            ),
+        ),
         (
             "bitsandbytes",
             _BITSANDBYTES,
@@ -354,11 +365,12 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
     for name in ("tried", "allocated", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
-    if "tried_gib" in found:
-        stated["tried_bytes"] = size(found["tried_gib"], "GiB")
-    for name in ("tried", "free"):
-        if f"{name}_mib" in found:
-            stated[f"{name}_bytes"] = size(found[f"{name}_mib"], "mib", BINARY)
+    for name in {"tried_said", "allocated_said"} & found.keys():
+        number, unit = found[name].split()
+        stated[name.replace("said", "bytes")] = size(number, unit, BINARY)
+    for name in {"tried_gib", "tried_mib", "free_mib"} & found.keys():
+        quantity, _, unit = name.partition("_")
+        stated[f"{quantity}_bytes"] = size(found[name], unit, BINARY)
     if "code" in found:
         stated["code"] = int(found["code"])
     if "row" in found:
@@ -415,6 +427,7 @@ FAMILY = Family(
         "Out of memory allocating",
         "Out of memory. Requested ",
         "Error out of memory at line",
+        " failed on ",
         "Error Code 2: OutOfMemory",
         "Failed to allocate memory for requested buffer",
         "is smaller than requested bytes of",

@@ -15,6 +15,7 @@ from oomdoctor.families.budget import MUMPS
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
+from oomdoctor.families.gpu_library import TINYGRADS
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.loudness import is_loud
 from oomdoctor.families.shortage import listed, shortfall
@@ -312,7 +313,8 @@ _ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
-    r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)|(?i:(?:free |not enough |no )disk space\b)))"
+    r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)|(?i:(?:free |not enough |no )disk space\b)"
+    rf"|failed on (?:{TINYGRADS})(?::\d{{1,3}})?\. Used: ))"
 )
 # perror() prints the last errno, whoever set it
 _ERRNO_OF_ANOTHER = late(

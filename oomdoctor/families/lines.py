@@ -30,6 +30,7 @@ def process_of(line: Line, gpu: int | None = None) -> Process:
 
 _ENDS = late(
     r"Traceback \(most recent|^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}Error\b: \S|\b(?:Killed|Aborted)\b|terminate called"
+    r"|\bencountered a fatal error\b"
 )
 LINES_BEHIND: Final = 1000
 

@@ -103,7 +103,7 @@ class Short(Event, frozen=True, kw_only=True):
     stage: str = "model_load"
     strength: int = 2  # 3 with figures
 
-    said: str  # "system-memory", "allocations", "layout", "runner"
+    said: str  # "system-memory", "allocations", "layout", "runner", "context" (of the model, which holds its KV cache)
     # "weights", "kv", "compute" where the list of allocations says which one failed, CONTEXT by the runner's call
     what: str | None = None
     device: str | None = None
@@ -156,6 +156,7 @@ _THERE: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("minimum", "minimum_bytes", bytes_of),
     ("overhead", "overhead_bytes", bytes_of),
 )
+_NOW: Final = "updating system memory data"  # discover/gpu.go, before 0.6 gpu/gpu.go: what was free and what is now
 _PARTS = {"model weights": "weights", "kv cache": "kv", "compute graph": "compute", "total memory": "total"}
 _TOO_LARGE: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("requested", "needed_bytes", bytes_of),
@@ -176,6 +177,8 @@ _RUNNER = late(
     r"llama runner process has terminated: .{0,300}?(?:out of memory|unable to allocate|failed to allocate"
     r"|insufficient memory)"
 )
+# llm/ext_server/server.cpp, later llama/runner: for want of memory, or of a model that it does not know
+_NO_CONTEXT = late(r"llama runner process has terminated: .{0,40}?failed to create context with model\b")
 _FOR_THE_CACHE = late(r"llama_kv_cache\w{0,20}: failed to allocate buffer for kv cache")
 _LAYOUT = "memory layout cannot be allocated"
 _AT_RUN_TIME: Final = 'msg="runtime OOM detected; expiring loaded models'
@@ -224,6 +227,9 @@ def _stated(said: dict[str, str]) -> tuple[type[Event] | None, _Figures]:
         figures = _figures(said, _THERE)
         pool = "host_ram" if message == "system memory" or figures.get("library") in _HOST else "gpu"
         return MemoryThere, {**figures, "pool": pool}
+    if message == _NOW:
+        now = {key.removeprefix("now."): value for key, value in said.items() if key.startswith("now.")}
+        return MemoryThere, {**_figures(now, _THERE), "pool": "host_ram"}
     if message in _PARTS and "size" in said:
         device = said.get("device")
         pool = "host_ram" if device in _HOST else "gpu"
@@ -272,6 +278,8 @@ def _short(text: str) -> _Figures | None:
     if _RUNNER.search(text):
         host = re.search(r"\bCPU\b|ggml_aligned_malloc", text) is not None
         return {"said": "runner", "pool": "host_ram" if host else "gpu"}
+    if _NO_CONTEXT.search(text):
+        return {"said": "context", "stage": "kv_cache_init", "strength": 1}
     if _LAYOUT in text:
         return {"said": "layout"}
     if _AT_RUN_TIME in text:
@@ -311,6 +319,7 @@ FAMILY = Family(
         "layers.real=",
         "layers.model=",
         'msg="system memory"',
+        f'msg="{_NOW}"',
         'msg="gpu memory"',
         'msg="inference compute"',
         'msg="model weights"',

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoctor.families import Family, training_cut, vllm_cut
+from oomdoctor.families.echoes import echo
 from oomdoctor.families.ended import explained
 from oomdoctor.families.event import PROOF, Frame, Read
 from oomdoctor.families.frames import Unfinished, frames, is_exception, unfinished, waits
@@ -46,6 +47,7 @@ _NAMED_TITLE = late(r"\s{0,8}(?:[a-z_]\w{0,40}\.){0,8}(\w{1,60}) {2,80}Traceback
 _OF_A_CARD = late(r"OutOfMemory|ResourceExhausted")
 _OF_THE_HOST = late(r"^_?\w{0,20}MemoryError$(?<!OutOfMemoryError)")
 _ANY = late(r"Runtime|System|Exit|Killed|Process|Xla|Internal|Unknown|Child|Worker|Actor|Task|^Exception$|^Error$")
+_TOLD = late(r"(?i)\b(?:out[- ]of[- ]memory|OOM)\b(?! (?:handl|guard|protect|retr|score|kill))")
 _GAVE_UP = late(r"\[[EF] |(?i:time[d-]? ?out)")
 _ANNOUNCED = late(r"(?i)error executing job|(?:exception|error) in |\b(?:unhandled|uncaught)\b")
 # What takes memory, in the words of functions and of what a program says that it does
@@ -98,7 +100,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         time=line.mark.time,
         process=process_of(line),
         pool="gpu" if on_a_card else _pool(trace),
-        strength=PROOF if on_a_card else HINT,
+        strength=PROOF if on_a_card or any(map(_says_it, above)) else HINT,
     )
 
 
@@ -129,6 +131,12 @@ def _says_why(page: Page, end: Unfinished, above: Sequence[Line]) -> bool:
         or any(is_exception(line.text) and not _announces(line) for line in above)
         or explained(page, end.index) is not None
     )
+
+
+def _says_it(line: Line) -> bool:
+    """Whether who shows the traceback says above it of what the job died."""
+    text = line.text[:SHOWN]
+    return _TOLD.search(text) is not None and line.mark.level is None and echo(text) is None
 
 
 def _name(title: Line) -> str:

@@ -19,6 +19,7 @@ from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
     factors_of_overflow,
+    less_than_needed,
     mended_by_a_smaller_share,
     overflowed,
     refused_by_a_call,
@@ -139,6 +140,7 @@ _VARIABLE = late(
     r"[a-z]{1,20}(?:[A-Z][a-z\d]{1,20}|_[a-z\d]{1,20}){1,4}['\"`]?"
     r"(?: in (?:\w{1,12} )?\w{1,60}(?:\(\))?)?\s?[.!]{0,3}$"
 )
+_KEEPS_A_CACHE = late(r"(?i)kv[_-]?cache|token_to_kv|\bblock_(?:manager|pool)|\bpage_allocator")
 # A program in Fortran frames what a routine failed at, with the number that ALLOCATE gave back:
 # "Error in routine nlsm2 (5014):", and on the next line "allocating wrk2"
 _OF_A_ROUTINE = late(
@@ -202,7 +204,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if is_raised and _is_a_headline(page, index, text):
         return
     found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
-    if found and not goes_on(page, index):
+    # Progress below tells that the program went on. Beside a comparison an engine's end was looked for already.
+    if found and (less_than_needed(text) is not None or not goes_on(page, index)):
         yield from found
 
 
@@ -246,6 +249,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         elif _ALLOCATION_FAILED.match(text):
             yield from _nameless(page, index, text)
         else:
+            yield from _less_than_needed(page, index, text)
             yield from _looked_up(page, index, text, is_raised=is_raised)
         return
     line = page.lines[index]
@@ -378,6 +382,25 @@ def _of_a_routine(page: Page, index: int, text: str, code: int) -> Iterator[Read
         process=process_of(line),
         pool="gpu" if _OF_A_DEVICE.search(text) else "host_ram",
         code=code or None,
+    )
+
+
+def _less_than_needed(page: Page, index: int, text: str) -> Iterator[Read]:
+    """What an engine's cache has and what is to be had of it: it is handed out later, unless the engine ends of it."""
+    line, counts = page.lines[index], less_than_needed(text)
+    of_a_cache = counts and _KEEPS_A_CACHE.search(f"{line.mark.source or ''} {line.mark.name or ''} {text}")
+    if counts is None or of_a_cache is None or ends_well(page, index):
+        return
+    if not is_loud(page, index, text, sure=False, compared=True):
+        return
+    yield Shortage(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool="kv_cache",
+        refuser="engine",
+        needed=counts[0],
+        available=counts[1],
     )
 
 

@@ -54,11 +54,20 @@ def ledgers(events: Sequence[Event]) -> Iterator[Ledger]:
         yield Ledger("gpu", say("GPU (figures of TensorRT-LLM)"), total, _last(figures, _OF_TENSORRT))
     for event in events:
         if isinstance(event, OffloadPlan):
-            yield Ledger("gpu", say("whole model (estimate of Ollama)"), event.full_bytes, _last([event], _OF_OLLAMA))
+            yield Ledger("gpu", say("whole model (estimate of Ollama)"), event.full_bytes, _of_a_plan(event))
         elif isinstance(event, Estimate):
             yield Ledger("gpu", say("one GPU (estimate of MLC)"), event.needed_bytes, _last([event], _OF_MLC))
         elif isinstance(event, NoRoom):
             yield Ledger("gpu", say("MLC's share of the GPU"), None, _last([event], _OF_MLC))
+
+
+def _of_a_plan(plan: OffloadPlan) -> tuple[LedgerRow, ...]:
+    """Its parts, each once: older releases count the KV cache of a layer with its weights (llm/memory.go v0.3.0)."""
+    rows, cache, weights = _last([plan], _OF_OLLAMA), plan.kv_bytes or 0, plan.weights_bytes or 0
+    if not plan.full_bytes or not cache <= weights <= plan.full_bytes < cache + weights:
+        return rows
+    without = LedgerRow("weights", weights - cache, "derived", plan.at.line)
+    return tuple(without if row.what == "weights" else row for row in rows)
 
 
 def _by_device(events: Sequence[Event]) -> Iterator[Ledger]:

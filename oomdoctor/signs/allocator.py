@@ -317,7 +317,15 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
     spent = crash.root
     if not isinstance(spent, BudgetSpent):
         return None
-    if spent.tried_bytes is not None and spent.limit_bytes is not None:
+    if spent.tried_bytes is not None and spent.free_bytes is not None and spent.free_bytes < spent.tried_bytes:
+        words = say(
+            "{program} stays within {setting}: {tried} requested, {free} left.",
+            program=spent.program,
+            setting=spent.setting or "",
+            tried=show(spent.tried_bytes),
+            free=show(spent.free_bytes),
+        )
+    elif spent.tried_bytes is not None and spent.limit_bytes is not None:
         words = say(
             "{program} stays within {setting}: {tried} requested, {limit} allowed.",
             program=spent.program,

@@ -7,7 +7,7 @@ from typing import Final, TypeGuard
 
 from oomdoctor.families.event import Event
 from oomdoctor.families.llama_cpp import CONTEXT, METALS_COMMAND, PLAN, Buffer, BufferRefused, LoadPlan
-from oomdoctor.families.ollama import OffloadPlan, Short
+from oomdoctor.families.ollama import MemoryThere, OffloadPlan, Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
@@ -98,6 +98,28 @@ def small_piece_of_the_host_refused(crash: Crash) -> Seen | None:
     )
     against = (say("the log does not show how much RAM was in use"),)
     return Seen(words=words, evidence=(root,), against=against, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT, FREE))
+
+
+@sign
+def planned_cache_exceeds_all_that_is_free(crash: Crash) -> Seen | None:
+    """Ollama's runner could not create the model's context, and the KV cache of the plan is larger than what the GPUs
+    and the RAM have free together."""
+    root, plan = crash.root, next(reversed(crash.every(OffloadPlan)), None)
+    if not isinstance(root, Short) or root.said != "context" or plan is None or plan.kv_bytes is None:
+        return None
+    free = [there.free_bytes for there in crash.every(MemoryThere) if there.pool == "host_ram" and there.free_bytes]
+    cards = sum(plan.available_bytes)
+    if not free or plan.kv_bytes <= cards + free[-1]:
+        return None
+    words = say(
+        "The runner could not create the context of the model. Its KV cache needs {cache}; {cards} of GPU memory and "
+        "{ram} of RAM were free.",
+        cache=show(plan.kv_bytes),
+        cards=show(cards),
+        ram=show(free[-1]),
+    )
+    pool = None if plan.offloaded_layers else "host_ram"
+    return Seen(words=words, evidence=(root, plan), shows_memory=True, pool=pool)
 
 
 @sign
@@ -304,7 +326,7 @@ def _is_for_the_model(root: Event) -> TypeGuard[Short]:
 def _without_figures(crash: Crash, root: Short) -> bool:
     """Whether nothing but the runner's last words stand there: they may be about any buffer."""
     sized = root.tried_bytes or root.needed_bytes or crash.first(OffloadPlan) is not None
-    return root.said == "runner" and not sized
+    return root.said in ("runner", "context") and not sized
 
 
 def _of_the_runner(crash: Crash, root: Short) -> Seen:

@@ -15,6 +15,14 @@ from oomdoctor.units import MIB
 
 POINTS: Final = 4  # fewer prints may be a warm-up
 GROWTH: Final = 16 * MIB  # per step; less is a counter or a slowly filling cache
+_SAID_TO_GROW: Final = (
+    r"(?i)^(?!.*\b(?:if|not|no|never|without|n't|may|might|could|can|will)\b).*?"
+    r"\b(?:memory|vram)(?: (?:usage|use|consumption|footprint|allocation))? "
+    r"(?:(?:is|are|keeps?|was|has been|steadily|slowly) ){0,3}"
+    r"(?:accumulat|grow|increas|climb|creep|ris|build)(?:e?s|ing|ed)?\b(?: up)?.{0,24}?"
+    r"\b(?:(?:with|at|after|on|in|over|by|for|during|per) )?(?:each|every|per|successive) "
+    r"(?:\w{1,12} )?(?:step|iteration|epoch|batch|round|update)\b"
+)
 STEADY: Final = 0.8  # of the prints are larger than the one before
 
 
@@ -40,6 +48,15 @@ def card_grows_by_fits(crash: Crash) -> Seen | None:
     if grown is None or _is_steady(grown):
         return None
     return _growth(crash, grown, against=(say("the figure does not grow at every print"),))
+
+
+@sign
+def people_say_that_it_grows(crash: Crash) -> Seen | None:
+    """Who shows the failure says that memory grows from step to step; no figures show it."""
+    if _figure(crash) is not None or crash.mentions(_SAID_TO_GROW) is None:
+        return None
+    words = say("The text beside the error says that memory grows from step to step; no figure shows it.")
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,))
 
 
 @sign

@@ -26,6 +26,7 @@ _LAYING_OUT: Final = late(
     r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,4}(?:kv|cache|mamba)\b"
     r"|\brequested (?:kv|k v)?[ -]?cache size\b"
     r"|\b(?:fit(?: in)?|serve|hold) (?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)s?\b"
+    r"|\b(?:num(?:ber of)?|#|total) (?:\w{1,8} ){0,2}blocks (?:is|are|=|:|==) ?0\b"
     r"|\b(?:pool|cache) (?:size|budget) (?:\([^()\n]{1,60}\) )?is (?:too|larger)\b"
 )
 # ... and where it hands out one of its blocks: "failed to allocate block for KV cache"

@@ -11,13 +11,18 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.event import Place
-from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import SHM
+from oomdoctor.signs.host_data import (
+    many_readers_and_one_vanished,
+    vanished_at_a_line_on_data,
+    vanished_while_reading_data,
+)
 from oomdoctor.units import MIB, show
 
 DOCKERS_DEFAULT: Final = 64 * MIB
@@ -34,6 +39,7 @@ _USERS: Final = {
     "postgresql": mark("PostgreSQL"),
     "messages": mark("a message queue between processes"),
 }
+_READING: Final = (many_readers_and_one_vanished, vanished_at_a_line_on_data, vanished_while_reading_data)
 
 
 @sign
@@ -127,6 +133,16 @@ def bus_error_that_names_shm(crash: Crash) -> Seen | None:
     crashed = _bus_error(crash)
     named = isinstance(crashed, FatalSignal) and crashed.shared_memory
     return _died(crash, crashed, against=_other_reasons()) if crashed is not None and named else None
+
+
+@sign
+def bus_error_while_reading_data(crash: Crash) -> Seen | None:
+    """A process died of SIGBUS while several loaded or tokenized data: they hand it on in shared memory."""
+    crashed, root = _bus_error(crash), crash.root
+    killed_first = isinstance(root, Kill) and root.signal == SIGKILL
+    if crashed is None or killed_first or not any(reads(crash) for reads in _READING):
+        return None
+    return _died(crash, crashed, against=_other_reasons())
 
 
 @sign
