@@ -5,8 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, kills, node, own_work, ray_kills
-from oomdoctor.signs.flight_record import the_job_is_one_process
+from oomdoctor.signs import Grade, flight_record, kills, node, own_work, ray_kills
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
@@ -42,7 +41,7 @@ CAUSE = Cause(
     ),
     pools=("host_ram", "cgroup"),
     silent=(node.table_without_sizes, node.a_reward_model_is_the_largest),
-    excluded=(node.no_process_has_it, kills.killed_process_held_little, the_job_is_one_process),
+    excluded=(node.no_process_has_it, kills.killed_process_held_little, flight_record.the_job_is_one_process),
     signs=(
         Row(node.one_process_has_it, Grade.PROVES),
         Row(kills.killed_process_held_most, Grade.PROVES),
@@ -69,6 +68,7 @@ CAUSE = Cause(
         (node.a_rank_is_the_largest, OF_A_TRAINER),
         (node.an_engine_is_the_largest, OF_AN_ENGINES_WORKER),
         (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),
+        (kills.one_of_several_ranks_was_killed, ("fewer-workers", *OF_A_TRAINER)),
         (states_are_sharded, OF_A_TRAINER),
         (no_cluster_in_sight, OF_ONE_MACHINE),
     ),

@@ -5,7 +5,12 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.engine_steps import handing_weights_over, handing_weights_over_by_its_stage, waking_only
+from oomdoctor.signs.engine_steps import (
+    handing_weights_over,
+    handing_weights_over_by_its_stage,
+    killed_while_weights_were_handed_over,
+    waking_only,
+)
 
 CAUSE = Cause(
     id="weight-sync-spike",
@@ -20,6 +25,7 @@ CAUSE = Cause(
     signs=(
         Row(handing_weights_over, Grade.NAMES),
         Row(handing_weights_over_by_its_stage, Grade.POINTS),
+        Row(killed_while_weights_were_handed_over, Grade.HINTS),
     ),
     knobs=(
         "sync-in-parts",

@@ -59,7 +59,7 @@ A_DAY: Final = 86_400
 
 # Who is killed with less than this share of what was in use did not fill it.
 BYSTANDER: Final = 0.05
-HELD_ELSEWHERE: Final = mark("That is little: the memory is held elsewhere.")
+HELD_ELSEWHERE: Final = mark("The killed process held little: the memory is elsewhere.")
 SMALLEST: Final = 64 * MIB  # none of this size fills a machine
 HELPER: Final = "ray"  # a role
 IDLE: Final = "IDLE"

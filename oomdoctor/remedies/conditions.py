@@ -45,7 +45,7 @@ from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
-from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use
+from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use, ranks_beside_the_killed
 from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.node import an_engine_is_the_largest
 from oomdoctor.signs.offload import (
@@ -495,7 +495,9 @@ def _several(case: Case) -> bool:
     starts_some = case.row is not None and (case.row.smallest_default(None) or 0) > 1
     if told or named or starts_some or _at_once(crash):
         return True
-    return several_tasks(crash) or crash.mentions(_NAMES_WORKERS) is not None
+    if several_tasks(crash) or ranks_beside_the_killed(crash) is not None:
+        return True
+    return crash.mentions(_NAMES_WORKERS) is not None
 
 
 def _kernel_lists_one(crash: Crash) -> bool:

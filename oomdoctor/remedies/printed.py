@@ -8,13 +8,15 @@ from typing import Final
 from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
 from oomdoctor.families.event import Event
 from oomdoctor.families.ray_kill import NodeOutOfMemory
+from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say, translated
+from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import together
 from oomdoctor.remedies.advise import ONLY_A_DELAY, remedies
 from oomdoctor.remedies.advised import Advised, advised
 from oomdoctor.remedies.allocator import no_fragmentation, set_by_a_framework
+from oomdoctor.units import show
 
 _THRESHOLD: Final = late(r"adjust the kill threshold")
 
@@ -46,8 +48,23 @@ def _not_fragmented(crash: Crash, advice: AllocatorAdvice, refusal: DeviceOutOfM
     if "expandable" in advice.advises:
         why = together.refused("allocator-config", crash) or set_by_a_framework(crash)
         if why is not None:
-            return why
+            return semicolons((why, _would_suffice(crash, refusal))) if refusal is not None else why
     return no_fragmentation(refusal) if refusal is not None else None
+
+
+def _would_suffice(crash: Crash, refusal: DeviceOutOfMemory) -> str:
+    """Where only an engine that the log does not name speaks against the hint."""
+    card = card_of(refusal)
+    if card.missing_bytes is None or not together.assumed("allocator-config", crash):
+        return ""
+    unused, free = card.unallocated_bytes or 0, card.free_bytes or 0
+    return say(
+        "with another engine it may help: {unused} reserved but unused + {free} free = {room}; {tried} requested",
+        unused=show(unused),
+        free=show(free),
+        room=show(unused + free),
+        tried=show(card.tried_bytes or 0),
+    )
 
 
 def _of_the_message(crash: Crash) -> Iterator[tuple[Event, str]]:

@@ -56,6 +56,10 @@ _CALL: Final = late(
     r"(?:\w{1,20} = )?(?P<function>[a-z_]\w{0,40}(?:\.\w{1,40}){0,6})"
     r"\((?:(?:.{0,200}[ (.\"])?(?P<argument>\w{1,60})='?\Z)?"
 )
+# `"section": {"name": {"device": "cpu"}}`, of JSON
+_PATH: Final = late(r'(?:"\w{1,60}": \{?){1,4}')
+_KEY: Final = late(r'"(\w{1,60})": ')
+_OF_ANY_SECTION: Final = ("enabled", "stage", "device", "pin_memory")  # keys that say nothing without their section
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
@@ -77,6 +81,9 @@ class Spelling(NamedTuple):
     @property
     def setting(self) -> str:
         """The option's name as it is written: "--zero_stage", "trainer.nnodes"."""
+        if path := _PATH.match(self.write):
+            keys: list[str] = _KEY.findall(path[0])
+            return next((key for key in reversed(keys) if key not in _OF_ANY_SECTION), keys[0])
         if call := _CALL.match(self.write.partition("{}")[0]):
             return call["argument"] or call["function"]
         before = self.write.split("{")[0].split()

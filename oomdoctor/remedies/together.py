@@ -57,7 +57,7 @@ def refused(knob: str, crash: Crash) -> str | None:
         known = known_versions(pair.package, crash.context)
         meant = pair.releases.covers(known) if pair.other == ITSELF else pair.releases.overlaps(known)
         if pair.knob == knob and meant and _is_there(pair, crash):
-            return _why(pair)
+            return _if_it_is(pair) if _is_assumed(pair, crash) else _why(pair)
     return None
 
 
@@ -71,6 +71,31 @@ def _why(pair: Pair) -> str:
         other=translated(_CALLED.get(pair.other, pair.other)),
         source=pair.source,
     )
+
+
+def _if_it_is(pair: Pair) -> str:
+    """Nothing in the log names the engine: the reader knows which one it is."""
+    return say(
+        "if the engine is {package} {releases} (not in the log): it does not support this with {other} ({source})",
+        package=title(pair.package),
+        releases=pair.releases,
+        other=translated(_CALLED.get(pair.other, pair.other)),
+        source=pair.source,
+    )
+
+
+def _is_assumed(pair: Pair, crash: Crash) -> bool:
+    """Whether only the defaults of the job's trainer speak for the engine and for what it does."""
+    if pair.other == ITSELF or pair.package in crash.context.frameworks or crash.in_trace(pair.trace) is not None:
+        return False
+    stated = any(setting_of(one, crash.context) is not None for one in pair.settings if "=" in one)
+    return not stated and crash.setting(*_NAMES_THE_ENGINE) is None
+
+
+def assumed(knob: str, crash: Crash) -> bool:
+    """Whether the knob is refused for an engine that the log does not name."""
+    why = refused(knob, crash)
+    return why is not None and any(pair.knob == knob and why == _if_it_is(pair) for pair in table())
 
 
 def _is_there(pair: Pair, crash: Crash) -> bool:

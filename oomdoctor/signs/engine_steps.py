@@ -42,6 +42,8 @@ _CALLED: Final = (
     r"\b(?:method|function) '?_?(?:sync_|broadcast_|update_)(?:model|weight|policy)"
     r"|\bray::\w{1,80}\.(?:sync|broadcast|update|refit)_\w{0,40}(?:model|weight|policy|engine)"
 )
+# The counterpart stands in the name: RLinf's sync_model_from_actor beside sync_model_to_rollout
+_RECEIVES: Final = r"\b_?(?:sync|update|recv|receive|load|pull)_\w{0,40}_from_(?:actor|trainer|learner|policy)"
 _BY_RAY: Final = r"killed by `?ray\.kill"
 # Frameworks' ways to run the engine with the trainer's weights
 _FOR_GENERATION: Final = (
@@ -212,9 +214,17 @@ def handing_weights_over(crash: Crash) -> Seen | None:
 @sign
 def handing_weights_over_by_its_stage(crash: Crash) -> Seen | None:
     """The log says that weights are being sent: the job runs an engine, or a worker names the failed function."""
-    if crash.stage != "weight_sync" or not (crash.job.runs_engine or crash.mentions(_CALLED)):
-        return None
-    return _on_their_way(crash)
+    return _on_their_way(crash) if _says_that_weights_are_sent(crash) and not killed_by_ray(crash) else None
+
+
+@sign
+def killed_while_weights_were_handed_over(crash: Crash) -> Seen | None:
+    """A function that sends or receives weights failed because `ray.kill` ended its actor."""
+    return _killed_on_their_way(crash) if _says_that_weights_are_sent(crash) and killed_by_ray(crash) else None
+
+
+def _says_that_weights_are_sent(crash: Crash) -> bool:
+    return crash.stage == "weight_sync" and bool(crash.job.runs_engine or crash.mentions(_CALLED))
 
 
 def _profiles(crash: Crash) -> bool:
@@ -344,8 +354,6 @@ def _grew(disturbed: ProfilingDisturbed, freed: int | None) -> str:
 
 
 def _on_their_way(crash: Crash) -> Seen:
-    if killed_by_ray(crash):
-        return _killed_on_their_way(crash)
     on_their_way = say(
         "The trainer was sending its weights to the engine. This step gathers whole parameters, in addition "
         "to the trainer's shards and the engine's own copy."
@@ -355,9 +363,10 @@ def _on_their_way(crash: Crash) -> Seen:
 
 def _killed_on_their_way(crash: Crash) -> Seen:
     """Whom Ray killed is a victim: somebody else ran out of memory, perhaps in another step."""
-    words = say(
-        "A function that sends weights to the engine failed next: its actor was killed. If this step ran out of "
-        "memory, it had gathered whole parameters, in addition to the trainer's shards and the engine's own copy."
+    words = (
+        say("A worker's function that receives weights failed next: `ray.kill` ended its actor.")
+        if crash.mentions(_RECEIVES) is not None
+        else say("A function that sends weights to the engine failed next: `ray.kill` ended its actor.")
     )
     return Seen(
         words=joined((words, _request(crash))),

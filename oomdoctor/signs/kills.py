@@ -247,7 +247,7 @@ def killed_process_held_most(crash: Crash) -> Seen | None:
         return None
     share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     words = say("{held}: {share} of {total}.", held=one.words, share=share, total=total)
-    return Seen(words=joined((words, _among_ranks(crash, one))), evidence=(one.kill,))
+    return Seen(words=joined((words, _among_ranks(ranks_beside_the_killed(crash)))), evidence=(one.kill,))
 
 
 @sign
@@ -268,30 +268,61 @@ def killed_process_was_large(crash: Crash) -> Seen | None:
     if one is None or one.whole_bytes is not None or one.bytes < LARGE:
         return None
     words = say("{held}. The log does not print the machine's memory size.", held=one.words)
-    return Seen(words=joined((words, _among_ranks(crash, one))), evidence=(one.kill,))
+    return Seen(words=joined((words, _among_ranks(ranks_beside_the_killed(crash)))), evidence=(one.kill,))
 
 
-def _among_ranks(crash: Crash, one: Victim) -> str:
+class Ranks(Struct, frozen=True):
+    """The processes that a launcher started for the same work; one of them was killed."""
+
+    count: int
+    own_bytes: int
+    shared_bytes: int
+
+    @property
+    def all_bytes(self) -> int:
+        """If they are alike and share what is shared."""
+        return self.count * self.own_bytes + self.shared_bytes
+
+    @property
+    def unshared_bytes(self) -> int:
+        """If they are alike, and each has shared memory of its own: page-locked buffers may be such."""
+        return self.count * (self.own_bytes + self.shared_bytes)
+
+
+def ranks_beside_the_killed(crash: Crash) -> Ranks | None:
     """The killed process may be one of several that a launcher started for the same work."""
+    one = _victim(crash)
     near = (crash.root.at.text, *crash.root.around.before, *crash.root.around.after)
-    ranks = {int(match[1]) for match in map(_SUBPROCESS.search, near) if match is not None}
-    if len(ranks) < 2 or one.kill.process.pid not in ranks:
-        return ""
+    pids = {int(match[1]) for match in map(_SUBPROCESS.search, near) if match is not None}
+    if one is None or len(pids) < 2 or one.kill.process.pid not in pids:
+        return None
     shared = shared_part(one.kill) if isinstance(one.kill, KernelKill) else 0
-    if shared:
-        own = one.bytes - shared
+    return Ranks(len(pids), one.bytes - shared, shared)
+
+
+@sign
+def one_of_several_ranks_was_killed(crash: Crash) -> Seen | None:
+    """The killed process is one of those that a launcher started for the same work."""
+    ranks = ranks_beside_the_killed(crash)
+    return Seen(words=_among_ranks(ranks)) if ranks is not None else None
+
+
+def _among_ranks(ranks: Ranks | None) -> str:
+    if ranks is None:
+        return ""
+    if ranks.shared_bytes:
         return say(
             "DeepSpeed started {count} such processes; if alike, {count} x {own} + {shared} shared = {all}.",
-            count=len(ranks),
-            own=show(own),
-            shared=show(shared),
-            all=show(len(ranks) * own + shared),
+            count=ranks.count,
+            own=show(ranks.own_bytes),
+            shared=show(ranks.shared_bytes),
+            all=show(ranks.all_bytes),
         )
     return say(
         "DeepSpeed started {count} such processes; if each held as much, {count} x {each} = {all}.",
-        count=len(ranks),
-        each=show(one.bytes),
-        all=show(len(ranks) * one.bytes),
+        count=ranks.count,
+        each=show(ranks.own_bytes),
+        all=show(ranks.all_bytes),
     )
 
 

@@ -79,6 +79,23 @@ def test_whose_actor_ray_killed_does_not_tell_which_step_it_was(how: str, is_see
     assert ("which function asked for the memory is not in the log" in found.against) is not is_seen
 
 
+@pytest.mark.parametrize(
+    ("function", "does"),
+    [
+        ("sync_model_from_actor", "receives weights"),
+        ("update_weights_from_trainer", "receives weights"),
+        ("sync_model_to_rollout", "sends weights"),
+    ],
+)
+def test_the_name_says_which_way_the_weights_go(function: str, does: str) -> None:
+    line = f"Exception occurred while running KilnWorker's function {function}: killed by `ray.kill`"
+    found = judged(CAUSE, f"{refused()}\n{line}\n")
+    assert isinstance(found, Finding)
+    assert does in found.why
+    assert "gathered" not in found.why
+    assert grade(CAUSE, f"{refused()}\n{line}\n") == Grade.HINTS
+
+
 CALLED = "ray.exceptions.RayTaskError(OutOfMemoryError): ray::{call}() (pid=77, ip=10.0.0.4, actor_id=5edb2e28)"
 
 

@@ -102,7 +102,7 @@ def test_what_pins_nothing_needs_no_pageable_memory(pinned: bool) -> None:
 def test_parameters_in_ram_are_halved_or_go_back() -> None:
     chosen, _ = advise("deepspeed train.py\n" + PARAMETERS + ON_THE_HOST, "mixed-precision", "less-offload")
     assert chosen["mixed-precision"].derivation == "25.10 GiB / 2 = 12.55 GiB"
-    assert chosen["less-offload"].snippet == '"offload_param": {"device": "none"}'
+    assert chosen["less-offload"].snippet == '"zero_optimization": {"offload_param": {"device": "none"}}'
 
 
 STAGE_3 = '  File "/x/deepspeed/runtime/zero/stage3.py", line 77, in {function}\n    buffer = {code}\n'
@@ -111,8 +111,8 @@ STATES = STAGE_3.format(function="initialize_optimizer_states", code="grads.pin_
 SWAPPED = STAGE_3.format(function="_create_fp16_partitions", code="held.pin_memory()")
 
 
-BACK = '"offload_param": {"device": "none"}'
-PAGEABLE = '"offload_optimizer": {"pin_memory": false}'
+BACK = '"zero_optimization": {"offload_param": {"device": "none"}}'
+PAGEABLE = '"zero_optimization": {"offload_optimizer": {"pin_memory": false}}'
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,22 @@ def test_rays_number_of_cpus_is_about_tasks(row: str, above: str, snippet: str |
 
 def test_of_one_task_no_number_is_known_and_it_asks_for_more_cpus() -> None:
     text = kill(95.1, 100.0, "").replace("actor ID", "task ID")
-    for name in ("shard", "Shuffle [Stage:3]"):
+    for name in ("shard", "Shuffle [Phase 3]", "shard-merge"):
         remedy = advise(text.replace("LLMRayActor.__init__", name), WORKERS)[0][WORKERS]
         assert (remedy.action, remedy.snippet) == (
             "Run fewer Ray tasks at once: let each request more CPUs",
             "task.options(num_cpus=2).remote(...)",
         )
         assert "Ray killed tasks" not in str(remedy.assumes)
+
+
+@pytest.mark.parametrize(
+    "name", ["Shuffle-Glaze [Stage:3]", "ReadKiln->SplitBlocks(7)", "Map(glaze)->Write", "_deploy_ray_func"]
+)
+def test_tasks_that_a_data_library_starts_have_no_call_of_the_users(name: str) -> None:
+    text = kill(95.1, 100.0, "").replace("actor ID", "task ID").replace("LLMRayActor.__init__", name)
+    snippet = str(advise(text, WORKERS)[0][WORKERS].snippet)
+    assert snippet.startswith("ray start --head --num-cpus=")
 
 
 KILLED = (

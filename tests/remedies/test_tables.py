@@ -119,7 +119,7 @@ def test_the_worked_examples_of_settings() -> None:
     )
     assert named["export PYTORCH_CUDA_ALLOC_CONF={}"] == "PYTORCH_CUDA_ALLOC_CONF"
     assert named["ray start --head --object-store-memory={}"] == "--object-store-memory"
-    assert named['"offload_optimizer": {"device": "cpu"}'] == "offload_optimizer"
+    assert named['"zero_optimization": {"offload_optimizer": {"device": "cpu"}}'] == "offload_optimizer"
 
 
 @pytest.mark.parametrize("name", ["no-framework", "", "..", "../frameworks/verl", "frameworks", "mlc-llm"])

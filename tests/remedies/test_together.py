@@ -128,6 +128,34 @@ def test_where_no_engine_shares_the_gpu(before: str) -> None:
     assert is_proposed(before)
 
 
+def of_the_hint(log: str) -> str:
+    return " ".join(why for _, why in rejected_advice(crashes_of(log)[0]))
+
+
+def test_an_engine_that_the_log_does_not_name_is_an_assumption() -> None:
+    why = of_the_hint(WITHOUT_AN_ENGINE.format("") + IN_PIECES)
+    assert why.startswith("if the engine is vLLM >=0.7 <0.21 (not in the log)")
+    assert "6.12 GiB reserved but unused + 367 MiB free" in why
+
+
+def test_figures_that_speak_against_the_hint_are_not_said_to_be_enough() -> None:
+    assert "may help" not in of_the_hint(WITHOUT_AN_ENGINE.format("") + cuda(tried="9.00 GiB", unused="6.12 GiB"))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        WITHOUT_AN_ENGINE.format(" actor_rollout_ref.rollout.name=vllm"),
+        "vllm serve acme/chat --enable-sleep-mode\n",
+        trace("vllm/device_allocator/cumem.py", "yield data"),
+    ],
+)
+def test_an_engine_that_the_log_names_is_none(before: str) -> None:
+    why = of_the_hint(before + IN_PIECES)
+    assert "does not support it with" in why
+    assert "if the engine" not in why
+
+
 AXOLOTL = '  File "/v/site-packages/axolotl/train.py", line 9, in train\n    trainer.train()\n'
 
 

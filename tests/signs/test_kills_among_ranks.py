@@ -33,3 +33,30 @@ def test_without_shared_memory_all_of_it_is_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pids", [(), (6002,), (6001, 6003)])
 def test_alone_or_not_among_them_it_is_not_multiplied(pids: tuple[int, ...], tmp_path: Path) -> None:
     assert "such processes" not in explained(tmp_path, 20, 9, *pids)
+
+
+def remedies_of(folder: Path, own: int, shared: int, *pids: int) -> dict[str, dict[str, object]]:
+    launched = "".join(LAUNCHER.format(pid) for pid in pids)
+    told = body(folder, launched + KILL.format(own * GIB_IN_KB, shared * GIB_IN_KB))["diagnoses"][0]["remedies"]
+    return {one["knob"]: one for one in told}
+
+
+def test_a_node_is_sized_for_all_of_them_and_fewer_come_first(tmp_path: Path) -> None:
+    told = remedies_of(tmp_path, 20, 9, 6001, 6002, 6003)
+    assert next(iter(told)) == "fewer-workers"
+    assert told["fewer-workers"]["snippet"] == "deepspeed --num_gpus 1 ..."
+    assert "69.00 GiB" in str(told["more-host-memory"]["action"])
+    assert "shared memory counts once; else 87.00 GiB" in str(told["more-host-memory"]["assumes"])
+
+
+def test_what_is_not_shared_is_not_assumed(tmp_path: Path) -> None:
+    told = remedies_of(tmp_path, 20, 0, 6001, 6002)
+    assert "40.00 GiB" in str(told["more-host-memory"]["action"])
+    assert "shared" not in str(told["more-host-memory"]["assumes"])
+
+
+@pytest.mark.parametrize("pids", [(), (6002,), (6001, 6003)])
+def test_alone_the_node_is_sized_by_the_killed_one(pids: tuple[int, ...], tmp_path: Path) -> None:
+    told = remedies_of(tmp_path, 20, 9, *pids)
+    assert "fewer-workers" not in told
+    assert "alone held 29.00 GiB" in str(told["more-host-memory"]["action"])

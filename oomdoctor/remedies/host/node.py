@@ -14,6 +14,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.signs import limits
+from oomdoctor.signs.kills import Ranks, ranks_beside_the_killed
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.units import show
 
@@ -46,6 +47,9 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
     held = held_by(kill) if kill is not None else None
     if kill is None or held is None or held < LARGE:
         return None
+    ranks = ranks_beside_the_killed(crash)
+    if ranks is not None:
+        return _more_than_the_ranks(ranks)
     return Proposal(
         action=say(
             "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
@@ -53,6 +57,19 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
             amount=held_in_words(kill),
         ),
         subject=say("PID {pid}", pid=kill.process.pid),
+    )
+
+
+def _more_than_the_ranks(ranks: Ranks) -> Proposal:
+    """A node with room for the killed process alone would fail with the next one."""
+    each, shared = show(ranks.own_bytes), show(ranks.shared_bytes)
+    alike = say("the {count} processes are alike", count=ranks.count)
+    once = say("shared memory counts once; else {all}", all=show(ranks.unshared_bytes))
+    parts = f"{ranks.count} x {each} + {shared}" if ranks.shared_bytes else f"{ranks.count} x {each}"
+    return Proposal(
+        action=say("Use a node with more than {total} of memory", total=show(ranks.all_bytes)),
+        derivation=f"{parts} = {show(ranks.all_bytes)}",
+        assumes=(alike, once) if ranks.shared_bytes else (alike,),
     )
 
 

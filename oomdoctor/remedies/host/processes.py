@@ -21,11 +21,13 @@ from oomdoctor.remedies.host.thresholds import ROOM, threshold_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
+from oomdoctor.signs.kills import ranks_beside_the_killed
 from oomdoctor.units import show
 
 SEVERAL: Final = 2
 _MORE_THAN_ONE: Final = late(r"\d[,-]\d")  # "1-3", "0,2"
 _PROCESSES_OF_A_MAP: Final = 16  # preprocessing_num_workers in examples/train_lora of LLaMA-Factory v0.9.0
+_PROCESSES_OF_A_NODE: Final = "--num_gpus"  # deepspeed/launcher/runner.py
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
 _PORT: Final = "PORT"
 _URL: Final = late(
@@ -132,7 +134,9 @@ def fewer_workers(case: Case) -> Answer:
     threshold = threshold_of(case.crash)
     group = memory.group if memory is not None else None
     if memory is None or group is None or threshold is None or memory.used_bytes is None:
-        return _of_a_step(case) or _of_actors(case) or _of_tasks(case) or _of_a_map(case) or half(case)
+        return (
+            _of_ranks(case) or _of_a_step(case) or _of_actors(case) or _of_tasks(case) or _of_a_map(case) or half(case)
+        )
     limit, at = threshold
     one = group.bytes // len(group.sizes)
     others = (memory.base_bytes if memory.lists_all_of(group) else memory.listed_bytes) - group.bytes
@@ -212,6 +216,23 @@ def _of_actors(case: Case) -> Proposal | None:
         return None
     action = say("Start fewer {name} actors: their number is set in your program", name=name)
     return Proposal(action=action, subject=name)
+
+
+def _of_ranks(case: Case) -> Proposal | None:
+    """A launcher starts one process for each GPU, and each keeps memory of its own."""
+    ranks = ranks_beside_the_killed(case.crash)
+    if ranks is None:
+        return None
+    fewer = ranks.count // 2
+    return Proposal(
+        action=say("Start fewer processes on the node: {now} -> {then}", now=ranks.count, then=fewer),
+        suggested=fewer,
+        derivation=say("each one less frees {own}", own=show(ranks.own_bytes)),
+        assumes=(say("the {count} processes are alike", count=ranks.count),),
+        setting=_PROCESSES_OF_A_NODE,
+        snippet=f"deepspeed {_PROCESSES_OF_A_NODE} {fewer} ...",
+        cost=say("slower: fewer GPUs compute"),
+    )
 
 
 def _of_a_step(case: Case) -> Proposal | None:

@@ -104,7 +104,7 @@ def shard_states(case: Case) -> Answer:
         )
     zero, model, cards = zero_stage(crash), size_of_trained(crash), cards_of_trainer(crash)
     if zero is None or model is None or cards is None or done(case.knob, crash.context) is not None:
-        return None
+        return _to_an_unseen_stage(case)
     stage, assumed = zero
     offloaded = is_on(crash, *OPTIMIZER)
     before, after = (
@@ -125,6 +125,14 @@ def shard_states(case: Case) -> Answer:
         ),
         assumes=(model.source, *assumed),
     )
+
+
+def _to_an_unseen_stage(case: Case) -> Proposal | None:
+    """DeepSpeed's users set a stage nearly always; where the log does not show it, it may be 3 already."""
+    if case.row is None or case.now is not None or "zero_optimization" not in case.row.write:
+        return None
+    unseen = say("the ZeRO stage is below 3 (not in the log); if it is 3 already, go to the next remedy")
+    return Proposal(suggested=case.row.value, assumes=(unseen,))
 
 
 def _over_the_cores() -> Proposal:
