@@ -205,8 +205,8 @@ def test_others_say_none(tmp_path: Path, words: str) -> None:
 def test_pairs_of_boxes_are_made_in_a_forward_pass(tmp_path: Path) -> None:
     message = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.40 GiB. GPU 0 has a total capacity of 5.80 "
-        "GiB of which 602.50 MiB is free. Including non-PyTorch memory, this process has 4.31 GiB memory in use. Of the "
-        "allocated memory 4.11 GiB is allocated by PyTorch, and 39.50 MiB is reserved by PyTorch but unallocated."
+        "GiB of which 602.50 MiB is free. Including non-PyTorch memory, this process has 4.31 GiB memory in use. Of "
+        "the allocated memory 4.11 GiB is allocated by PyTorch, and 39.50 MiB is reserved by PyTorch but unallocated."
     )
     frame = '  File "/opt/v/mmdet/structures/bbox/bbox_overlaps.py", line 176, in {}\n    wh = clamp(rb - lt, min=0)\n'
     assert said(tmp_path, frame.format("bbox_overlaps") + message)[1][0] == "activations"
