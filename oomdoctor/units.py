@@ -69,6 +69,11 @@ def show(size_bytes: float) -> str:
     return f"{size_bytes:.0f} bytes"
 
 
+def show_limit(size_bytes: float) -> str:
+    """A size that another one is at most: in whole MiB, rounded up."""
+    return show(math.ceil(size_bytes / MIB) * MIB)
+
+
 def gib_up(size_bytes: float) -> int:
     """In whole GiB, rounded up."""
     return math.ceil(size_bytes / GIB)

@@ -486,7 +486,8 @@ def _container_says(page: Page, index: int) -> bool:
 
 def _deepspeed(page: Page, index: int) -> Iterator[Read]:
     """DeepSpeed ends all subprocesses after every failure of any rank; the exit code may be a survivor's, and the
-    command line beside it is always the last rank's."""
+    command line beside it is always the last rank's. What shows the death is the line with the code: the others are
+    its own clean-up."""
     lines: list[Line] = []
     subprocesses: list[int] = []
     for line in page.after(index, 600):
@@ -505,7 +506,7 @@ def _deepspeed(page: Page, index: int) -> Iterator[Read]:
     if code is None and own_error(page, index) is None and _STOPPED.search(page.after(index, 600)[-1].text) is None:
         yield from _vanished(page, index, "deepspeed", lines, subprocesses=tuple(subprocesses), host=figures["host"])
     else:
-        yield from _death(page, index, "deepspeed", figures, lines)
+        yield from _death(page, index, "deepspeed", figures, lines[-1:] if code else lines)
 
 
 def _table(page: Page, index: int) -> Iterator[Read]:

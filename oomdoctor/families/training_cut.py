@@ -59,7 +59,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if any(_SAID.match(other.text) for other in above) or (step == "wait" and not _short_of_memory(above)):
         return
     last = next((other for other in reversed(below) if other.text.strip()), line)
-    yield CutTraining(at=place_of(page, line, last), time=line.mark.time, process=process_of(line), step=step)
+    shown = last if step == "wait" else line  # who waits shows nothing of what failed
+    yield CutTraining(at=place_of(page, shown, last), time=line.mark.time, process=process_of(line), step=step)
 
 
 def _short_of_memory(above: list[Line]) -> bool:

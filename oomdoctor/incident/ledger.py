@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -182,7 +183,8 @@ def _card(event: DeviceOutOfMemory) -> Ledger:
     rows = [] if card.oversubscribed else [row for row in _card_rows(event, card) if row.bytes]
     if event.free_bytes is not None:
         rows.append(LedgerRow(FREE, event.free_bytes, "printed", event.at.line))
-    return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))
+    of_others = (card.others_bytes or 0) > (event.total_bytes or math.inf) / 2
+    return Ledger("gpu", _card_name(event, of_others=of_others), event.total_bytes, tuple(rows))
 
 
 def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
@@ -219,13 +221,14 @@ def _beside_the_parts(own: int, card: Card, line: int) -> Iterator[LedgerRow]:
         yield _rest("the rest of this process", line, own, *parts)
 
 
-def _card_name(event: Event) -> str:
-    """The GPU by the process's own count: with one visible card per rank every rank calls it 0."""
+def _card_name(event: Event, *, of_others: bool = False) -> str:
+    """The GPU by the process's own count: with one visible card per rank every rank calls it 0. A PID above memory of
+    others would read as its holder's."""
     process = event.process
     name = say("GPU {number}", number=process.gpu) if process.gpu is not None else translated(GPU)
     if process.rank is not None:
         name = say("{card} (rank {rank})", card=name, rank=process.rank)
-    elif process.pid is not None:
+    elif process.pid is not None and not of_others:
         name = say("{card} (PID {pid})", card=name, pid=process.pid)
     return say("{card} on {node}", card=name, node=process.node) if process.node else name
 
@@ -263,4 +266,4 @@ def _start(event: NotEnoughFree) -> Ledger:
             _rest("in use before the engine started", event.at.line, event.total_bytes, event.free_bytes),
             LedgerRow(FREE, event.free_bytes, "printed", event.at.line),
         ]
-    return Ledger("gpu", _card_name(event), event.total_bytes, tuple(rows))
+    return Ledger("gpu", _card_name(event, of_others=True), event.total_bytes, tuple(rows))

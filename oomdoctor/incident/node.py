@@ -432,6 +432,12 @@ def held_by(kill: KernelKill) -> int | None:
     return (kill.anon_rss_bytes or 0) + (kill.shmem_rss_bytes or 0)
 
 
+def resident(kill: KernelKill) -> int | None:
+    """The same with its pages of files: all that the kernel counts as its resident memory."""
+    held = held_by(kill)
+    return held + (kill.file_rss_bytes or 0) if held is not None else None
+
+
 def held_in_words(kill: KernelKill) -> str:
     """The same as a figure, with its part that is shared memory where that is a good part."""
     held, shared = held_by(kill) or 0, shared_part(kill)
@@ -450,6 +456,11 @@ def largest_kill(crash: Crash) -> KernelKill | None:
     """Of the processes that the kernel killed the one that held most: the first is often a bystander."""
     kills = [kill for kill in crash.every(KernelKill) if held_by(kill) is not None]
     return max(kills, key=lambda kill: held_by(kill) or 0, default=None)
+
+
+def most_resident(crash: Crash) -> int:
+    """What none of the processes that the kernel killed exceeded."""
+    return max((resident(kill) or 0 for kill in crash.every(KernelKill)), default=0)
 
 
 def stated_limit(crash: Crash) -> MemoryLimit | None:

@@ -315,9 +315,9 @@ def batch_of_its_own(case: Case) -> bool:
 
 
 def _is_of_no_batches(crash: Crash) -> bool:
-    """No axis of NumPy's array is a number of whole batches: it is of the data, before any batch is cut."""
+    """No axis of the array is a number of whole batches: it is of the data, before any batch is cut."""
     refused, batch = crash.root, crash.setting(*KNOBS["smaller-microbatch"].settings)
-    if not isinstance(refused, HostAllocation) or refused.allocator != "numpy" or not refused.shape:
+    if not isinstance(refused, HostAllocation) or not refused.shape:
         return False
     size = batch.whole if batch is not None else None
     return size is not None and size > 0 and all(int(axis) % size for axis in _AXIS.findall(refused.shape))

@@ -10,7 +10,7 @@ from oomdoctor.causes import killed_without_evidence
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
 from oomdoctor.families.event import Frame
-from oomdoctor.families.traceback_cut import CutProgram
+from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
 from oomdoctor.incident.timeline import in_order
@@ -63,7 +63,7 @@ def incident(name: str, advice: Advice, ids: dict[int, str]) -> Incident:
 
 def _headline(decision: Decision, diagnoses: Sequence[Diagnosis]) -> str:
     """What happened: of a death that nothing explains, not what may be its cause."""
-    if decision.verdict == "inconclusive" and (diagnoses or isinstance(decision.crash.root, CutProgram)):
+    if decision.verdict == "inconclusive" and (diagnoses or isinstance(decision.crash.root, CutTraining)):
         return headline(killed_without_evidence.CAUSE, decision.crash)
     if decision.verdict == "inconclusive":
         return say("A line says that memory ran out, but not which memory")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oomdoctor.causes import Cause
 
 _NOT_VISIBLE: Final = "gpu-visibility"  # a cause
+_UNEXPLAINED: Final = "killed-without-evidence"  # a cause: that there was a kill is sure
 _NOTHING_SHORT: Final = "profiling-race"  # a cause
 # Signs of checks that an engine makes before it takes memory: no allocation failed
 _OF_A_CHECK: Final = (("cards_are_unequal",), ("a_check_failed_without_weights",))
@@ -88,6 +89,8 @@ def crashes(report: Report) -> str | None:
 
 def sure(incident: Incident, diagnosis: Diagnosis) -> str:
     """How sure a cause is: no figure for what is only the likeliest of several."""
+    if incident.verdict == "inconclusive" and diagnosis.cause != _UNEXPLAINED:
+        return say("if it was memory") if diagnosis is incident.diagnoses[0] else say("possible")
     if incident.cause_open or incident.verdict == "inconclusive":
         return say("likely") if diagnosis is incident.diagnoses[0] else say("possible")
     return say("{confidence} sure", confidence=f"{diagnosis.confidence:.0%}")

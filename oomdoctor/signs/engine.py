@@ -189,12 +189,12 @@ def no_share_helps(crash: Crash) -> Seen | None:
     fits = shares.largest(free, total)
     if fits > NO_SHARE and (weights is None or fits * total >= weights):
         return None
-    words = say(
-        "no share helps: the model does not fit into the free {free}; {others} is already in use",
-        free=show(free),
-        others=show(_others(start)),
+    words = (
+        mark("the free {free} is too little for most models; {others} is already in use")
+        if weights is None
+        else mark("no share helps: the model does not fit into the free {free}; {others} is already in use")
     )
-    return Seen(words=words)
+    return Seen(words=translated(words).format(free=show(free), others=show(_others(start))))
 
 
 @sign

@@ -12,7 +12,7 @@ from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import RAM, Event
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
-from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill, RankFailure
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.families.ray_death import WorkerDeath
@@ -30,6 +30,7 @@ from oomdoctor.incident.node import (
     largest_kill,
     machine_after,
     machine_before,
+    most_resident,
     shared_part,
     stated_limit,
     total_bytes,
@@ -51,7 +52,7 @@ from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.signs.records import no_kernel_kill, remarks
 from oomdoctor.text import sanitize
-from oomdoctor.units import percent, show
+from oomdoctor.units import percent, show, show_limit
 
 FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fill it
 # Worker processes that one setting starts.
@@ -83,7 +84,6 @@ _LOADER: Final = late(
 COMMAND_SHOWN: Final = 60
 # What stands behind "Killed" in a shell's line
 _COMMAND: Final = late(r"\b\d{1,9} [Kk]illed:?\s{1,40}(\S.{0,200})")
-_SUBPROCESS: Final = late(r"\bKilling subprocess (\d{1,9})\b")
 _OTHER_COMMAND: Final = late(r"[|;&<>]")
 _VARIABLE: Final = late(r"[A-Za-z_]\w{0,60}=")
 _WRAPPERS: Final = ("exec", "env", "nohup", "nice", "sudo", "time", "command")
@@ -292,8 +292,8 @@ class Ranks(Struct, frozen=True):
 def ranks_beside_the_killed(crash: Crash) -> Ranks | None:
     """The killed process may be one of several that a launcher started for the same work."""
     one = _victim(crash)
-    near = (crash.root.at.text, *crash.root.around.before, *crash.root.around.after)
-    pids = {int(match[1]) for match in map(_SUBPROCESS.search, near) if match is not None}
+    ends: tuple[Kill | RankFailure, ...] = (*crash.every(Kill), *crash.every(RankFailure))
+    pids = {pid for end in ends for pid in end.subprocesses}
     if one is None or len(pids) < 2 or one.kill.process.pid not in pids:
         return None
     shared = shared_part(one.kill) if isinstance(one.kill, KernelKill) else 0
@@ -331,7 +331,7 @@ def only_small_processes_were_killed(crash: Crash) -> Seen | None:
     """The kernel killed for the whole machine, and every process that it killed held less than 64 MiB: the memory is
     in none that it may kill."""
     kill = largest_kill(crash)
-    if kill is None or (held_by(kill) or 0) >= SMALLEST or crash.pool != "host_ram" or table(crash) is not None:
+    if kill is None or most_resident(crash) >= SMALLEST or crash.pool != "host_ram" or table(crash) is not None:
         return None
     kills = crash.every(KernelKill)
     if any(held_by(each) is None or int(each.oom_score_adj or 0) > 0 for each in kills):
@@ -341,7 +341,7 @@ def only_small_processes_were_killed(crash: Crash) -> Seen | None:
             say("The kernel killed {who} with {held}.", who=_who(kill), held=held_in_words(kill))
             if len(kills) == 1
             else say("The kernel killed {count} processes; none held more than {held}.",
-                     count=len(kills), held=held_in_words(kill)),
+                     count=len(kills), held=show_limit(most_resident(crash))),
             say(
                 "It prefers large processes, so those that it may kill probably do not hold the memory: look for files "
                 "in tmpfs or /dev/shm, huge pages, kernel slab, or a protected process."

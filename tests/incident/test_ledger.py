@@ -24,6 +24,29 @@ def test_without_figures_there_is_no_ledger() -> None:
     assert ledgers([NodeOutOfMemory(at=AT), DeviceOutOfMemory(at=AT, device="CUDA", tried_bytes=GIB)]) == ()
 
 
+def test_the_pid_of_who_was_refused_stands_above_its_own_memory_alone() -> None:
+    process = Process(pid=71)
+    refused = NotEnoughFree(
+        at=AT, process=process, free_bytes=4 * GIB, total_bytes=40 * GIB, requested_bytes=36 * GIB, utilization=0.9
+    )
+    names = [
+        ledgers([event])[0].device
+        for event in (
+            refused,
+            _beside(process, own=6 * GIB, others=30 * GIB),
+            _beside(process, own=30 * GIB, others=6 * GIB),
+        )
+    ]
+    assert names == ["GPU", "GPU", "GPU (PID 71)"]
+
+
+def _beside(process: Process, own: int, others: int) -> DeviceOutOfMemory:
+    return DeviceOutOfMemory(
+        at=AT, device="CUDA", process=process, total_bytes=40 * GIB, free_bytes=4 * GIB, in_use_bytes=own,
+        allocated_bytes=own - GIB, unallocated_bytes=GIB // 2, others=(OtherProcess(pid=441, bytes=others),),
+    )  # fmt: skip
+
+
 def test_a_card_adds_up_from_printed_and_derived_rows() -> None:
     event = DeviceOutOfMemory(
         at=AT, device="CUDA", process=Process(gpu=0), total_bytes=80 * GIB, free_bytes=1 * GIB, in_use_bytes=59 * GIB,

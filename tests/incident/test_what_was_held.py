@@ -53,8 +53,8 @@ def test_only_small_processes_were_left_to_kill() -> None:
     seen = only_small_processes_were_killed(crash)
     assert seen is not None
     assert seen.next_evidence[0].startswith("free -m; df -h -t tmpfs")
-    assert headline(host_memory_exhausted.CAUSE, crash).startswith("The kernel killed 2 processes of at most 4.19 MiB")
-    assert seen.words.startswith("The kernel killed 2 processes; none held more than 4 MiB.")
+    assert headline(host_memory_exhausted.CAUSE, crash).startswith("The kernel killed 2 processes of at most 5 MiB")
+    assert seen.words.startswith("The kernel killed 2 processes; none held more than 5 MiB.")
     alone = crash_of(killed(7, 4290))
     assert headline(host_memory_exhausted.CAUSE, alone).startswith("The kernel killed python (PID 7, 4.19 MiB)")
     told = only_small_processes_were_killed(alone)
@@ -64,9 +64,19 @@ def test_only_small_processes_were_left_to_kill() -> None:
     assert largest_process_held_little(crash) is None
 
 
+def test_pages_of_files_count_in_what_the_small_ones_held() -> None:
+    mapped = killed(8, 3072).replace("file-rss:8kB", "file-rss:4000kB")  # 6.9 MiB, more than the one of 4 MiB
+    crash = crash_of(killed(7, 4088) + mapped)
+    seen = only_small_processes_were_killed(crash)
+    assert seen is not None
+    assert "none held more than 7 MiB." in seen.words
+    assert headline(host_memory_exhausted.CAUSE, crash).startswith("The kernel killed 2 processes of at most 7 MiB")
+
+
 @pytest.mark.parametrize(
     "log",
     [
+        killed(7, 4290).replace("file-rss:8kB", "file-rss:70000kB"),  # it maps much
         killed(7, 4290) + killed(8, 9_000_000),  # the second is large
         killed(7, 4290, 900_000),  # shared memory is its own too
         killed(7, 4290, adj=1000),  # the first to be killed, whatever it holds

@@ -153,6 +153,19 @@ def test_a_share_that_does_not_hold_the_weights_is_none(model: str, share: float
     assert [one.why.partition(", but ")[0] for one in rejected.values()] == ([why] if why else [])
 
 
+@pytest.mark.parametrize(
+    ("free", "why"),
+    [
+        ("3.3", "at most 0.06 would pass (2.84 GiB): too little for most models. Free the GPU first"),
+        ("0.21", "no share fits: only 215 MiB of 47.40 GiB are free. Free the GPU first"),
+    ],
+)
+def test_a_share_that_passes_the_check_alone_is_called_so(free: str, why: str) -> None:
+    chosen, rejected = advise(NOT_FREE.format(free, "47.4", "0.9, 42.66 GiB"), "lower-engine-reservation")
+    assert not chosen
+    assert [one.why for one in rejected.values()] == [why]
+
+
 def test_a_share_that_is_not_printed_is_lowered_to_what_is_free() -> None:
     remedy = advise(NOT_FREE.format("31.44", "47.38", "45.01 GiB"), "lower-engine-reservation")[0][
         "lower-engine-reservation"

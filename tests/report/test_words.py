@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reports import LOGS, diagnosed, of_each, report_on
+from reports import FIXTURES, LOGS, diagnosed, of_each, report_on
 
 from oomdoctor.causes import causes
 from oomdoctor.remedies.knobs import KNOBS
@@ -87,6 +87,27 @@ def plain(report: Report) -> str:
 def test_nearly_all_fit_the_screen_itself() -> None:
     lengths = [plain(report_on(log)).count("\n") for log in LOGS if len(report_on(log).incidents) == 1]
     assert sum(length <= SCREEN for length in lengths) >= 0.95 * len(lengths)
+
+
+TRAINING = "Train epoch [1/1]:   0%|          | 0/40 [00:00<?, ?it/s]\n"
+
+
+@pytest.mark.parametrize(("above", "cause"), [("", ""), (TRAINING, "activations (if it was memory): ")])
+def test_a_log_that_is_cut_while_it_waits_names_no_likely_cause(tmp_path: Path, above: str, cause: str) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(above + (FIXTURES / "training_cut/driver-waits.log").read_text("utf-8"), "utf-8")
+    report = report_on(log)
+    last = 11 + bool(above)
+    assert plain(report).startswith(f"CANNOT TELL: The log ends inside the traceback around line {last}, before")
+    assert cause in plain(report)
+    assert "(likely)" not in plain(report)
+    assert f"job.log:{last}: " in plain(report)
+
+
+def test_a_kill_that_deepspeed_reports_is_shown_by_its_exit_code() -> None:
+    (incident,) = report_on(FIXTURES / "kill/deepspeed-while-loading.log").incidents
+    assert [one.line for one in incident.diagnoses[0].evidence] == [4]
+    assert "(if it was memory)" not in plain(report_on(FIXTURES / "kill/exit-codes.log"))  # that it was a kill is sure
 
 
 def test_headlines_carry_figures_and_names() -> None:

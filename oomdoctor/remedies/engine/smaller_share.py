@@ -150,12 +150,7 @@ def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> A
     fits = shares.largest(free, total)
     weights = weights_bytes(crash)
     if fits < shares.LEAST:
-        return Refusal(
-            say(
-                "no share fits: only {free} of {total} are free. Free the GPU first",
-                free=show(free), total=show(total),
-            )
-        )  # fmt: skip
+        return Refusal(_too_small(fits, free, total))
     if weights is not None and weights[0] > fits * total:
         taken = show(weights[0])
         return Refusal(
@@ -182,6 +177,19 @@ def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> A
             share=f"{fits:.2f}",
         ),
         assumes=assumes,
+    )
+
+
+def _too_small(fits: float, free: int, total: int) -> str:
+    """vLLM itself takes any share above 0: a small one passes its check, and then the model does not fit."""
+    if not fits:
+        return say(
+            "no share fits: only {free} of {total} are free. Free the GPU first", free=show(free), total=show(total)
+        )
+    return say(
+        "at most {share} would pass ({size}): too little for most models. Free the GPU first",
+        share=f"{fits:.2f}",
+        size=show(fits * total),
     )
 
 

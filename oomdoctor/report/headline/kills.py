@@ -10,7 +10,7 @@ from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
 from oomdoctor.incident import node
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import largest_kill, ray_kill
+from oomdoctor.incident.node import largest_kill, most_resident, ray_kill
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
@@ -19,7 +19,7 @@ from oomdoctor.report.headline.slot import Slot, about, where
 from oomdoctor.report.headline.victims import heaviest, held_by, name_of
 from oomdoctor.signs.kills import a_process_holds_it_afterwards, only_small_processes_were_killed
 from oomdoctor.signs.ray_kills import OF_A_RANK, a_rank_was_killed
-from oomdoctor.units import percent
+from oomdoctor.units import percent, show_limit
 
 SHOWN: Final = 48  # characters of a name that is no class or script
 _PLAIN: Final = late(r"[\w.:<>-]{1,120}")
@@ -91,7 +91,7 @@ def small_victims(crash: Crash) -> str | None:
     kill, count = largest_kill(crash), len(crash.every(KernelKill))
     if kill is None or count == 1:
         return killed_sized(crash)
-    return say("{count} processes of at most {held}", count=count, held=briefly(held_by(kill)))
+    return say("{count} processes of at most {held}", count=count, held=show_limit(most_resident(crash)))
 
 
 @_of_kill
