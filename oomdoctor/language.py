@@ -114,7 +114,7 @@ def joined(sentences: Iterable[str]) -> str:
 def semicolons(parts: Iterable[str]) -> str:
     """Half sentences, or formulas, one behind the other."""
     text = ""
-    for part in parts:
+    for part in filter(None, parts):
         text = say("{part}; {next}", part=text, next=part) if text else part
     return text
 
