@@ -9,7 +9,7 @@ finds the figures, too. The words that say what ran out, and every "no", "not" a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from pathlib import Path
@@ -163,28 +163,28 @@ def _edges(it: Wording, first: int, last: int) -> tuple[int, int]:
 
 def _near(words: tuple[str, ...]) -> Iterable[Wording]:
     """The messages with the most words in common."""
-    everything, index = _known()
-    common: Counter[int] = Counter()
+    lines_of = _known()
+    common: Counter[str] = Counter()
     for word in dict.fromkeys(words):
-        common.update(index.get(word, ()))
-    return (everything[number] for number, _ in common.most_common(CLOSEST))
+        common.update(lines_of.get(word, ()))
+    return (_read(line) for line, _ in common.most_common(CLOSEST))
 
 
 @cache
-def _known() -> tuple[tuple[Wording, ...], dict[str, list[int]]]:
-    everything = tuple(_read(WORDINGS.read_text(encoding="utf-8").splitlines()))
-    index: dict[str, list[int]] = {}
-    for number, known in enumerate(everything):
-        for word in set(known.words):
-            index.setdefault(word, []).append(number)
-    return everything, index
-
-
-def _read(lines: Iterable[str]) -> Iterator[Wording]:
-    for line in lines:
+def _known() -> dict[str, list[str]]:
+    """The lines of the file by their words: what is no word of the language is told apart in the nearest ones only."""
+    lines_of: dict[str, list[str]] = {}
+    for line in WORDINGS.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
-            family, _, text = line.partition("\t")
-            yield wording(family, text)
+            for word in {*_WORD.findall(line.partition("\t")[2].lower())}:
+                lines_of.setdefault(word, []).append(line)
+    return lines_of
+
+
+@cache
+def _read(line: str) -> Wording:
+    family, _, text = line.partition("\t")
+    return wording(family, text)
 
 
 __all__ = ["NO_FAILURE", "WORDINGS", "Likeness", "comparable", "likeness", "wording"]

@@ -4,7 +4,7 @@ the files of its traceback."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from typing import Final
@@ -30,8 +30,8 @@ def day_of(root: Event, told: Sequence[Event]) -> str:
 def releases_of(told: Sequence[Event]) -> Mapping[str, str]:
     """Of frameworks whose messages or files have changed, the releases that print or have these: {"torch": "<2.1"}."""
     roots = [event for event in told if event.role == "root"]
-    texts = [text for event in told for text in (event.at.text, *event.around.before, *event.around.after)]
-    files = [frame.file.replace("\\", "/") for event in roots for frame in event.around.trace]
+    texts = {text for event in told for text in (event.at.text, *event.around.before, *event.around.after)}
+    files = {frame.file.replace("\\", "/") for event in roots for frame in event.around.trace}
     told_by = {each.name: (*_told(each.wordings, texts), *_told(each.layouts, files)) for each in frameworks()}
     return {name: str(_narrowed(releases)) for name, releases in told_by.items() if releases}
 
@@ -41,7 +41,7 @@ def _narrowed(releases: Sequence[str]) -> Versions:
     return reduce(lambda known, told: known.both(told) or known, map(versions, releases))
 
 
-def _told(signs: Sequence[Row], shown: Sequence[str]) -> Iterator[str]:
+def _told(signs: Sequence[Row], shown: Collection[str]) -> Iterator[str]:
     return (releases for words, releases in signs if any(re.search(words, one) for one in shown))
 
 
