@@ -25,6 +25,7 @@ from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_withou
 from oomdoctor.signs.records import killed_outside_its_limit
 
 OF_A_POD = ("collect-evidence", "raise-container-limit", "fewer-workers", "more-host-memory")
+OF_A_REFUSAL = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory")
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
 CAUSE = Cause(
@@ -65,8 +66,8 @@ CAUSE = Cause(
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),
         Row(ggml.small_piece_of_the_host_refused, Grade.HINTS),
-        Row(host_refused_without_a_size, Grade.HINTS),
-        Row(host_refused_without_a_sign_of_a_limit, Grade.HINTS),
+        Row(host_refused_without_a_size, Grade.HINTS, OF_A_REFUSAL),
+        Row(host_refused_without_a_sign_of_a_limit, Grade.HINTS, OF_A_REFUSAL),
     ),
     against=(Row(ray_killed_a_good_share, Grade.LEFT), Row(first_rows_are_missing, Grade.PROVES)),
     knobs=("collect-evidence", "fewer-workers", "more-host-memory", "smaller-object-store", "tune-ray-monitor"),

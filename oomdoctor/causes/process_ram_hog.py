@@ -48,7 +48,7 @@ CAUSE = Cause(
         Row(kills.killed_process_was_large, Grade.POINTS),
         Row(kills.a_process_holds_it_afterwards, Grade.POINTS),
         Row(one_piece_of_the_machine_refused, Grade.POINTS, OF_A_PIECE),
-        Row(large_piece_refused, Grade.HINTS, OF_A_PIECE),
+        Row(large_piece_refused, Grade.LEFT, OF_A_PIECE),
         Row(ray_kills.ray_killed_who_held_most, Grade.NAMES),
     ),
     # Who held it is no answer where the log shows with what, and the process is the job itself.

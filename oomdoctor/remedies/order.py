@@ -94,11 +94,16 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         # Of workers that hold little there may be fewer: it changes nothing for the one process
         first = (knob for knob in stated if knob != _WORKERS or not _one_holds_it(decision.crash_of(answer)))
         return tuple(dict.fromkeys((*first, *own, *stated)))
-    behind = [one for one in decision.answers[1:] if not one.cause.only_ends and _same_memory(one, answer, decision)]
+    behind = [one for one in decision.answers[1:] if _says_more(one) and _same_memory(one, answer, decision)]
     known = [one for one in behind if one.cause.id != PROCESS_HOG]
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
     return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
+
+
+def _says_more(one: Ranked) -> bool:
+    """What the memory was for, or who held it: a limit behind other answers is a guess."""
+    return not one.cause.only_ends and one.cause.id != _LIMIT
 
 
 def _one_holds_it(crash: Crash) -> bool:

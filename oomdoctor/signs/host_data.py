@@ -297,12 +297,15 @@ def arrow_was_refused(crash: Crash) -> Seen | None:
 
 
 @sign
-def a_vector_of_r_was_refused(crash: Crash) -> Seen | None:
-    """R was refused a vector: it holds the whole of its data in memory."""
+def an_array_of_data_was_refused(crash: Crash) -> Seen | None:
+    """R was refused a vector, or NumPy an array of 1 GiB or more: networks have their framework's allocator."""
     refused = crash.first(HostAllocation)
-    if refused is None or refused.allocator != "r":
+    if refused is not None and refused.allocator == "r":
+        words = say("R was refused memory for a vector{asked}: R keeps all its data in memory.", asked=asked_for(crash))
+        return Seen(words=words, evidence=(refused,))
+    if refused is None or refused.allocator != "numpy" or (refused.tried_bytes or 0) < LARGE:
         return None
-    words = say("R was refused memory for a vector{asked}: R keeps all its data in memory.", asked=asked_for(crash))
+    words = say("A NumPy array of {size} did not fit in memory.", size=show(refused.tried_bytes or 0))
     return Seen(words=words, evidence=(refused,))
 
 

@@ -59,12 +59,18 @@ def numpy(size: str, shape: str) -> str:
     return f"numpy.core._exceptions.MemoryError: Unable to allocate {size} for an array with shape {shape}"
 
 
-def test_not_a_matrix_of_all_pairs() -> None:
-    assert says(CAUSE, numpy("335. GiB", "(300000, 300000)")) is None
+def test_an_array_that_no_frame_tells_of_is_data_at_a_guess() -> None:
+    for size, shape in (("335. GiB", "(300000, 300000)"), ("2.40 GiB", "(684, 684, 688)")):
+        assert finding(CAUSE, numpy(size, shape)).grade is Grade.HINTS
 
 
-def test_not_a_volume() -> None:
-    assert says(CAUSE, numpy("2.40 GiB", "(684, 684, 688)")) is None
+def test_not_a_small_array() -> None:
+    assert says(CAUSE, numpy("922. MiB", "(11000, 11000)")) is None
+
+
+def test_not_a_tensor() -> None:
+    words = "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
+    assert says(CAUSE, words.format(9663676416)) is None
 
 
 def test_a_dense_table_of_samples_and_features() -> None:

@@ -54,7 +54,7 @@ def test_a_constructor_that_makes_tensors_builds(tmp_path: Path) -> None:
 
 def test_a_large_piece_on_windows_meets_its_commit_limit(tmp_path: Path) -> None:
     assert cause(tmp_path, WINDOWS.format("not enough memory:", 85899345920)) == "address-space-limit"
-    assert cause(tmp_path, WINDOWS.format("can't allocate memory:", 85899345920)) == "process-ram-hog"
+    assert cause(tmp_path, WINDOWS.format("can't allocate memory:", 85899345920)) == "host-memory-exhausted"
 
 
 def test_what_is_loaded_is_past(tmp_path: Path) -> None:
