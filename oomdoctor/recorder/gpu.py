@@ -6,21 +6,9 @@ import threading
 import time
 from typing import Final, Protocol
 
-from msgspec import Struct
+from oomdoctor.recorder.cards import Cards
 
 COST: Final = 100  # an answer that took a second is followed by a hundred without a question
-
-
-class Card(Struct, frozen=True, array_like=True):
-    """In bytes."""
-
-    index: int
-    used: int
-    total: int
-    processes: tuple[tuple[int, int], ...] = ()  # PID of the host, and what it holds
-
-
-Cards = tuple[Card, ...]
 
 
 class Source(Protocol):

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.recorder.gpu import Card, Cards
+from oomdoctor.recorder.cards import Card, Cards
 from oomdoctor.units import MIB
 
 PROGRAM: Final = "nvidia-smi"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from oomdoctor.recorder.gpu import Card, Cards
+from oomdoctor.recorder.cards import Card, Cards
 
 
 class Nvml:

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from oomdoctor.recorder.cards import Card
 from oomdoctor.recorder.cgroup import Level
-from oomdoctor.recorder.gpu import Card
 from oomdoctor.recorder.kernel_log import Kill
 from oomdoctor.recorder.machine import Memory
 from oomdoctor.recorder.processes import Size
