@@ -147,7 +147,8 @@ def _look(crash: Crash) -> tuple[str, ...]:
         return (commands.on_the_devices(crash),)
     if isinstance(crash.root, HostAllocation):
         return commands.OF_A_REFUSAL
-    return _LOOK.get(crash.pool, ())
+    look = _LOOK.get(crash.pool, ())
+    return commands.of_its_manager(crash) or look if crash.pool == "cgroup" else look
 
 
 def closing(crash: Crash, answers: Sequence[Ranked]) -> tuple[str, ...]:

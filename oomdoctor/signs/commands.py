@@ -13,7 +13,7 @@ from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
-from oomdoctor.families.kill import Kill
+from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.ray_kill import BEFORE_KILLS, NodeOutOfMemory
 from oomdoctor.families.ray_schedule import ClusterStatus
@@ -63,6 +63,8 @@ FREE: Final = "free -h"
 # RAM that belongs to no process
 OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
 SHM: Final = "df -h /dev/shm"
+# What else ends a process by SIGBUS leaves a line of its own: mm/memory-failure.c and block/blk-core.c of Linux
+BUS_ERRORS: Final = "dmesg -T | grep -i -E 'memory failure|i/o error'"
 OBJECTS: Final = "ray memory --stats-only"
 SCHEDULED: Final = "ray status -v"
 CARDS: Final = "nvidia-smi -L"
@@ -164,8 +166,16 @@ def on_the_devices(crash: Crash) -> str:
 def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
-    commands = [*raylet_log(crash)] if of_ray else []
-    container = _ended_as_container(crash)
+    records = (*(raylet_log(crash) if of_ray else ()), *of_its_manager(crash))
+    if isinstance(crash.root, Kill) and crash.root.signal == SIGBUS:
+        return (*records, SHM, BUS_ERRORS)
+    shared = (SHM,) if crash.root.pool == "shm" else ()
+    return (*records, *shared, JOURNAL, DMESG)
+
+
+def of_its_manager(crash: Crash) -> tuple[str, ...]:
+    """The records of who set the limit of the job or container: its control group is gone when that has ended."""
+    container, commands = _ended_as_container(crash), list[str]()
     if in_slurm(crash):
         commands.append(of_slurm(crash))
     if container and not in_a_pod(crash):
@@ -178,11 +188,8 @@ def settling(crash: Crash) -> tuple[str, ...]:
         commands.append(POD)
     elif not container and pid_of_a_container(crash) is not None:
         commands.append(GROUP)
-    if crash.root.pool == "shm":
-        commands.append(SHM)
     given = {record.tool for record in crash.every(EndRecord)}
-    open_ones = (command for command in commands if not any(command.startswith(tool) for tool in given))
-    return (*open_ones, JOURNAL, DMESG)
+    return tuple(command for command in commands if not any(command.startswith(tool) for tool in given))
 
 
 def pid_of_a_container(crash: Crash) -> int | None:
