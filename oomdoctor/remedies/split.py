@@ -22,10 +22,14 @@ from oomdoctor.units import show
 
 _NEARLY_ALL: Final = 0.9  # of the weights: a rank of two that are split holds half of them, and its buffers
 _LOADING: Final = "model_load"
+_JAX: Final = "jax"  # a world
 _MAY_BE_LOADING: Final = ("unknown", "engine_init")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 # Workers that vLLM starts beside its first one, or through Ray: vllm/executor/multiproc_gpu_executor.py, ray_utils.py
 _OF_SEVERAL: Final = late(r"^\W{0,4}(?:RayWorkerWrapper|RayWorkerVllm|VllmWorkerProcess|VllmWorker-\d|Worker_TP\d)\b")
+# vLLM and SGLang name their processes by their rank; a card of a worker that is not the first has a number above 0
+_RANK: Final = late(r"\bTP(\d{1,3})\b|\bWorker_TP(\d{1,3})\b|\b[GN]PU (\d{1,2})(?: has|;)")
+_SEVERAL: Final = 2
 # vllm/config/parallel.py, ParallelConfig.__post_init__: they stand for --data-parallel-size where that is 1
 _COPIES: Final = ("VLLM_DP_SIZE", "VLLM_DP_RANK")
 
@@ -34,13 +38,12 @@ def split(case: Case) -> Answer:
     """Over twice as many cards, or as many as the weights need."""
     crash = case.crash
     if case.row is None and case.now is None:
-        return None
+        return _over_all_devices() if crash.job.world == _JAX and not crash.job.in_engine else None
     if (whole := _not_in_effect(crash)) is not None:
         return whole
     spread = crash.job.spread or _OF_SEVERAL.search(crash.root.at.text) is not None
     if case.now is None and spread and not crash.job.trains:
-        raised = say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
-        return Proposal(action=raised)
+        return _over_more(case)
     now = tensor_parallel(crash)
     count = crash.context.hardware.get("gpu_count")
     if isinstance(count, int) and now >= count:
@@ -54,6 +57,41 @@ def split(case: Case) -> Answer:
         suggested=then,
         derivation=derivation,
         assumes=(*stated, *by_name),
+    )
+
+
+def _over_more(case: Case) -> Proposal:
+    """Over more than the log shows, where it does not print how many there are."""
+    seen = _ranks_in_sight(case.crash)
+    if seen < _SEVERAL:
+        return Proposal(
+            action=say("Split the model over more GPUs: raise {name} (value not in the log)", name=case.name)
+        )
+    return Proposal(
+        action=say(
+            "Split the model over more GPUs than now: raise {name} (value not in the log, which shows at least {seen} "
+            "GPUs)",
+            name=case.name, seen=seen,
+        )
+    )  # fmt: skip
+
+
+def _ranks_in_sight(crash: Crash) -> int:
+    """As many as the highest number of a rank or card near the failure says, counted from 0."""
+    around = crash.root.around
+    lines = (crash.root.at.text, *around.before, *around.after)
+    written = (int(number) for line in lines for found in _RANK.finditer(line) for number in found.groups() if number)
+    return max((*written, *(event.process.rank or 0 for event in crash.events)), default=0) + 1
+
+
+def _over_all_devices() -> Proposal:
+    """docs/notebooks/Distributed_arrays_and_automatic_parallelization of JAX: Mesh, NamedSharding (since 0.4.1)."""
+    return Proposal(
+        action=say("Shard the weights over all devices that JAX sees"),
+        snippet="import numpy as np; from jax.sharding import Mesh, NamedSharding, PartitionSpec\n"
+        'params = jax.device_put(params, NamedSharding(Mesh(np.array(jax.devices()), ("x",)), PartitionSpec("x")))',
+        assumes=(say("several devices; the first axis of each array is divisible by their number"),),
+        cost=say("more communication"),
     )
 
 

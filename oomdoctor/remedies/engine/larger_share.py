@@ -67,7 +67,7 @@ def raise_share(case: Case) -> Answer:
         else None
     )
     if total is None or missing is None:
-        return at_the_limit or _step_up(now, assumed)
+        return at_the_limit or _step_up(now, assumed, missing)
     amount, why = missing
     wanted = shares.raised(now, amount, total)
     most = _most(crash, total)
@@ -96,15 +96,26 @@ def _raised(now: float, then: float, assumed: tuple[str, ...] = ()) -> str:
     return say("Raise the engine's GPU memory share: {now} -> {then}", now=as_known(now, assumed), then=f"{then:.2f}")
 
 
-def _step_up(now: float, assumed: tuple[str, ...]) -> Answer:
+def _step_up(now: float, assumed: tuple[str, ...], missing: tuple[int, str] | None) -> Answer:
+    """A step, where the size of the card is unknown."""
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
+    step = round(then - now, 3)
+    formula = f"{now:g} + {step:g} = {then:g}"
     return Proposal(
         action=_raised(now, then, assumed),
         current=None if assumed else now,
         suggested=then,
-        derivation=fractions.first_step(f"{now:g} + {round(then - now, 3):g} = {then:g}"),
+        derivation=fractions.first_step(formula) if missing is None else _enough_from(formula, step, *missing),
         assumes=assumed,
     )
+
+
+def _enough_from(formula: str, step: float, amount: int, why: str) -> str:
+    """From which size of the card on the step is what is missing."""
+    return say(
+        "{formula}; enough on a GPU of {size} or more: {missing} = {amount}, / {step}",
+        formula=formula, size=show(amount / step), missing=why, amount=show(amount), step=f"{step:g}",
+    )  # fmt: skip
 
 
 def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answer:

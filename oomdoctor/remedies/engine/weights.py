@@ -15,6 +15,7 @@ from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
 from oomdoctor.remedies.settings import known_versions, of_knob
 from oomdoctor.remedies.sizes import has_few_bits, size_of_model, tensor_parallel
+from oomdoctor.spellings import title
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import ALL, versions
@@ -32,6 +33,10 @@ _NAMED: Final = 80  # characters of a model's name
 # Engines whose option lays all weights out in 16 bits on the GPU and quantizes them there, and the releases that do:
 # vllm/model_executor/layers/quantization/fp8.py before #31914; python/sglang/srt/layers/quantization/fp8.py, #17945
 _QUANTIZED_AFTER_LOADING: Final = {vllm.NAME: versions("<0.15"), "sglang": ALL}
+# Whose option is for weights that were quantized before: vllm_ascend/quantization, by ModelSlim; lmdeploy/cli/lite.py
+_QUANTIZED_BEFORE: Final = {"vllm-ascend": "ModelSlim", "lmdeploy": "AWQ"}
+# vllm/model_executor/quantization_utils came with AWQ in 0.2.0
+_READS_QUANTIZED: Final = {vllm.NAME: versions(">=0.2")}
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
 
 
@@ -61,6 +66,8 @@ def smaller_weights(case: Case) -> Answer:
     if shown is not None:
         return Refusal(say("weights already quantized ({shown})", shown=shown))
     row, models_named = case.row, case.crash.context.models
+    if case.knob == "quantize-weights" and (release := _too_old(case.crash)) is not None:
+        return Refusal(say("{release} reads no weights of 8 or 4 bits", release=release))
     if case.knob == "quantize-weights" and (checkpoint := _of_a_checkpoint(case)) is not None:
         return checkpoint
     if case.knob == "quantize-weights" and case.now is not None and _are_quantized_by(case.now):
@@ -79,9 +86,22 @@ def _are_quantized_by(stated: Setting | None) -> bool:
     return stated is not None and str(stated.value).lower() not in _NOT_QUANTIZED
 
 
+def _too_old(crash: Crash) -> str | None:
+    """The engine's release, where quantized weights came with a later one."""
+    engine = crash.job.engine or ""
+    reads, known = _READS_QUANTIZED.get(engine), known_versions(engine, crash.context)
+    if reads is None or reads.overlaps(known):
+        return None
+    version = crash.context.frameworks.get(engine)
+    return f"{title(engine)} {version or known}"
+
+
 def _of_a_checkpoint(case: Case) -> Proposal | None:
     """Weights that are in fewer bits before the engine loads them, where its option comes too late or is not there."""
     framework = case.row.framework if case.row is not None else case.crash.job.engine
+    if case.row is not None and (tool := _QUANTIZED_BEFORE.get(case.row.framework)) is not None:
+        action = say("Load a checkpoint with weights in 8 or 4 bits, quantized before by {tool}", tool=tool)
+        return Proposal(action=action, suggested=case.row.value)
     after_loading = _QUANTIZED_AFTER_LOADING.get(framework or "")
     if framework is None or after_loading is None or _are_quantized_by(case.now):
         return None
