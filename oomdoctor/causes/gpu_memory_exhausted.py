@@ -20,6 +20,7 @@ LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "sm
 RESERVING_KNOBS = ("free-the-gpu", "cap-preallocation", "smaller-microbatch", "smaller-input", "collect-evidence")
 COPY_KNOBS = ("free-the-gpu", "shard-states", "mixed-precision", "collect-evidence")
 DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
+STATES_KNOBS = ("smaller-microbatch", "shorter-sequences", "offload-optimizer", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
     id="gpu-memory-exhausted",
@@ -56,5 +57,6 @@ CAUSE = Cause(
         (passes.works_on_data, DATA_KNOBS),
         (array_copied_to_one_core, COPY_KNOBS),
         (refused_beside_a_reservation, RESERVING_KNOBS),
+        (passes.beside_states_of_a_trainer, STATES_KNOBS),
     ),
 )

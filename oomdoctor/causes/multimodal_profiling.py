@@ -35,6 +35,6 @@ CAUSE = Cause(
         Row(profiling_behind_an_encoders_announcement, Grade.NAMES),
         Row(profiling_beside_words_of_an_encoder, Grade.POINTS),
     ),
-    knobs=("limit-multimodal", "smaller-prefill", "fewer-sequences", "shorter-context", "tensor-parallel"),
+    knobs=("limit-multimodal", "smaller-prefill", "fewer-sequences", "tensor-parallel", "shorter-context"),
     before=("activations",),
 )

@@ -15,7 +15,7 @@ from oomdoctor.families.event import SIDES
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident import devices
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import driven, framework, of_devices, some, trainers
+from oomdoctor.job.frameworks import among, driven, framework, of_devices, some, trainers
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import filled, mark, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -39,7 +39,7 @@ from oomdoctor.remedies import (
 )
 from oomdoctor.remedies.builds import python_builds
 from oomdoctor.remedies.engine.known import in_python
-from oomdoctor.remedies.functions import COMPUTE
+from oomdoctor.remedies.functions import COMPUTE, OF_THE_ENGINE
 from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.initial import counts_tokens
 from oomdoctor.remedies.knobs import KNOBS, Knob
@@ -51,8 +51,10 @@ from oomdoctor.remedies.settings import (
     current,
     done,
     excluded_by,
+    known_versions,
     missing,
     of_call,
+    of_knob,
     same,
     spelling,
 )
@@ -77,6 +79,9 @@ _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a 
 _EXPORT: Final = re.compile(r"^export (\w{1,80})=(.{0,300})$", re.MULTILINE)
 _IN_POWERSHELL: Final = r'$env:\1 = "\2"'
 _TELLING: Final = 8  # characters of a function's name
+_BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
+# Knobs that are nothing but an option of the engine
+_BY_AN_OPTION: Final = frozenset({*OF_THE_ENGINE, "less-swap-space"} - {"smaller-model"})
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
 _JOBS: Final = "-j"
@@ -123,7 +128,7 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     row = _row(knob, cause, crash)
     case = _case(knob, cause, crash, row)
-    if not conditions.holds(knob, case) or not reach.acts(knob.id, crash, row):
+    if not conditions.holds(knob, case) or not _acts(knob, crash, row):
         return None
     wrong = _wrong_sign(knob, crash, row)
     if wrong is not None:
@@ -221,9 +226,17 @@ def _in_sight(row: Spelling, crash: Crash) -> bool:
         return False
     if row.setting == _JOBS and python_builds(crash):
         return False  # nobody types that command
-    if not reach.acts(row.knob, crash, row):
+    if not reach.acts(row.knob, crash, row) or _is_left_to_the_program(row, crash):
         return False
     return not row.words or current(row.knob, row, crash.context) is not None or crash.shows(_any_of(row.words))
+
+
+def _is_left_to_the_program(row: Spelling, crash: Crash) -> bool:
+    """A library's argument, where a program is driven by options of its own for the knob: none of them acts here."""
+    own, driving = framework(row.framework), among(crash.job.frameworks)
+    if own is None or own.layer != "base" or not row.is_argument or _own_program(crash):
+        return False
+    return any(each.layer == "program" and any(of_knob(row.knob, each.name)) for each in driving)
 
 
 def _is_of_the_program(row: Spelling, crash: Crash) -> bool:
@@ -235,8 +248,20 @@ def _any_of(words: Sequence[str]) -> str:
     return f"(?i){'|'.join(words)}"
 
 
+def _acts(knob: Knob, crash: Crash, row: Spelling | None) -> bool:
+    """Whether the knob can be turned from where the job is started, and acts on what failed."""
+    if row is None and knob.id in _BY_AN_OPTION and _hands_on_nothing_else(crash):
+        return False
+    if row is None and knob.id in _BY_AN_OPTION and knob.id != _BITS and _is_of_others(knob, crash):
+        return False
+    return reach.acts(knob.id, crash, row)
+
+
 def _reaches(row: Spelling, crash: Crash) -> bool:
-    """Whether the option is about the processes that hold the memory: Ray's number of CPUs is about its tasks."""
+    """Whether the option gets to the processes that hold the memory: Ray's number of CPUs is about its tasks, and an
+    engine's own may be out of reach."""
+    if some([row.framework], "runs inside trainers") and _hands_on_nothing_else(crash):
+        return False
     if row.knob != "fewer-workers" or row.framework != ray_workers.NAME:
         return True
     return ray_workers.tasks(crash) or ray_workers.are_unnamed(crash)
@@ -263,6 +288,19 @@ def _told_by_an_application(crash: Crash) -> bool:
 def _own_program(crash: Crash) -> bool:
     """Whether the job's code is the reader's own, and not a framework's that is driven by its options."""
     return not driven(crash.job.frameworks)
+
+
+def _hands_on_nothing_else(crash: Crash) -> bool:
+    """The program that starts the engine hands on what it has options for itself: the engine's other ones are out of
+    reach."""
+    return some(crash.job.frameworks, "hands its engine only its own options")
+
+
+def _is_of_others(knob: Knob, crash: Crash) -> bool:
+    """Other releases of the engine have the option."""
+    engine = crash.job.engine or ""
+    known, rows = known_versions(engine, crash.context), list(of_knob(knob.id, engine))
+    return bool(rows) and not any(row.versions.overlaps(known) for row in rows)
 
 
 def _of_another_world(row: Spelling, crash: Crash) -> bool:

@@ -50,10 +50,12 @@ from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.node import an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
+    optimizer_on_the_cpu,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
 )
+from oomdoctor.signs.passes import simulates_worlds
 
 Question = Callable[[Case], bool]
 
@@ -74,11 +76,12 @@ _OF_WEIGHTS: Final = r"from_pretrained|load_state_dict|safetensors|torch/seriali
 # Files that are memory-mapped already, by their names and by who opens them: safetensors/bindings/python/src/lib.rs
 _MAPPED: Final = r"\w\.safetensors\b|\bsafe_open\("
 _OF_DATA: Final = (
-    r"(?i)data_?set|data_?loader|load_data|\.(?:csv|parquet|arrow|jsonl?|npz|h5ad)\b"
+    r"(?i)data_?set|data_?loader|load_data|\.(?:csv|parquet|arrow|jsonl|npz|h5ad)\b"
+    r"|(?<![\w.-])(?![\w.-]*(?:config|deepspeed|ds_|zero_?\d|args|settings))[\w.-]{1,80}\.json\b"
     r"|tokenize|load_shard|_read\b|\bread_|\bray\.data\b|\bdask\b|\bpandas\b|data_?frame"
 )
 # A driver that found no cluster to join began one of its own, of this machine alone: ray/_private/worker.py, `connect`
-_LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
+LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
 _AXIS: Final = late(r"\d{1,20}")
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_PICTURES: Final = (
@@ -373,7 +376,7 @@ def sequences(case: Case) -> bool:
 def pictures(case: Case) -> bool:
     """What goes in has a size of its own: pictures, volumes, points, clips."""
     crash = case.crash
-    if some(crash.job.frameworks, "simulates worlds"):
+    if simulates_worlds(crash):
         return False
     named = case.now is not None or crash.mentions(_SIZE_OF_PICTURES) is not None
     return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
@@ -405,7 +408,7 @@ def _axes_of_the_largest(crash: Crash) -> list[int]:
 
 def simulated_worlds(case: Case) -> bool:
     """Environments that the job computes itself, of which there may be fewer."""
-    return case.now is not None or some(case.crash.job.frameworks, "simulates worlds")
+    return case.now is not None or simulates_worlds(case.crash)
 
 
 def option_for_it(case: Case) -> bool:
@@ -428,8 +431,11 @@ def way_to_disk(case: Case) -> bool:
 
 
 def model_of_a_library(case: Case) -> bool:
-    """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it."""
+    """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it; and no loader of JAX or
+    TensorFlow has weights in few bits without an option for it."""
     crash = case.crash
+    if case.knob == "quantize-weights" and crash.job.world in _ARRAYS_OF_ANYTHING:
+        return option_for_it(case)
     if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None or crash.shows(_OF_WEIGHTS):
         return True
     known = (framework(name) for name in crash.context.frameworks)
@@ -540,6 +546,7 @@ def data_are_loaded(case: Case) -> bool:
 _SIGNS_OF_OFFLOADING: Final = (
     caches_of_ranks,
     lmcache_was_refused,
+    optimizer_on_the_cpu,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
@@ -570,7 +577,7 @@ def killed_by_rays_monitor(case: Case) -> bool:
 def a_cluster(case: Case) -> bool:
     """A scheduler or a launcher of several machines is in sight: a single one has no nodes to add."""
     crash = case.crash
-    if case.now is None and crash.shows(_LOCAL_RAY):
+    if case.now is None and crash.shows(LOCAL_RAY):
         return False
     if case.now is not None or crash.pool == "scheduling" or crash.job.spread:
         return True

@@ -14,6 +14,7 @@ from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill
 from oomdoctor.language import say
+from oomdoctor.remedies.conditions import LOCAL_RAY
 from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import REFUSED_WHAT_IS_FREE, Answer, Case, Proposal
@@ -114,7 +115,7 @@ def _visible_gpus(crash: Crash) -> Proposal:
     if request is not None and request.state in FOR_NO_NODE:
         action = say("Compare what Ray counts on each node with what the node has (CUDA_VISIBLE_DEVICES, --num-gpus)")
         return Proposal(action=action, snippet=look)
-    if isinstance(crash.root, Shortage | GpuVisibility):
+    if isinstance(crash.root, Shortage | GpuVisibility) or crash.shows(LOCAL_RAY):
         action = say("Compare the GPUs that the process sees with those of its node")
         return Proposal(action=action, snippet='echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS)
     action = say("See which tasks and actors hold the cluster's CPUs and GPUs")

@@ -20,6 +20,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, is_a_bystander, node_memory, ray_kill, used_bytes
 from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.remedies import Remedy, misread, own_options
+from oomdoctor.remedies.engine.requests import cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
@@ -30,6 +31,9 @@ EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what d
 # Without its limit on a Mac PyTorch takes the RAM that the system itself needs: after all else
 _RISKY: Final = ("PYTORCH_MPS_HIGH_WATERMARK_RATIO",)
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
+_OF_A_GROUP: Final = "cgroup"  # a pool
+_LARGER: Final = "more-host-memory"
+_RAISED: Final = "raise-container-limit"
 _GROUP: Final = "container-limit"  # a cause whose own remedy is bought
 _LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
 _ALLOCATOR: Final = "allocator-config"
@@ -49,7 +53,8 @@ _BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
-_OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", "shorter-context")
+_LENGTH: Final = "shorter-context"
+_OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 _LEAKS: Final = "-leak"  # causes that fill any limit
@@ -69,8 +74,17 @@ _HOW_MUCH: Final = (_WORKERS, "smaller-microbatch", "smaller-input", "shorter-co
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     """What to change for an answer of the decision, best first; those of the causes behind it where it names none."""
-    limit = () if answer.cause.id.endswith(_LEAKS) else _of_a_low_limit(decision.crash_of(answer))
-    return tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision))))
+    crash = decision.crash_of(answer)
+    grows = answer.cause.id.endswith(_LEAKS)
+    limit = () if grows else _of_a_low_limit(crash)
+    knobs = tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision))))
+    return _of_the_group(knobs, grows=grows) if crash.pool == _OF_A_GROUP else knobs
+
+
+def _of_the_group(knobs: tuple[str, ...], *, grows: bool) -> tuple[str, ...]:
+    """On a larger node the limit is the same: that is raised instead, unless a leak fills any."""
+    instead = () if grows else (_RAISED,)
+    return tuple(dict.fromkeys(one for knob in knobs for one in (instead if knob == _LARGER else (knob,))))
 
 
 def _of_a_low_limit(crash: Crash) -> tuple[str, ...]:
@@ -270,9 +284,12 @@ def stated_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
 
 def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     """A context far too long for the cache is shortened first: no step of a share whose gain nobody knows makes up for
-    it, whatever the message names first."""
+    it, whatever the message names first; and a cache that holds many times what was refused gives most."""
+    length = next((one for one in remedies if one.knob == _LENGTH and one.has_object), None)
+    if length is not None and cache_beside(crash) is not None:
+        return [length, *(one for one in remedies if one is not length)]
     error = crash.first(ContextDoesNotFit)
-    length = next((one for one in remedies if one.knob == "shorter-context" and one.suggested is not None), None)
+    length = next((one for one in remedies if one.knob == _LENGTH and one.suggested is not None), None)
     if error is None or length is None or not error.kv_tokens or not error.max_model_len:
         return list(remedies)
     if error.max_model_len <= _FAR * error.kv_tokens:

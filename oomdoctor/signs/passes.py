@@ -11,7 +11,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frames import ends_in_building
-from oomdoctor.job.frameworks import some
+from oomdoctor.job.frameworks import framework, some
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host
@@ -54,6 +54,8 @@ NO_WEIGHT: Final = 8 * GIB  # twice an embedding of 256,000 words by 8,192 in ha
 _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}\.py"
 # mmdet/core/bbox/assigners up to 2, mmdet/models/task_modules/assigners since 3
 _ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
+# What all environments hold at once, as Brax, gymnax and MuJoCo Playground name it: brax/training/agents/ppo/train.py
+_STATES_OF_WORLDS: Final = r"\benv_states?\b|\bnum_envs\b"
 _ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
@@ -389,3 +391,15 @@ def _says_what_for(crash: Crash) -> bool:
 def while_boxes_are_matched(crash: Crash) -> Seen | None:
     """Each box of an image is compared with each object in it: the batch does not matter."""
     return Seen(words="") if crash.in_trace(_ASSIGNERS) is not None else None
+
+
+@sign
+def beside_states_of_a_trainer(crash: Crash) -> Seen | None:
+    """DeepSpeed or FSDP hold states on the card, which may lie in RAM instead."""
+    states = any(one is not None and one.layer == "states" for one in map(framework, crash.job.frameworks))
+    return Seen(words="") if crash.job.trains and states else None
+
+
+def simulates_worlds(crash: Crash) -> bool:
+    """Whether the job computes its environments itself: by its framework, or by what its lines hand on."""
+    return some(crash.job.frameworks, "simulates worlds") or crash.in_trace(_STATES_OF_WORLDS) is not None

@@ -207,7 +207,9 @@ def test_slurm_is_asked_what_the_job_had() -> None:
         "Killed.\n"
     )
     remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
-    assert remedy.snippet == "sacct -j 5012 --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
+    asked, raised = (remedy.snippet or "").splitlines()
+    assert asked == "sacct -j 5012 --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
+    assert raised.startswith("#SBATCH --mem=TWICE_REQMEM ")
     stated = advise("#SBATCH --mem=64G\n" + log, "raise-container-limit")[0]["raise-container-limit"]
     assert (stated.snippet or "").splitlines()[0] == "#SBATCH --mem=80G"
     per_cpu = advise("#SBATCH --mem-per-cpu=4G\n" + log, "raise-container-limit")[0]["raise-container-limit"]

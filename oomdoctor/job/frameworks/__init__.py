@@ -65,11 +65,13 @@ Trait = Literal[
     "sleeps before the trainer starts",  # the same, and it is asleep while the trainer is created
     "counts cards as nodes",
     "runs inside trainers",  # an engine that they start themselves
+    "hands its engine only its own options",  # that engine's other ones are out of reach
     "takes its options as arguments",  # of the same names, where a program builds the engine
     "takes what it needs",  # an engine, and no share
     "takes a share of the card",
     "takes a share of what is free",  # when it starts
     "takes a share of the rest",  # of what is free after the weights
+    "quantizes nothing itself",  # its option is for weights that were quantized before
     "spreads over cards",
     "keeps an object store",
     "starts as many as its option says",  # of the processes that a table of the node shows

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.remedies.conditions import LOCAL_RAY
+from oomdoctor.remedies.engine.known import in_python
 from oomdoctor.remedies.proposal import Answer, Proposal
 from oomdoctor.remedies.settings import Spelling, spelling
 from oomdoctor.signs import commands, releases
 from oomdoctor.signs.scheduling import Group, amounts_in_words
+
+_GPUS: Final = "GPUS"
 
 
 def cards_of_vllm(crash: Crash, short: Sequence[tuple[str, float, float]]) -> Proposal | None:
@@ -60,18 +65,20 @@ def of_the_engine(crash: Crash) -> Answer:
         return None
     if isinstance(seen, Shortage) and seen.needed and seen.available and seen.unit == "devices":
         return _over_the_nodes(crash, row, seen.needed, seen.available)
+    look = commands.CARDS if crash.shows(LOCAL_RAY) else commands.SCHEDULED  # that Ray is gone with its driver
     return Proposal(
         action=say("Lower {option} to the number of GPUs that Ray sees, or show Ray more of them", option=row.setting),
         setting=row.setting,
-        snippet=commands.SCHEDULED,
+        snippet=f"{look}\n{row.write.format(_GPUS)}   # {_GPUS}: as many as the first line shows",
     )
 
 
 def split_of_the_engine(crash: Crash) -> Spelling | None:
     if not (crash.job.engine or vllm.NAME in crash.context.frameworks):
         return None
-    row = spelling("tensor-parallel", crash.context, crash.job.world)
-    return row or spelling("tensor-parallel", crash.context, vllm.NAME)
+    own = spelling("tensor-parallel", crash.context, crash.job.world)
+    row = own or spelling("tensor-parallel", crash.context, vllm.NAME)
+    return row.as_argument if row is not None and row.framework == vllm.NAME and in_python(crash) else row
 
 
 def smaller_group(row: Spelling) -> Proposal:

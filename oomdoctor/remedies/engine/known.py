@@ -21,6 +21,9 @@ from oomdoctor.versions import Version, version_of
 
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 _BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|/lmdeploy/api\.py|\bsgl\.Engine\("
+# Engines that a program of one's own makes from arguments, and servers, which take them as flags
+_MADE: Final = r"\bLLMEngine\.from_engine_args\(|\bAsyncLLMEngine\.from_engine_args\("
+_BY_A_SERVER: Final = r"api_server|/vllm/entrypoints/|(?i:uvicorn|vllm serve)"
 # Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
 _SERVER: Final = r"api_server|/entrypoints/(?:openai|launcher)|async_llm|(?i:uvicorn|vllm serve)"
 PRINTED: Final = "printed"
@@ -81,6 +84,8 @@ def sleeps(crash: Crash) -> bool:
 def in_python(crash: Crash) -> bool:
     """Whether a program or a notebook builds the engine itself, by arguments of the options' names."""
     if crash.in_trace(_BUILT) is not None or is_in_a_notebook(crash):
+        return True
+    if crash.in_trace(_MADE) is not None and not crash.shows(_BY_A_SERVER):
         return True
     return phase(crash) == "waking" and not crash.shows(_SERVER)
 

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.arithmetic import vllm
-from oomdoctor.families.llama_cpp import BufferRefused
+from oomdoctor.families.llama_cpp import Buffer, BufferRefused
 from oomdoctor.families.sglang import PoolExhausted
 from oomdoctor.families.tgi import WarmupShort
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, SequencesExceedState, WarmupOutOfMemory
@@ -53,7 +53,27 @@ def shorter_context(case: Case) -> Answer:
             return _context(error, longest, derivation, (say("every layer attends to the whole context"),))
     if _gains_nothing(case.crash):
         return Refusal(say("not one KV-cache block fits: a shorter context alone does not help"))
-    return half(case)
+    cache = cache_beside(case.crash)
+    return half(case) if cache is None or case.now is not None else _half_of_the_cache(case.name, cache)
+
+
+def cache_beside(crash: Crash) -> int | None:
+    """The KV cache beside a compute buffer of ggml's that was refused, where half of it is as much as that buffer: of
+    the same device, else of all."""
+    root = crash.root
+    if not isinstance(root, BufferRefused) or root.what != "compute" or not root.tried_bytes:
+        return None
+    caches = [one for one in crash.every(Buffer) if one.what == "kv" and one.held_bytes and one.pool == root.pool]
+    beside = [one for one in caches if one.device == root.device] or [one for one in caches if one.device is None]
+    held = beside[-1].held_bytes if beside else None
+    return held if held is not None and held >= 2 * root.tried_bytes else None
+
+
+def _half_of_the_cache(name: str, cache: int) -> Proposal:
+    return Proposal(
+        action=say("Halve {name} (value not in the log): the KV cache grows with it", name=name),
+        derivation=say("{cache} / 2 = {half} of KV cache", cache=show(cache), half=show(cache / 2)),
+    )
 
 
 def _gains_nothing(crash: Crash) -> bool:

@@ -8,6 +8,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.arithmetic import vllm
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting
 from oomdoctor.language import say, semicolons
 from oomdoctor.patterns import late
@@ -33,8 +34,6 @@ _NAMED: Final = 80  # characters of a model's name
 # Engines whose option lays all weights out in 16 bits on the GPU and quantizes them there, and the releases that do:
 # vllm/model_executor/layers/quantization/fp8.py before #31914; python/sglang/srt/layers/quantization/fp8.py, #17945
 _QUANTIZED_AFTER_LOADING: Final = {vllm.NAME: versions("<0.15"), "sglang": ALL}
-# Whose option is for weights that were quantized before: vllm_ascend/quantization, by ModelSlim; lmdeploy/cli/lite.py
-_QUANTIZED_BEFORE: Final = {"vllm-ascend": "ModelSlim", "lmdeploy": "AWQ"}
 # vllm/model_executor/quantization_utils came with AWQ in 0.2.0
 _READS_QUANTIZED: Final = {vllm.NAME: versions(">=0.2")}
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
@@ -99,8 +98,11 @@ def _too_old(crash: Crash) -> str | None:
 def _of_a_checkpoint(case: Case) -> Proposal | None:
     """Weights that are in fewer bits before the engine loads them, where its option comes too late or is not there."""
     framework = case.row.framework if case.row is not None else case.crash.job.engine
-    if case.row is not None and (tool := _QUANTIZED_BEFORE.get(case.row.framework)) is not None:
-        action = say("Load a checkpoint with weights in 8 or 4 bits, quantized before by {tool}", tool=tool)
+    if case.row is not None and some([case.row.framework], "quantizes nothing itself"):
+        option = case.row.setting
+        action = say(
+            "Load a checkpoint that was quantized to 8 or 4 bits before: {option} quantizes nothing", option=option
+        )
         return Proposal(action=action, suggested=case.row.value)
     after_loading = _QUANTIZED_AFTER_LOADING.get(framework or "")
     if framework is None or after_loading is None or _are_quantized_by(case.now):

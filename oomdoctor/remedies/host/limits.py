@@ -44,6 +44,12 @@ _SET_LIMIT: Final = (
     "kubectl set resources deployment NAME -c CONTAINER --limits=memory={amount}   # or statefulset, daemonset"
 )
 _EDIT_CLUSTER: Final = "kubectl edit raycluster NAME   # resources.limits.memory: {amount}"
+# Where the limit is not printed, the command above these shows it: twice that is a value to begin with
+_TWICE: Final = "TWICE_THE_LIMIT"
+_TWICE_REQUESTED: Final = "#SBATCH --mem=TWICE_REQMEM   # 0: all of the node's memory"  # doc/man/man1/sbatch.1
+# The parts of a RayCluster, by what shows them: names of pods, and the value of ray.io/node-type
+_HEAD: Final = ("headGroupSpec.template", r"(?i)\bRAY_HEAD\b|\bray-head\b|node-type\W{1,4}head\b|-head(?:-\w{5})?\b")
+_WORKERS: Final = ("workerGroupSpecs", r"(?i)\bRAY_WORKER\b|\bray-worker\b|node-type\W{1,4}worker\b|-worker-")
 
 
 def raise_limit(case: Case) -> Answer:
@@ -136,7 +142,7 @@ def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Pr
     written = in_units_of(manager, amount)
     lines = (row.snippet(written) if row is not None else None, *_beside(crash, manager, written))
     return Proposal(
-        action=_raised(_where_it_is_set(crash, manager), show(limit), written),
+        action=_raised(_where_it_is_set(crash, manager), show(limit), written, _part_of_the_cluster(crash)),
         current=limit,
         suggested=written,
         snippet="\n".join(line for line in lines if line) or None,
@@ -144,7 +150,7 @@ def _raised_to(amount: str, crash: Crash, manager: str | None, limit: int) -> Pr
     )
 
 
-def _raised(manager: str | None, now: str, then: str) -> str:
+def _raised(manager: str | None, now: str, then: str, part: str) -> str:
     """What to do, and where the limit is set."""
     if manager == "docker":
         return say(
@@ -162,10 +168,10 @@ def _raised(manager: str | None, now: str, then: str) -> str:
         )
     if manager == _KUBERAY:
         return say(
-            "Raise the container's memory limit from {now} to {then} in the RayCluster, under headGroupSpec.template "
-            "or workerGroupSpecs",
+            "Raise the container's memory limit from {now} to {then} in the RayCluster, under {part}",
             now=now,
             then=then,
+            part=part,
         )
     return say("Raise the memory limit from {now} to {then}", now=now, then=then)
 
@@ -223,7 +229,7 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
             snippet=commands.GROUP,
         )
     return Proposal(
-        action=_asked_for(_where_it_is_set(crash, manager), row.setting),
+        action=_asked_for(_where_it_is_set(crash, manager), row.setting, _part_of_the_cluster(crash)),
         setting=row.setting,
         snippet="\n".join(_beside(crash, manager, None)) or None,
         derivation=_room_of_the_node(crash),
@@ -233,6 +239,13 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
 def _where_it_is_set(crash: Crash, manager: str | None) -> str | None:
     """KubeRay makes its pods from the RayCluster: doc/source/cluster/kubernetes/user-guides/config.md of Ray."""
     return _KUBERAY if manager == "kubernetes" and crash.shows(_OF_KUBERAY) else manager
+
+
+def _part_of_the_cluster(crash: Crash) -> str:
+    """Of a RayCluster, by the pod that the log names."""
+    shown = [part for part, names in (_HEAD, _WORKERS) if crash.shows(names)]
+    part, other = _HEAD[0], _WORKERS[0]
+    return shown[0] if len(shown) == 1 else say("{part} or {other}", part=part, other=other)
 
 
 def _room_of_the_node(crash: Crash) -> str | None:
@@ -246,7 +259,7 @@ def _room_of_the_node(crash: Crash) -> str | None:
     )  # fmt: skip
 
 
-def _asked_for(manager: str | None, option: str) -> str:
+def _asked_for(manager: str | None, option: str, part: str) -> str:
     if manager == "docker":
         return say(
             "Raise the memory limit ({option}), for the next run or of the running container; the command "
@@ -265,9 +278,10 @@ def _asked_for(manager: str | None, option: str) -> str:
         )
     if manager == _KUBERAY:
         return say(
-            "Raise the container's memory limit ({option}) in the RayCluster, under headGroupSpec.template or "
-            "workerGroupSpecs: its pods are made from it; the command shows the current one",
+            "Raise the container's memory limit ({option}) in the RayCluster, under {part}: its pods are made from it; "
+            "the command shows the current one",
             option=option,
+            part=part,
         )
     return say("Raise the memory limit ({option}); the log does not show it", option=option)
 
@@ -276,9 +290,13 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
     """What changes a container that runs, or shows what a job had and used."""
     if manager == "slurm":
         yield commands.of_slurm(crash)
+        if amount is None:
+            yield _TWICE_REQUESTED
     elif manager == "kubernetes":
         set_limit = _EDIT_CLUSTER if _where_it_is_set(crash, manager) == _KUBERAY else _SET_LIMIT
-        yield commands.POD if amount is None else set_limit.format(amount=amount)
+        if amount is None:
+            yield commands.POD
+        yield set_limit.format(amount=amount or _TWICE)
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
         yield (

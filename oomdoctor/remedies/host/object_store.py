@@ -12,11 +12,13 @@ from oomdoctor.language import say
 from oomdoctor.remedies import ray_workers
 from oomdoctor.remedies.host.shm import for_shm
 from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.settings import of_knob
 from oomdoctor.signs import limits
 from oomdoctor.signs.store import only_the_disk_is_short
 from oomdoctor.units import gib_up, show
 
 _AN_AMOUNT: Final = "BYTES"
+_RAY: Final = "ray"  # whose messages need not name it
 _OF_RAY_START: Final = "--object-store-memory"
 # Causes that leave open, or say otherwise, what an object store without a figure has to do with it
 _SAYS_NOTHING_OF_THE_STORE: Final = (NODE_FULL, REWARD_HOG)
@@ -82,8 +84,8 @@ def _store_within(case: Case, limit: int) -> Proposal:
 def bigger_store(case: Case) -> Answer:
     if only_the_disk_is_short(case.crash):
         return Skip()
-    answer, row = _with_more_room(case), case.row
-    if isinstance(answer, Refusal) or row is None or not row.is_call:
+    answer, row = _with_more_room(case), case.row or next(row for row in of_knob(case.knob, _RAY) if row.is_call)
+    if isinstance(answer, Refusal) or not row.is_call:
         return answer
     if ray_workers.nodes_in_sight(case.crash) > 1:
         return _on_every_node(answer)

@@ -16,6 +16,7 @@ from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import nodes, size_of_model, size_of_trained
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.offload import (
+    optimizer_on_the_cpu,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
@@ -30,6 +31,7 @@ OFFLOADS: Final = (
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
+_SLEEP: Final = "enable_sleep"  # states are in RAM only while the engine works
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
 
 
@@ -46,7 +48,7 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if not stated:
-            return _awake(case) or _parameters_back(case)
+            return _awake(case) or _parameters_back(case) or _states_back(case)
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
@@ -88,6 +90,26 @@ def _parameters_back(case: Case) -> Proposal | None:
         setting=row.setting,
         snippet=row.write,
         cost=say("2 bytes of GPU memory per parameter, divided by the GPUs"),
+    )
+
+
+def _states_back(case: Case) -> Proposal | None:
+    """Of a configuration that is not in the log, by the optimizer that DeepSpeed names."""
+    context = case.crash.context
+    rows = (row for name in context.frameworks for row in of_knob("offload-optimizer", name) if row.is_switch)
+    known = (row for row in rows if row.versions.overlaps(known_versions(row.framework, context)))
+    switch = next((row for row in known if row.key in OFFLOADS and not row.key.endswith(_SLEEP)), None)
+    config = next((one for one in of_knob(case.knob, "deepspeed") if one.key == "offload_optimizer"), None)
+    row = switch or config
+    if row is None or optimizer_on_the_cpu(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Run without {option}: the GPUs take the optimizer states, if they have room", option=row.setting)
+        if switch is not None
+        else say("Turn off what keeps the optimizer states in RAM (offload_optimizer): the GPUs take them"),
+        setting=row.setting,
+        snippet=row.write if switch is None else None,
+        cost=say("12 bytes of GPU memory per parameter, divided by the GPUs over which they are sharded"),
     )
 
 

@@ -26,6 +26,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs.arrays import PICTURES, far_beyond_a_machine
 from oomdoctor.signs.host_data import cached_data
+from oomdoctor.signs.passes import simulates_worlds
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import show
 
@@ -119,7 +120,7 @@ def _half_a_batch(case: Case) -> Proposal:
     """Without an option, that the program may not have: first where it trains, or where batches are the cause."""
     task = own_line.task_of(case.crash)
     counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
-    first = counts and not some(case.crash.job.frameworks, "simulates worlds")
+    first = counts and not simulates_worlds(case.crash)
     if first and (shown := _of_the_array(case.crash) or _of_a_huge_array(case.crash)) is not None:
         return shown
     if case.cause == _OUTSIDE and (library := _refused_library(case.crash)) is not None:

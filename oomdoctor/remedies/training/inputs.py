@@ -14,6 +14,7 @@ from oomdoctor.units import show
 _ON_THE_HOST: Final = (
     'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
 )
+_WORLDS: Final = "fewer-environments"
 _CACHE: Final = "--cache"
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
 # open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
@@ -54,10 +55,14 @@ def _no_cache(case: Case) -> Proposal:
 def fewer(case: Case) -> Answer:
     """Half of what is counted; of a factor or a threshold a half is not less memory."""
     row = case.row
+    if case.knob == _WORLDS and row is None and case.now is None:
+        return Proposal(
+            action=say("Simulate half as many environments at once"), derivation=say("current value not in the log")
+        )
     if row is None or row.type not in ("int", "size"):
         return None
     usual, default = row.value, row.smallest_default(None)
-    if case.knob == "fewer-environments" and case.number() is None and default is None:
+    if case.knob == _WORLDS and case.number() is None and default is None:
         return Proposal(action=say("Halve {name} (value not in the log)", name=row.setting))
     counts = not isinstance(usual, int) or default is None or default > usual
     return halved(case) if counts and (usual is None or case.number() is not None) else None

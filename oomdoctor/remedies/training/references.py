@@ -12,20 +12,21 @@ from oomdoctor.incident.node import largest_kill, node_memory
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import spelling
+from oomdoctor.remedies.settings import known_versions, spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.training.predictions import TRAINER, loss_alone
 from oomdoctor.remedies.training.states import TRAINER_SLEEPS, puts_the_trainer_to_sleep
 from oomdoctor.signs import limits
 from oomdoctor.signs.shm import it_filled_steadily
+from oomdoctor.versions import versions
 
 # Processes of other languages, as the kernel's table and Ray's name them: comm of proc(5)
 _OTHER_LANGUAGES: Final = late(
     r"(?i)(?:perl|java|node|ruby|php(?:-fpm)?|mono|dotnet|rsession|julia|matlab|beam\.smp|mysqld|mariadbd|postgres"
     r"|mongod|redis-server|clickhouse-serv|prometheus|dockerd|containerd|chrome|firefox|xorg|gnome-shell|llama-server)\b"
 )
-# --sort-by: python/ray/scripts/scripts.py since 1.2
 _OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
+_LISTS_OBJECTS: Final = versions(">=1.2")  # --sort-by: python/ray/scripts/scripts.py
 _TRAINING_PROCESS: Final = "trainer"
 
 
@@ -54,7 +55,10 @@ def clear_references(case: Case) -> Answer:
         full = case.crash.first(StoreFull)
         if full is not None and full.used_fraction == 0:
             return Refusal(say("Ray's object store was empty"))
-        return Proposal(action=say("Find who holds references to the largest objects, and drop them"), snippet=_OBJECTS)
+        return Proposal(
+            action=say("Find who holds references to the largest objects, and drop them"),
+            snippet=_OBJECTS if _LISTS_OBJECTS.overlaps(known_versions("ray", case.crash.context)) else None,
+        )
     is_new = limits.seconds_after_its_start(case.crash) is not None  # and has no old results
     if case.crash.pool in RAM and (is_new or _not_in_python(case.crash)):
         return Skip()

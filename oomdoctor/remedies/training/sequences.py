@@ -15,17 +15,21 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.remedies.training.states import set_already
 from oomdoctor.units import GIB, MIB, show
 
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
+_A_PAGE: Final = 512  # tokens: 0.5 GiB of inputs of 64 layers with 8192 features in 16 bits
 _PROMPTS_ALONE: Final = late(r"(?i)prompt")  # in the name of an option: it cuts no answer
 
 
 def shorter_sequences(case: Case) -> Answer:
     """In a loop that generates these are prompts and answers; elsewhere they are what one example is cut to."""
+    if _are_few(case.crash):
+        return Skip()
     answer = halved(case)
     if isinstance(answer, Proposal) and case.crash.job.task == "rl" and _PROMPTS_ALONE.search(case.name):
         return replace(answer, cost=say("longer prompts are cut or left out"))
@@ -35,6 +39,14 @@ def shorter_sequences(case: Case) -> Answer:
         return shown
     proposal = answer if isinstance(answer, Proposal) else Proposal(action=say("Shorten the sequences"))
     return replace(proposal, cost=say("longer sequences are truncated"))
+
+
+def _are_few(crash: Crash) -> bool:
+    """One sequence at a time, all of it no longer than a page, and recomputed: what it holds is small beside states."""
+    batches, lengths = (_stated(crash, KNOBS[knob].settings) for knob in ("smaller-microbatch", "shorter-sequences"))
+    if set(batches) != {1} or not 0 < sum(lengths) <= _A_PAGE:
+        return False
+    return done("gradient-checkpointing", crash.context) is not None
 
 
 def _by_the_square(crash: Crash) -> Proposal | None:

@@ -33,6 +33,7 @@ TRAINER_SLEEPS: Final = mark("Offload the trainer and empty its cache before the
 _SLEEP: Final = "enable_sleep"  # of the trainer's options: deepspeed_enable_sleep, ds.enable_sleep
 _TRAINERS_FSDP: Final = "--fsdp {}"
 _OFFLOAD: Final = "offload"
+_IN_32_BITS: Final = "fp32_cpu_offload"
 
 
 def more_gpus(case: Case) -> Answer:
@@ -147,6 +148,8 @@ def _over_the_cores() -> Proposal:
 
 
 def offload_parameters(case: Case) -> Answer:
+    if case.row is not None and _IN_32_BITS in case.row.write:
+        return Proposal(cost=say("slower steps; 4 bytes of host RAM per parameter that lies there"))
     return _by_a_word_more(case) if _is_a_list_of_words(case) else fewer_layers(case)
 
 
