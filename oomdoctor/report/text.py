@@ -78,7 +78,13 @@ LINES_OF_A_REASON = 3
 PREFIX = 24  # characters before the error that are worth to be left out
 LONGEST_PREFIX = 120  # what stands further behind is a part of the sentence
 _ERROR = late(
-    r"(?:\w{1,40}\.){0,4}\w{0,40}(?:Error|Exception)\b|(?i:\bout of memory\b|\boom[- ]?kill|\bkilled process\b)"
+    r"(?P<name>(?:\w{1,40}\.){0,4}\w{0,40}(?:Error|Exception)\b)"
+    r"|(?i:\bout of memory\b|\boom[- ]?kill|\bkilled process\b)"
+)
+# What says that memory was short, and the first size behind it: "out of memory. Tried to allocate 2.00 GiB"
+_AMOUNT = late(
+    r"(?i)\b(?:out of memory|alloc\w{0,8}|exhausted|oom[- ]?kill\w{0,4}|killed process)\b.{0,160}?"
+    r"\d[\d.,]{0,20} ?(?:[kmgt](?:i?b)?|bytes)\b"
 )
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
@@ -576,19 +582,39 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
 
 
 def _shortened(words: str, room: int) -> str:
-    """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does."""
-    error = _ERROR.search(words)
-    if error is not None and PREFIX < error.start() <= LONGEST_PREFIX:
-        words = "..." + words[_begin(words, error.start(), room - 3) :]
+    """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does, and where that
+    would cut off the amount, as far behind that as the amount needs."""
+    begin = _begin(words, room - 3)
+    amount = _AMOUNT.search(words)
+    if amount is not None and cell_len(words[begin : amount.end()]) > room - (6 if begin else 3):
+        begin = _up_to(words, amount.end(), room - 6)
+    words = "..." + words[begin:] if begin else words
     return words if cell_len(words) <= room else set_cell_size(words, room - 3) + "..."
 
 
-def _begin(words: str, error: int, room: int) -> int:
-    """Where the error begins; where its own words are few, as many of those before it as there is room for."""
-    if cell_len(words[error:]) >= SHORTEST_QUOTE:
-        return error
-    blanks = (place + 1 for place in range(error) if words[place] == " " and cell_len(words[place + 1 :]) <= room)
-    return next(blanks, error)
+def _begin(words: str, room: int) -> int:
+    """Where the error begins behind a prefix; where its own words are few, or end the line, as many of those before it
+    as there is room for."""
+    error = _ERROR.search(words)
+    if error is None or not PREFIX < error.start() <= LONGEST_PREFIX:
+        return 0
+    ends = error.end() == len(words) and error["name"] is None
+    few = ends or cell_len(words[error.start() :]) < SHORTEST_QUOTE
+    return _blank(words, error.start(), len(words), room) if few else error.start()
+
+
+def _up_to(words: str, end: int, room: int) -> int:
+    """Where to begin so that the words up to there fit: at an error's name, else at a word."""
+    errors = (error.start() for error in _ERROR.finditer(words, 0, end) if error["name"] is not None)
+    fits = next((start for start in errors if cell_len(words[start:end]) <= room), None)
+    return fits if fits is not None else _blank(words, end, end, room)
+
+
+def _blank(words: str, last: int, end: int, room: int) -> int:
+    """The first word from which on what stands before the end fits."""
+    nearest = range(max(end - room - 1, 0), last)  # further off there are more characters than cells
+    blanks = (at + 1 for at in nearest if words[at] == " " and cell_len(words[at + 1 : end]) <= room)
+    return next(blanks, last)
 
 
 def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:

@@ -478,6 +478,19 @@ def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
         ),
         ("[2026-01-01 10:00:00] [worker 7] MyError: no room is left", "...MyError: no room is left"),
         ("short: MyError: no room for all of the things", "short: MyError: no room for all of the th..."),
+        ("[rank3]: MyError: out of memory, asked 2.50 GiB of 80", "...MyError: out of memory, asked 2.50 GiB..."),
+        (
+            "[2026-01-01 10:00:00] [worker 7] out of memory in the pool of batches",
+            "...out of memory in the pool of batches",
+        ),
+        (
+            "pool_of_buffers: allocating 2.00 MiB on device 2: grow failed: out of memory",
+            "...on device 2: grow failed: out of memory",
+        ),
+        (
+            "MyError: in worker 7: out of memory. Tried to allocate 3.50 GiB and got none",
+            "...of memory. Tried to allocate 3.50 GiB ...",
+        ),
     ],
 )
 def test_a_line_that_is_cut_keeps_what_leads_to_a_few_words(line: str, shown: str) -> None:
