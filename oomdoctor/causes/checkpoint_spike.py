@@ -25,7 +25,7 @@ CAUSE = Cause(
     title=mark("Saving or loading a checkpoint needs more memory than there is"),
     headlines=(
         mark("{checkpointing} does not fit on {checkpoint_gpu}: {requested} requested[, {free} free]"),
-        mark("{checkpointing} filled {node}: {full} in use"),
+        mark("{checkpointing} filled {node}: {full} in use[; Ray killed {ray_killed}]"),
         mark("{limited_job} hit its memory limit {doing}[: {oom_kills}]"),
         mark("{killed_process} was killed ({kill_code}) at {step_that_saves}, where a checkpoint is due"),
         mark("{killed_process} was killed ({kill_code}) {doing}"),

@@ -37,8 +37,8 @@ CAUSE = Cause(
         mark("{kernel_limit} was hit[ when {oom_invoker} requested memory]"),
         mark("{limited_job} hit its memory limit[ of {job_limit}]: {limit_command} was OOM-killed"
              "[; last step in the log: {last_step}]"),
-        mark("{limited_job} hit its memory limit of {job_limit}[ {doing}][: {oom_kills}]"),
-        mark("{limited_job} hit its memory limit[ ({limit_exit})][ {doing}][: {oom_kills}]"),
+        mark("{limited_job} hit its memory limit of {job_limit}[ {doing}][: {oom_kills}][; {ray_dead} died]"),
+        mark("{limited_job} hit its memory limit[ ({limit_exit})][ {doing}][: {oom_kills}][; {ray_dead} died]"),
         mark("A memory limit of {job_limit} was hit[ {doing}]: {oom_kills}"),
         mark("A memory limit was hit: {oom_kills}"),
         mark("Ray's object store of {store_beyond} is larger than the memory limit of {job_limit}"),

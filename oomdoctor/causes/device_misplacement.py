@@ -15,6 +15,7 @@ CAUSE = Cause(
     title=mark("Several ranks or models are on one GPU by mistake"),
     headlines=(
         mark("{sharing} share {gpu}; the others hold {sharing_holds}[, {requested} requested]"),
+        mark("torch.load restores tensors onto {restored}, where others hold {gpu_others}[: {requested} requested]"),
         mark("torch.load restores tensors onto {restored}, where others hold memory[: {requested} requested]"),
         mark(
             "{ranks} with nearby PIDs hold {ranks_hold} of {gpu}, like ranks of one job[; {requested} "

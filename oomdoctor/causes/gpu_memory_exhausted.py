@@ -26,6 +26,7 @@ CAUSE = Cause(
     id="gpu-memory-exhausted",
     title=mark("GPU memory ran out, and the log does not say for what"),
     headlines=(
+        mark("Unified memory (GPU and host RAM) ran out: {unified} could not be allocated, then {requested} on {gpu}"),
         mark("An allocation of {requested} failed on {gpu}[ {doing}]: {free}[ of {total}] free"),
         mark("An allocation of {requested} failed on {gpu}[ {doing}]; {plenty}[ of {total}] were free"),
         mark("An allocation of {requested} failed on {gpu}[ {doing}][ ({place})]"),

@@ -31,6 +31,7 @@ CAUSE = Cause(
             "mem_fraction_static {fraction} leaves no room for the KV cache[: weights take {weights} "
             "of {free_before_weights}]"
         ),
+        mark("{without_a_pool} has no room for the KV cache on {gpu}: weights take {weights} of {free_before_weights}"),
         mark("Another process holds {external_weights} of weights: more than {engine_within}'s share of {share}"),
         mark("{engine_first} may run {sequences}, but has room for the state of {states}"),
         mark("{engine_first}'s weights and buffers fill the {share_room} that it may use: no room for the KV cache"),

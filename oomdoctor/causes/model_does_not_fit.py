@@ -30,6 +30,8 @@ CAUSE = Cause(
         mark("Weights and states ({arguments}) do not fit on {gpu} ({total})"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
         mark("The weights left {left_by_weights} of {left_of} free on {gpu}: the model does not fit"),
+        mark("{gpu} is full of PyTorch tensors before any step: {tensors_before_steps}"
+             "[; {requested} more requested, {free} free]"),
         mark("Loading the model filled {gpu} ({own_held} of {total})[; {requested} more requested, {free} free]"),
         mark("The model[ {model_name}] does not fit on {gpu}: {requested} requested, {free} free[ of {total}]"),
         mark("The model[ {model_name}] does not fit on {gpu}: {requested} requested, more than its {too_small}"),

@@ -37,7 +37,7 @@ CAUSE = Cause(
     title=mark("Page-locked (pinned) host memory could not be allocated"),
     headlines=(
         mark("{memlock} could not lock[ {pinned_requested} of] memory: the limit on locked memory (ulimit -l) was hit"),
-        mark("The traceback ends in a call that pins host memory ({pinning_last})[ {doing}], before the error message"),
+        mark("A call that pins host memory ({pinning_last}) failed[ {doing}]; the error message is cut off"),
         mark("{pinned_requested} of page-locked (pinned) host memory could not be allocated[ {doing}]"),
         mark("Page-locked (pinned) host memory ran out: {pinned_in_use} in use"),
         mark("{buffer_pinned} could not allocate its page-locked (pinned) host buffer[ {doing}]"),

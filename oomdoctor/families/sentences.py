@@ -17,6 +17,7 @@ from oomdoctor.streams import Line, Page
 from oomdoctor.units import BINARY, size
 
 LONGEST = 2000  # characters
+_UP_TO_THE_MESSAGE = 5  # lines from a statement that raises, with its carets
 
 Clause = Callable[[tuple[str, ...]], dict[str, Any]]
 
@@ -97,6 +98,14 @@ def is_source(text: str, head: str) -> bool:
     return _OPENS_A_STRING.search(before) is not None and "raise " not in before
 
 
+def _is_said_below(page: Page, index: int, head: str) -> bool:
+    """Whether a line that raises is followed by the message itself, which is the line to show."""
+    if "raise " not in page.lines[index].text:
+        return False
+    below = page.after(index, _UP_TO_THE_MESSAGE)[1:]
+    return any(head in line.text and "raise " not in line.text for line in below)
+
+
 def _in_one(text: str, sentence: Sentence) -> bool:
     return bool(sentence.ends) and sentence.ends in text and "raise " not in text
 
@@ -109,7 +118,11 @@ def reader(
     def read(page: Page, index: int) -> Iterator[Read]:
         text = page.lines[index].text
         for sentence in sentences:
-            if sentence.head in text and (_in_one(text, sentence) or not is_source(text, sentence.head)):
+            if (
+                sentence.head in text
+                and (_in_one(text, sentence) or not is_source(text, sentence.head))
+                and not _is_said_below(page, index, sentence.head)
+            ):
                 event = event_of(page, index, sentence, grammar, known)
                 if event is not None:
                     yield event

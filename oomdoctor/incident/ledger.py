@@ -17,6 +17,7 @@ from oomdoctor.incident import ledger_cards, ledger_engines, ledger_machine
 from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import LIVE, UNALLOCATED, Ledger, LedgerRow
 from oomdoctor.incident.node import is_more_than_all
+from oomdoctor.job.context import RAY_CALL
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import GPU, say, translated
@@ -30,6 +31,8 @@ SUMMANDS_SHOWN: Final = 4  # in the formula of a sum
 # A name of a row: an id, which is translated where it is shown
 FREE: Final = "free"
 RAYS_ROWS: Final = 10  # of its table of memory users; where there are fewer, the log may be cut
+_DRIVER: Final = "driver"  # a role
+_CHARACTERS: Final = 2000  # of a line
 OUTSIDE_AND_OTHERS: Final = "outside PyTorch, and other processes"
 
 
@@ -228,9 +231,18 @@ def _card_name(event: Event, *, of_others: bool = False) -> str:
     name = say("GPU {number}", number=process.gpu) if process.gpu is not None else translated(GPU)
     if process.rank is not None:
         name = say("{card} (rank {rank})", card=name, rank=process.rank)
-    elif process.pid is not None and not of_others:
-        name = say("{card} (PID {pid})", card=name, pid=process.pid)
+    elif (pid := _pid_on_the_card(event)) is not None and not of_others:
+        name = say("{card} (PID {pid})", card=name, pid=pid)
     return say("{card} on {node}", card=name, node=process.node) if process.node else name
+
+
+def _pid_on_the_card(event: Event) -> int | None:
+    """Whose memory it is: of what a driver prints, the remote call's that failed, where one alone is named."""
+    if event.process.role != _DRIVER:
+        return event.process.pid
+    lines = (*event.around.before, *event.around.below)
+    called = {int(call[2]) for line in lines for call in RAY_CALL.finditer(line[:_CHARACTERS])}
+    return called.pop() if len(called) == 1 else event.process.pid
 
 
 def _engine(event: MemoryProfile) -> Ledger:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.peer import LostPeer
-from oomdoctor.language import say
+from oomdoctor.language import all_of, say
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -30,7 +30,7 @@ def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
             process=_who(failed, lost),
         )
     elif isinstance(first, LostPeer) and first.said == "collective" and first.peer_rank is None:
-        why = _not_joined(first)
+        why = _not_joined(first, lost)
     else:
         why = say(
             "a consequence: {process} died first, and its log is not here; look for the earliest error of that process",
@@ -39,10 +39,12 @@ def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
     return Lookalike(first.at, why)
 
 
-def _not_joined(waiting: LostPeer) -> str:
+def _not_joined(waiting: LostPeer, lost: list[LostPeer]) -> str:
     """A collective that timed out: somebody did not join, dead or only late."""
-    who = _process(waiting.process.rank)
-    if waiting.process.name is not None:
+    alike = (one.process.rank for one in lost if one.collective == waiting.collective)
+    ranks = sorted({rank for rank in alike if rank is not None})
+    who = say("ranks {numbers}", numbers=all_of(map(str, ranks))) if len(ranks) > 1 else _process(waiting.process.rank)
+    if len(ranks) <= 1 and waiting.process.name is not None:
         who = say("{process} ({name})", process=who, name=waiting.process.name)
     if waiting.collective is None or waiting.timeout_ms is None:
         return say(

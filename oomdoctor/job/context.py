@@ -61,7 +61,7 @@ _DEEPSPEED_PERCENT: Final = late(r"CPU Virtual Memory:\s+used = [\d.]{1,12} GB, 
 # stable-diffusion-webui's monitor, in GiB
 _WEBUI: Final = late(r"\s*(ram|gpu): free:(\d+\.\d+) used:(\d+\.\d+) total:(\d+\.\d+)")
 # `ray::LLMActor.backload_to_gpu() (pid=11992, ip=10.0.0.2, ...)`: whom a Ray exception speaks of
-_RAY_CALL: Final = late(r"\bray::([^\s()]{1,120}?)(?:\(\))? \(pid=(\d{1,10}), ip=")
+RAY_CALL: Final = late(r"\bray::([^\s()]{1,120}?)(?:\(\))? \(pid=(\d{1,10}), ip=")
 
 # Keys and tokens never travel into a report.
 _SECRET_NAME: Final = late(
@@ -277,7 +277,7 @@ class _Told:
             self._model_words.update(dict.fromkeys(recognition.model_names(text)))
 
     def _take_calls(self, text: str) -> None:
-        for match in _RAY_CALL.finditer(text[:2000]):
+        for match in RAY_CALL.finditer(text[:2000]):
             self._process(match[1], int(match[2]))
 
     def _take_end(self, text: str) -> None:

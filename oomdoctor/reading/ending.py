@@ -29,6 +29,10 @@ _INVALID_USE: Final = late(r"\binvalid usage\b|\bncclInvalidUsage\b|\bNCCL error
 _OF_ONE_GPU: Final = late(
     r".{0,200}\bDuplicate GPU detected : rank \d{1,6} and rank \d{1,6} both on CUDA device [0-9a-f]{1,16}\b"
 )
+# What NCCL returns where a call to CUDA or the system failed, and its own line on that call: src/include/checks.h
+_UNHANDLED: Final = late(r"(?i)\bunhandled (?:cuda|system) error\b|\bnccl(?:UnhandledCuda|System)Error\b")
+_CALL_THAT_FAILED: Final = late(r".{0,300}\bNCCL WARN (?:Cuda failure\b|Call to \w{1,60} failed\b)")
+_REASONS: Final = ((_INVALID_USE, _OF_ONE_GPU), (_UNHANDLED, _CALL_THAT_FAILED))
 # What a launcher, a caller or a later call says of an error that stands elsewhere
 _ANNOUNCES: Final = late(
     r"Error (?:executing|in|while|running|loading)\b|.{0,200}\bNCCL operations have failed\b"
@@ -75,9 +79,8 @@ def _with_its_output(line: Line, last: Sequence[Line]) -> str:
 
 def _reason(error: Line, lines: Sequence[Line]) -> Line:
     """The line that says what was wrong with the call, where the error itself says only that something was."""
-    if _INVALID_USE.search(error.text) is None:
-        return error
-    return next((line for line in lines if _OF_ONE_GPU.match(line.text) is not None), error)
+    told = (line for vague, reason in _REASONS if vague.search(error.text) for line in lines if reason.match(line.text))
+    return next(told, error)
 
 
 def _is_passed_on(text: str) -> bool:

@@ -86,6 +86,7 @@ _AMOUNT = late(
     r"(?i)\b(?:out of memory|alloc\w{0,8}|exhausted|oom[- ]?kill\w{0,4}|killed process)\b.{0,160}?"
     r"\d[\d.,]{0,20} ?(?:[kmgt](?:i?b)?|bytes)\b"
 )
+_ENDS = late(r"[.。](?=\s|$)|。")  # of sentences
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
 SPARK = 48  # characters of a figure's line
@@ -294,7 +295,8 @@ def _verdict(incident: Incident) -> RenderableType:
 def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
     """The cause with its figures, what speaks against it, and the lines that show it."""
     name = say("{cause} ({sure}):", cause=diagnosis.cause, sure=sure(incident, diagnosis))
-    yield _line((name, "bold"), f" {diagnosis.explanation}", indent=2, lines=page.some(LINES_OF_A_REASON))
+    told = diagnosis.explanation if page.verbose else _whole(name, diagnosis.explanation, page)
+    yield _line((name, "bold"), f" {told}", indent=2, lines=page.some(LINES_OF_A_REASON))
     if page.verbose or page.tight < (WITHOUT_REASONS if incident.cause_open else WITHOUT_DOUBTS):
         for against in diagnosis.against[: page.some(1)]:
             yield _line(say("Against it: {reason}", reason=against), indent=2)
@@ -302,6 +304,15 @@ def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator
         yield _line(sanitize(diagnosis.ahead), indent=2)
     for evidence in diagnosis.evidence[: page.some(QUOTES)]:
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
+
+
+def _whole(name: str, words: str, page: Page) -> str:
+    """As many sentences as there is room for behind the name of the cause; all where not even one has it."""
+    ends = [end.end() for end in _ENDS.finditer(words)]
+    for end in reversed(ends):
+        if len(wrapped(f"{name} {words[:end]}", page.width - 2, "", "")) <= LINES_OF_A_REASON:
+            return words[:end]
+    return words
 
 
 def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:

@@ -12,7 +12,7 @@ from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Gap, Remedy
-from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Quote, Report
+from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Line, Moment, Quote, Report
 from oomdoctor.units import MIB, show
 
 if TYPE_CHECKING:
@@ -186,9 +186,14 @@ def nothing_in_a_line(report: Report) -> str:
 def last_error(report: Report) -> str | None:
     """What ended a log without a memory failure, where a line near its end says so."""
     error = report.last_error
-    if error is None or (waits_for_another(report) and _OF_A_WATCHDOG.search(error.text) is not None):
+    if error is None or (waits_for_another(report) and (_OF_A_WATCHDOG.search(error.text) or _is_told(report, error))):
         return None
     return say("{file}:{line}: {text}", file=error.file, line=error.line, text=message(error.text.strip()))
+
+
+def _is_told(report: Report, error: Line) -> bool:
+    """Whether the line stands among those that sound like memory, with what it is instead."""
+    return any((look.file, look.line) == (error.file, error.line) for look in report.lookalikes)
 
 
 def message(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
@@ -11,10 +13,21 @@ from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, joined, mark, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import WHOLE_LOG, WORKERS
 from oomdoctor.signs.trace import asked, card, refusal
 from oomdoctor.units import percent, show
+
+# stream_executor/cuda/cuda_driver.cc; the pool asks for nine tenths of it again and again
+_UNIFIED: Final = late(r"\bfailed to alloc (\d{1,20}) bytes unified memory\b")
+_OF_UNIFIED: Final = "free -h; env | grep -E 'MEM_FRACTION|UNIFIED_MEMORY'; nvidia-smi"
+
+
+def unified_request(crash: Crash) -> int | None:
+    """The largest piece of unified memory that JAX or TensorFlow did not get before the failure."""
+    found = (_UNIFIED.search(line) for line in crash.root.around.before)
+    return max((int(one[1]) for one in found if one is not None), default=None)
 
 
 @sign
@@ -31,12 +44,23 @@ def card_is_full(crash: Crash) -> Seen | None:
     it = card(crash)
     share = it.share(it.own_bytes or it.reserved_bytes)
     mine = say("This process held {share} of GPU memory.", share=percent(share)) if share is not None else ""
+    unified = unified_request(crash)
+    both = (
+        say(
+            "Before that, {size} of unified memory could not be allocated, which is GPU memory and host RAM together: "
+            "look at both.",
+            size=show(unified),
+        )
+        if unified
+        else ""
+    )
     words = (
         say("On the GPU, {asked}.", asked=_asked(crash)),
         mine,
+        both,
         say("The log does not show what the memory was for."),
     )
-    return Seen(words=joined(words), evidence=(crash.root,))
+    return Seen(words=joined(words), evidence=(crash.root,), next_evidence=(_OF_UNIFIED,) if unified else ())
 
 
 @sign

@@ -41,6 +41,9 @@ IN_THE_EXCEPTION: Final = "grep -A 12 'memory consumers are' <the whole log>"
 FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 # Runs of the job that say what the log leaves open
+OF_AN_ENGINES_START: Final = (
+    "grep -n -iE 'model weights|memory profiling|gpu_memory_utilization|GPU blocks' <the whole log>; nvidia-smi"
+)
 NCCL_IN_FULL: Final = "NCCL_DEBUG=INFO <the command that starts the job>"
 ONE_CALL_AT_A_TIME: Final = "CUDA_LAUNCH_BLOCKING=1 <the command that starts the job>"
 # In PowerShell

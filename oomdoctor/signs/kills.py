@@ -51,6 +51,7 @@ from oomdoctor.signs.limits import OF_NUMA_NODES
 from oomdoctor.signs.node import table
 from oomdoctor.signs.ray_kills import found_full
 from oomdoctor.signs.records import no_kernel_kill, remarks
+from oomdoctor.signs.series import went_on_before
 from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show, show_limit
 
@@ -102,7 +103,7 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
     if event is None:
         return None
     commands = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
-    return Seen(words=found_full(crash), evidence=(event,), next_evidence=commands)
+    return Seen(words=joined((found_full(crash), went_on_before(crash))), evidence=(event,), next_evidence=commands)
 
 
 @sign

@@ -17,6 +17,7 @@ from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, static_
 from oomdoctor.incident.model import Crash, E
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import OF_AN_ENGINES_START
 from oomdoctor.units import show
 
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it: vllm/engine/arg_utils.py 0.5.5
@@ -116,7 +117,14 @@ def no_block_fits(crash: Crash) -> Seen | None:
     blocks = on_the_card(crash, NoCacheBlocks)
     if blocks is None:
         return None
-    return Seen(words=joined((_budget(facts(crash)), say("Not one block of KV cache fits."))), evidence=(blocks,))
+    none, it = say("Not one block of KV cache fits."), facts(crash)
+    if it.share is None and it.weights_bytes is None and it.kv_bytes is None:
+        unseen = say(
+            "The log does not show what fills the engine's share of the GPU: weights and activations, a share that is "
+            "set low, or other processes."
+        )
+        return Seen(words=joined((none, unseen)), evidence=(blocks,), next_evidence=(OF_AN_ENGINES_START,))
+    return Seen(words=joined((_budget(it), none)), evidence=(blocks,))
 
 
 @sign

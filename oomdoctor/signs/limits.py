@@ -29,10 +29,12 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
 from oomdoctor.signs.flight_record import grown_in_words
 from oomdoctor.signs.records import doubts, is_untied
+from oomdoctor.signs.series import went_on_before
 from oomdoctor.units import show
 
 _ITS_INIT: Final = "container init was OOM-killed"
 _AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
+_HOUR: Final = 3600  # seconds; what was needed from the start did not fill the limit
 HALF: Final = 0.5  # of what the control group used, in no process
 MUCH_SHARED: Final = 0.25  # of what the control group used
 _ENDED: Final = (
@@ -211,10 +213,15 @@ def kill_at_a_limit(crash: Crash) -> LimitKill | None:
 
 def seconds_after_its_start(crash: Crash) -> int | None:
     """How long a container ran that was killed at its limit before anything could grow, where its record prints it."""
+    lived = _lived(crash)
+    return lived if lived is not None and lived <= _AT_ITS_START else None
+
+
+def _lived(crash: Crash) -> int | None:
+    """How many seconds a container ran that was killed at its limit, where its record prints it."""
     lives = ((moment(kill.started), moment(kill.time)) for kill in crash.every(LimitKill) if not kill.job)
     spans = (seconds_since(first, last) for first, last in lives if first and last)
-    lived = next((round(span) for span in spans if span is not None and span >= 0), None)
-    return lived if lived is not None and lived <= _AT_ITS_START else None
+    return next((round(span) for span in spans if span is not None and span >= 0), None)
 
 
 def limit_of(crash: Crash) -> int | None:
@@ -296,15 +303,18 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
         if kill.job
         else say("{who} reports that the memory limit was hit", who=who)
     )
-    lived = seconds_after_its_start(crash)
-    if lived is not None:
+    lived = _lived(crash)
+    if lived is not None and lived <= _AT_ITS_START:
         hit = say("{hit} {seconds:g} s after the container started", hit=hit, seconds=lived)
+    elif lived is not None and lived >= _HOUR:
+        hit = say("{hit} {hours:.1f} h after the container started", hit=hit, hours=lived / _HOUR)
     many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
     return Seen(
         words=joined(
             (
                 say("{hit}{figures}.", hit=hit, figures=_figures(crash, kill)),
                 many,
+                went_on_before(crash),
                 _while_it_was_created(kill),
                 _bus_error_elsewhere(crash),
             )

@@ -24,7 +24,7 @@ from oomdoctor.job.roles import role_of
 from oomdoctor.language import all_of, joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OBJECTS, SHM, raylet_log
-from oomdoctor.units import percent, show
+from oomdoctor.units import GIB, percent, show
 
 # A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
 STORE_IN_ROW: Final = 0.8
@@ -165,9 +165,16 @@ def one_process_has_it(crash: Crash) -> Seen | None:
         return Seen(words=joined((_of_equals(memory), killed_another(crash, top))), evidence=(memory.event,))
     stranger = top.outside_ray and isinstance(memory.event, NodeOutOfMemory)
     outside = say("It is not a Ray worker, so Ray can never kill it.") if stranger else ""
-    words = joined((held, outside, killed_another(crash, top)))
+    words = joined((held, _swapped(memory, top), outside, killed_another(crash, top)))
     against = _in_no_row(memory, top, crash)
     return Seen(words=words, evidence=(memory.event,), against=against, shows_memory=memory.of_tools)
+
+
+def _swapped(memory: NodeMemory, top: Holder) -> str:
+    """What the kernel's table shows of it in swap, which no row of resident memory holds."""
+    tasks = memory.event.tasks if isinstance(memory.event, KernelKill) else None
+    swap = next((task.swap_bytes for task in tasks or () if task.pid == top.pids[0]), 0)
+    return say("Another {size} of it is in swap.", size=show(swap)) if swap >= GIB else ""
 
 
 def _in_no_row(memory: NodeMemory, top: Holder, crash: Crash) -> tuple[str, ...]:

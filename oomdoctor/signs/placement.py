@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import ON_THE_CARDS
 from oomdoctor.signs.trace import card, innermost, refusal
 from oomdoctor.text import sanitize
 from oomdoctor.units import GIB, show
@@ -187,8 +188,7 @@ def restored_beside_others(crash: Crash) -> Seen | None:
 @sign
 def restored_by_a_rank(crash: Crash) -> Seen | None:
     """torch.load failed, and the message lists the processes on the GPU, or the log names ranks."""
-    ranks = crash.root.process.rank is not None or crash.mentions(_RANKS)
-    return _restored(crash) if ranks or refusal(crash) is not None else None
+    return _restored(crash) if _names_ranks(crash) or refusal(crash) is not None else None
 
 
 @sign
@@ -204,7 +204,20 @@ def _restored(crash: Crash) -> Seen | None:
         "torch.load failed. It restores tensors to the GPU that they were saved from: if several ranks load the "
         "file, all of them load onto that one GPU."
     )
-    return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="checkpoint_load")
+    ranks = _names_ranks(crash)
+    alone = say("the log does not show several ranks; the others may be leftover processes")
+    return Seen(
+        words=words,
+        evidence=(refusal(crash) or crash.root,),
+        against=() if ranks else (alone,),
+        unsure=not ranks,
+        stage="checkpoint_load",
+        next_evidence=() if ranks else (ON_THE_CARDS,),
+    )
+
+
+def _names_ranks(crash: Crash) -> bool:
+    return crash.root.process.rank is not None or crash.mentions(_RANKS) is not None
 
 
 @sign

@@ -12,6 +12,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import raised_by_rays_old_monitor, raylet_log
 from oomdoctor.signs.node import table
+from oomdoctor.signs.series import went_on_before
 from oomdoctor.units import percent, show
 
 # The killed worker's own share from which it says something about who held the memory.
@@ -37,7 +38,8 @@ def ray_killed_without_a_table(crash: Crash) -> Seen | None:
     named = (
         say("Ray killed {whom}; only Ray's table of memory users says who held the memory.", whom=whom) if whom else ""
     )
-    return Seen(words=joined((found_full(crash), named, elsewhere)), evidence=(kill,), next_evidence=raylet_log(crash))
+    words = joined((found_full(crash), went_on_before(crash), named, elsewhere))
+    return Seen(words=words, evidence=(kill,), next_evidence=raylet_log(crash))
 
 
 @sign

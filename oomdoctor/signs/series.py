@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.incident.climb import course
+from oomdoctor.incident.model import Crash
 from oomdoctor.job import names
 from oomdoctor.job.model import Trajectory
 from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.units import show
 
+_BEFORE_STEPS: Final = ("data_load", "model_load", "checkpoint_load", "cuda_graph_capture")  # a bar there is of these
+MANY_STEPS: Final = 20  # as many that went well are more than a warm-up and the first of a kind
+# tqdm's bar: "116/1155 [7:54:43<67:30:48"
+_BAR: Final = late(r"(?<![\d.])(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[(?P<elapsed>\d{1,4}:\d\d(?::\d\d)?)<")
 UNEVEN: Final = 4.0  # times the low end of the slope's interval
 
 
@@ -38,6 +44,22 @@ def no_growth(figure: Trajectory) -> str | None:
             high=show(max(sizes)),
         )
     return say("{figure} does not grow: {first} at first, {last} at the end ({count} prints)", **figures)
+
+
+def went_on_before(crash: Crash) -> str:
+    """How far the job came before it failed, by its own bar: what was there from its start did not fill the memory."""
+    if crash.trajectory is not None:
+        return ""
+    lines = (crash.root.at.text, *reversed(crash.root.around.before))
+    bar = next((bars[-1] for line in lines if (bars := list(_BAR.finditer(line)))), None)
+    if bar is None or crash.stage in _BEFORE_STEPS or not MANY_STEPS <= int(bar["done"]) < int(bar["total"]):
+        return ""
+    return say(
+        "Its progress bar had come to {done} of {total} in {elapsed}: either memory grew, or a later part needs more.",
+        done=bar["done"],
+        total=bar["total"],
+        elapsed=bar["elapsed"],
+    )
 
 
 def is_uneven(figure: Trajectory) -> bool:

@@ -230,3 +230,24 @@ def test_no_other_file_goes_with_it(tmp_path: Path, text: str) -> None:
 
 def test_an_error_of_its_own_needs_no_other_file(tmp_path: Path) -> None:
     assert ended(tmp_path, f"{TRACE}ValueError: no such glaze\n{FILE}\n") == "ValueError: no such glaze"
+
+
+@pytest.mark.parametrize(
+    ("error", "above", "told"),
+    [
+        (
+            "RuntimeError: NCCL Error 1: unhandled cuda error",
+            "[0] alloc.h:98 NCCL WARN Cuda failure 1 'bad value'",
+            True,
+        ),
+        ("RuntimeError: NCCL error 2: unhandled system error", "NCCL WARN Call to bind failed : in use", True),
+        ("ncclUnhandledCudaError: a call failed.", "node4:7:9 [1] p2p.cc:40 NCCL WARN Cuda failure 'bad value'", True),
+        ("RuntimeError: NCCL Error 1: unhandled cuda error", "[0] NCCL WARN Could not find a library", False),
+        ("RuntimeError: NCCL Error 1: unhandled cuda error", "[0] NCCL INFO Cuda failure is not seen", False),
+        ("ValueError: 3 is not 4", "[0] alloc.h:98 NCCL WARN Cuda failure 1 'bad value'", False),
+    ],
+)
+def test_the_call_that_failed_is_shown_for_an_error_that_does_not_name_it(
+    tmp_path: Path, error: str, above: str, told: bool
+) -> None:
+    assert ended(tmp_path, f"{above}\n{TRACE}{error}\n") == (above if told else error)

@@ -16,7 +16,7 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.names import with_pid
-from oomdoctor.report.headline.slot import about, root
+from oomdoctor.report.headline.slot import about, first, root
 from oomdoctor.signs.kills import as_reported, program_of
 
 SIGKILL_CODES: Final = (-9, 137)
@@ -111,6 +111,12 @@ def dead_process(crash: Crash) -> str | None:
     if isinstance(event, Kill) and event.signal != SIGKILL:
         return _of_pool(event.reporter) or _by_its_launcher(event)
     return None
+
+
+@about(first(WorkerDeath))
+def ray_dead(death: WorkerDeath) -> str | None:
+    """The first worker of Ray's that died, where its PID is printed."""
+    return _rays_worker(death) if death.process.pid is not None else None
 
 
 def bus_victim(crash: Crash) -> str | None:

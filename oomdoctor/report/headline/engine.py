@@ -268,6 +268,11 @@ def fraction(crash: Crash) -> str | None:
     return f"{found:g}" if found is not None else None
 
 
+def without_a_pool(crash: Crash) -> str | None:
+    """SGLang, where nothing of what was free before loading is left for its pool."""
+    return engine_first(crash) if crash.first(NoPool) is not None else None
+
+
 @about(loading)
 def free_before_weights(before: Loading) -> str | None:
     """What was free before SGLang loaded its weights."""

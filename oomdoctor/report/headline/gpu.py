@@ -23,10 +23,11 @@ from oomdoctor.job.own_line import own_place
 from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.card import figures, on_host, start, teller
-from oomdoctor.report.headline.figures import shown
+from oomdoctor.report.headline.figures import beside, shown
 from oomdoctor.report.headline.names import title, with_pid
 from oomdoctor.report.headline.slot import about, first, root, where
-from oomdoctor.signs import fragments, library, neighbours, placement
+from oomdoctor.signs import fragments, library, loading, neighbours, placement
+from oomdoctor.signs.card import unified_request
 from oomdoctor.signs.series import is_uneven, per
 from oomdoctor.units import show
 
@@ -105,6 +106,18 @@ def own_held(it: Card) -> str | None:
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     share = it.share(mine)
     return shown(mine) if share is not None and 0.5 <= share <= 1 else None
+
+
+def unified(crash: Crash) -> str | None:
+    """What of unified memory could not be allocated before the GPU's own failure."""
+    return shown(unified_request(crash))
+
+
+@where(loading.live_tensors_before_any_step)
+@about(figures)
+def tensors_before_steps(it: Card) -> str | None:
+    """What PyTorch's tensors hold of a GPU that they fill where the log shows no step of the job."""
+    return beside(it.live_bytes, it.total_bytes)
 
 
 def work(crash: Crash) -> str | None:
