@@ -39,6 +39,7 @@ CAUSE = Cause(
         mark("The model {model_name} does not fit on {gpu}"),
         mark("{beside_weights} has no room for its buffers beside the model's weights on {gpu}[ ({place})]"),
         mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
+        mark("The model does not fit on {gpu} ({gpu_model})"),
         mark("The model does not fit on {gpu}[ ({place})]"),
     ),
     pools=("gpu",), excluded=(loading.beyond_loading,),

@@ -74,12 +74,22 @@ def _gpus(request: Unschedulable) -> float:
     return (request.requested or {}).get("GPU", 0.0) * (request.count or 1)
 
 
+def waits_for_cpus_too(crash: Crash, request: Unschedulable) -> Unschedulable | None:
+    """The smallest other request that waits and asks for CPUs alone: beside one for GPUs it shows what is missing."""
+    others = (one for one in crash.every(Unschedulable) if one.strength and one.state == request.state)
+    alone = [one for one in others if one.requested != request.requested and set(one.requested or {}) == {"CPU"}]
+    return min(alone, key=lambda one: (one.requested or {})["CPU"], default=None)
+
+
 def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     have, asked = cluster(crash, request), asked_gpus(crash)
     short, beyond = lacking(request, have), _beyond(asked, have) if asked is not None else []
     reasons = [*beyond, *(_missing(*each) for each in short)]
     whole = asked if not reasons and asked is not None and taken_by_the_launch(asked, have) else None
     parts = [*([_taken(whole, have)] if whole else reasons), _sentence(crash, request, have)]
+    if (other := waits_for_cpus_too(crash, request)) is not None:
+        amounts = amounts_in_words(other.requested or {})
+        parts.append(say("A request for {amounts} waits, too: so much is not free on any node.", amounts=amounts))
     if have and not whole:
         parts.append(say("The cluster has {amounts}.", amounts=amounts_in_words(have)))
     if asked is not None and not whole:
@@ -87,7 +97,7 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     open_end = request.state not in _FINAL and not short and not beyond
     return Seen(
         words=joined(parts),
-        evidence=tuple(each for each in crash.every(Unschedulable) if each.strength)[:3],
+        evidence=(request, *(one for one in crash.every(Unschedulable) if one.strength and one is not request))[:3],
         against=(say("Ray may have placed the request after the end of the log"),) if open_end else (),
         next_evidence=(SCHEDULED,) if open_end and not have else (),
     )

@@ -175,7 +175,7 @@ def test_what_is_in_swap(tmp_path: Path, swap: int, told: str) -> None:
 
 def test_a_reason_ends_with_a_sentence(tmp_path: Path) -> None:
     whole = "Training:  33%|# | 300/900 [2:31:10<5:02:20, 30.2s/it]"
-    shown = page(tmp_path, whole, KILL)
+    shown = page(tmp_path, whole, KILL.replace("Walker.walk", "walker_of_the_long_road_4_99f24f82:Walker.__init__"))
     reason = shown.split("host-memory-exhausted (likely):")[1].split("  job.log:")[0]
     assert reason.rstrip().endswith(".")
     assert "..." not in reason
@@ -192,3 +192,46 @@ def test_an_error_that_is_no_lack_of_memory_is_not_quoted_as_one(tmp_path: Path)
     assert "ranks 2 and 4 waited 600 s in GATHER" in shown
     shown = page(tmp_path, waits.format(rank=4, op="GATHER"), waits.format(rank=2, op="REDUCE"))
     assert "rank 4 waited 600 s in GATHER" in shown
+
+
+@pytest.mark.parametrize(
+    ("banner", "told"),
+    [
+        ("", "The model does not fit on the GPU"),
+        ("device: Tesla T4", "The model does not fit on the GPU (T4)"),
+        (
+            "   GPU: Tesla T4. Max memory: 14.741 GB. Platform: Linux.",
+            "The model does not fit on the GPU (T4 with 14.741 GB)",
+        ),
+    ],
+)
+def test_which_gpu_the_model_does_not_fit_on(tmp_path: Path, banner: str, told: str) -> None:
+    plan = (
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the "
+        "quantized model."
+    )
+    assert best(tmp_path, banner, plan).headline == told
+
+
+WAITS = (
+    "(autoscaler +{at}s) Warning: The following resource request cannot be scheduled right now: {what}. This is likely "
+    "due to all cluster resources being claimed by actors."
+)
+GPUS = "{'CPU': 3.0, 'GPU': 1.0}"
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (GPUS, None),
+        ("{'GPU': 0.5}", None),
+        ("{'CPU': 0.5, 'memory': 1000000000.0}", None),
+        ("{'CPU': 0.5}", "nor 0.5 CPU"),
+    ],
+)
+def test_a_request_for_cpus_alone_that_waits_too(tmp_path: Path, other: str, told: str | None) -> None:
+    lines = (WAITS.format(at=at, what=what) for at, what in enumerate((other, GPUS, other, GPUS)))
+    found = best(tmp_path, *lines)
+    assert found.headline.startswith("Ray cannot place 1 GPU, 3 CPUs" + (f", {told}" if told else ""))
+    assert ("waits, too" in found.explanation) is (told is not None)
+    assert "'GPU': 1.0" in found.evidence[0].text

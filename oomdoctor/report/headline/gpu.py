@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -31,6 +32,8 @@ from oomdoctor.signs.card import unified_request
 from oomdoctor.signs.series import is_uneven, per
 from oomdoctor.units import show
 
+# Unsloth's banner: "GPU: Tesla T4. Max memory: 14.741 GB."
+_ITS_MEMORY: Final = late(r"Max memory: (\d{1,4}(?:\.\d{1,3})? GB)")
 _SOURCE: Final = late(r"[\w.-]{1,60}:\d{1,6}")
 SHORT: Final = 40  # characters: a status that is longer is a sentence
 _WORK: Final[Mapping[str, str]] = {
@@ -106,6 +109,15 @@ def own_held(it: Card) -> str | None:
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     share = it.share(mine)
     return shown(mine) if share is not None and 0.5 <= share <= 1 else None
+
+
+def gpu_model(crash: Crash) -> str | None:
+    """The only GPU that the log names, with its memory where the same line prints it: "T4 with 14.7 GB"."""
+    name = crash.context.hardware.get("gpu_name")
+    if not isinstance(name, str):
+        return None
+    memory = _ITS_MEMORY.search(crash.mentions(rf"{re.escape(name)}.{{0,40}}Max memory: ") or "")
+    return say("{model} with {size}", model=name, size=memory[1]) if memory is not None else name
 
 
 def unified(crash: Crash) -> str | None:

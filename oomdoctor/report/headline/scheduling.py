@@ -21,6 +21,7 @@ from oomdoctor.signs.scheduling import (
     group_of,
     lacking,
     request_of,
+    waits_for_cpus_too,
 )
 
 MOST_DEVICES: Final = 512  # of one request in words that no family knows: more is another number of its line
@@ -94,6 +95,13 @@ def unplaced(crash: Crash) -> str | None:
         return _group(_times(list(_amounts(group.bundle)), group.count))
     what = _times(amounts, request.count or 1)
     return _group(what) if request.placement_group else what
+
+
+def unplaced_beside(crash: Crash) -> str | None:
+    """Another request that waits, for CPUs alone: "0.2 CPU"."""
+    request = request_of(crash)
+    other = waits_for_cpus_too(crash, request) if request is not None else None
+    return listed(_amounts(other.requested or {})) if other is not None else None
 
 
 def _times(amounts: Sequence[str], count: int) -> str:
