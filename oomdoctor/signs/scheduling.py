@@ -76,6 +76,8 @@ def _gpus(request: Unschedulable) -> float:
 
 def waits_for_cpus_too(crash: Crash, request: Unschedulable) -> Unschedulable | None:
     """The smallest other request that waits and asks for CPUs alone: beside one for GPUs it shows what is missing."""
+    if request.state in _FINAL:
+        return None
     others = (one for one in crash.every(Unschedulable) if one.strength and one.state == request.state)
     alone = [one for one in others if one.requested != request.requested and set(one.requested or {}) == {"CPU"}]
     return min(alone, key=lambda one: (one.requested or {})["CPU"], default=None)
@@ -87,7 +89,9 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     reasons = [*beyond, *(_missing(*each) for each in short)]
     whole = asked if not reasons and asked is not None and taken_by_the_launch(asked, have) else None
     parts = [*([_taken(whole, have)] if whole else reasons), _sentence(crash, request, have)]
+    shown = [one for one in crash.every(Unschedulable) if one.strength]
     if (other := waits_for_cpus_too(crash, request)) is not None:
+        shown = [request, other]
         amounts = amounts_in_words(other.requested or {})
         parts.append(say("A request for {amounts} waits, too: so much is not free on any node.", amounts=amounts))
     if have and not whole:
@@ -97,7 +101,7 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     open_end = request.state not in _FINAL and not short and not beyond
     return Seen(
         words=joined(parts),
-        evidence=(request, *(one for one in crash.every(Unschedulable) if one.strength and one is not request))[:3],
+        evidence=tuple(shown[:3]),
         against=(say("Ray may have placed the request after the end of the log"),) if open_end else (),
         next_evidence=(SCHEDULED,) if open_end and not have else (),
     )
