@@ -18,8 +18,7 @@ ENGINE_KNOBS = ("fewer-sequences", "shorter-context", "quantize-weights", "tenso
 WORKSPACE_KNOBS = ("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context")
 
 CAUSE = Cause(
-    id="model-does-not-fit",
-    title=mark("The model does not fit in GPU memory"),
+    id="model-does-not-fit", title=mark("The model does not fit in GPU memory"),
     headlines=(
         mark("Parameters and gradients hold {weights_held} of {tensors_held} allocated on {gpu}"),
         mark("The model's weights ({share_weights}) do not fit in the {share_room} that {engine_within} may use"),
@@ -39,10 +38,9 @@ CAUSE = Cause(
         mark("The model {model_name} does not fit on {gpu}"),
         mark("{beside_weights} has no room for its buffers beside the model's weights on {gpu}[ ({place})]"),
         mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
-        mark("The model does not fit on {gpu} ({gpu_model})"),
-        mark("The model does not fit on {gpu}[ ({place})]"),
+        mark("The model does not fit on {gpu}[ ({gpu_model})][ ({place})]"),
     ),
-    pools=("gpu",), excluded=(loading.beyond_loading,),
+    pools=("gpu",), excluded=(loading.beyond_loading,), before=("activations", "gpu-memory-exhausted"),
     signs=(
         Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
@@ -75,5 +73,4 @@ CAUSE = Cause(
         Row(snapshot.weights_hold_much, Grade.POINTS, KNOBS), Row(other_words.weights_by_the_message, Grade.POINTS),
     ),
     knobs=KNOBS, knobs_where=((loading.nothing_is_trained, INFERENCE_KNOBS),),
-    before=("activations", "gpu-memory-exhausted"),
 )  # fmt: skip
