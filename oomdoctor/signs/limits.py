@@ -303,9 +303,9 @@ def _by_the_manager(crash: Crash, kill: LimitKill) -> Seen:
         if kill.job
         else say("{who} reports that the memory limit was hit", who=who)
     )
-    lived = _lived(crash)
-    if lived is not None and lived <= _AT_ITS_START:
-        hit = say("{hit} {seconds:g} s after the container started", hit=hit, seconds=lived)
+    lived, at_once = _lived(crash), seconds_after_its_start(crash)
+    if at_once is not None:
+        hit = say("{hit} {seconds:g} s after the container started", hit=hit, seconds=at_once)
     elif lived is not None and lived >= _HOUR:
         hit = say("{hit} {hours:.1f} h after the container started", hit=hit, hours=lived / _HOUR)
     many = say("{kills} processes were killed.", kills=kill.kills) if kill.kills and kill.kills > 1 else ""
