@@ -80,8 +80,8 @@ def test_more_gpus_and_cpus_are_asked_for_than_the_cluster_has() -> None:
 def test_the_engine_starts_on_a_fragmented_card() -> None:
     report, knobs, said = told("openrlhf-vllm-start-fragmented")
     assert causes(report)[0] == "allocator-fragmentation"
-    # This generation of vLLM refuses fewer tokens per step than its context has, where prompts are not chunked
-    assert knobs[:2] == ["free-the-gpu", "fewer-sequences"]
+    # OpenRLHF hands its engine neither max_num_seqs nor max_num_batched_tokens
+    assert knobs[:3] == ["free-the-gpu", "tensor-parallel", "shorter-context"]
     rejected = {one.knob: one.why for one in report.incidents[0].remedies_rejected}
     assert "the engine's sleep mode" in rejected["allocator-config"]  # a frame shows it
     assert "takes its share later" in rejected["lower-engine-reservation"]

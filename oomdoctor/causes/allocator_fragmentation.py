@@ -6,7 +6,10 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, fragments, snapshot
 
-ENGINE_KNOBS = ("allocator-config", "lower-engine-reservation", "free-the-gpu", "smaller-prefill", "fewer-sequences")
+ENGINE_KNOBS = (
+    "allocator-config", "lower-engine-reservation", "free-the-gpu", "smaller-prefill", "fewer-sequences",
+    "shorter-context", "tensor-parallel",
+)  # fmt: skip
 
 CAUSE = Cause(
     id="allocator-fragmentation",

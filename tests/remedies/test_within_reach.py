@@ -122,6 +122,13 @@ def test_openrlhf_makes_experience_in_batches_of_their_own(function: str, option
     assert option in (advise(log, BATCH, cause="activations")[0][BATCH].setting or "")
 
 
+def test_experience_that_is_made_is_no_failing_step() -> None:
+    frames = frame("/x/openrlhf/trainer/ppo_trainer.py", "training_step", "self.strategy.backward(loss)")
+    done = "make_experience: 100%|##########| 16/16 [06:12<00:00, 23.27s/it]\n"
+    log = f"{OPENRLHF.format('')}{done}Traceback (most recent call last):\n{frames}{SOFTMAX}{REFUSED}"
+    assert "micro_train" in (advise(log, BATCH, cause="activations")[0][BATCH].setting or "")
+
+
 # --- States in RAM, by the optimizer that DeepSpeed names -------------------------------------------------------------
 
 ON_THE_CPU = "[INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed Basic Optimizer = {}\n"
