@@ -27,8 +27,8 @@ CAUSE = Cause(
     title=mark("A limit on address space or commit was hit, not the RAM itself"),
     headlines=(
         mark("A new thread could not be started: {thread_limit}"),
-        mark("The job reserved {virtual_used} of address space: the scheduler's limit is {virtual_limit}"),
-        mark("The job reserved {virtual_used} of address space, and its scheduler allows less"),
+        mark("{virtual_job} reserved {virtual_used} of address space: its scheduler's limit is {virtual_limit}"),
+        mark("{virtual_job} reserved {virtual_used} of address space, and its scheduler allows less"),
         mark("An allocation of {ram_requested} failed with {ram_free} of RAM unused: an address space or commit limit"),
         mark("An allocation of RAM failed at a limit on address space of {address_limit}[: {ram_requested} requested]"),
         mark("An allocation of RAM failed at the kernel's commit limit of {commit_limit}[: {ram_requested} requested]"),

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
@@ -222,7 +224,14 @@ _VOLUME = late(
 _LAMBDA = late(r"\bMemory Size: (\d{1,6}) MB\s{1,4}Max Memory Used: (\d{1,6}) MB\b")
 _SAGEMAKER = late(r"Please use an instance type with more memory")
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
-_YARN = late(r"killed by YARN for exceeding memory limits|running beyond (physical|virtual) memory limits")
+# ContainersMonitorImpl.java of Hadoop 2 and 3, and what Spark makes of it (YarnAllocator.scala), which named the memory
+# since 2.4
+_YARN = late(
+    r"killed by YARN for exceeding (?:(?:physical|virtual) )?memory limits"
+    r"|running (?:\d{1,20}B )?beyond (?:the )?'?(?i:physical|virtual)'? memory limit"
+)
+_YARNS_VIRTUAL = late(r"\b(?:exceeding|beyond)(?: the)? '?(?i:virtual)\b")
+_YARNS_EXECUTOR = late(r"\bLost (executor \d{1,9}) on |\((executor \d{1,9}) exited\b")
 _NOTEBOOK = late(r"crashed after using all available RAM|tried to allocate more memory than is available")
 _STATED = late(
     r"^\s{0,40}\"Memory\": [1-9]\d{6}"  # docker's, in bytes
@@ -656,9 +665,19 @@ def _condor(page: Page, index: int) -> Event:
 
 
 def _yarn(page: Page, index: int) -> Event:
+    """Hadoop prints both figures whichever was over, Spark the one that was."""
     line = page.lines[index]
-    used, limit = _two(tuple(_figures(line.text).get("physical", ("",))[0].split(" of ")), BINARY)
-    return _over(page, line, "yarn", used, limit, virtual="beyond virtual" in line.text)
+    figures = _figures(line.text)
+    resident, allowed = _two(tuple(figures.get("physical", ("",))[0].split(" of ")), BINARY)
+    virtual = _YARNS_VIRTUAL.search(line.text) is not None or (resident is None and "virtual" in figures)
+    reserved, most = _two(tuple(figures.get("virtual", ("",))[0].split(" of ")), BINARY)
+    used, limit = (reserved, most) if virtual else (resident, allowed)
+    of_spark = _YARNS_EXECUTOR.search(line.text)
+    return replace(
+        _over(page, line, "yarn", used, limit, virtual=virtual),
+        process=Process(name=of_spark[1] or of_spark[2]) if of_spark else Process(),
+        resident_bytes=resident if virtual else None,
+    )
 
 
 def _notebook(page: Page, index: int) -> Event:

@@ -275,6 +275,7 @@ _RANK = late(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
 _IN_A_RECORD = late(r"\b[Ee]xit ?[Cc]ode\"?:|OOMKill|\bReason:")
 _NODE_NAMED = late(r"\bon node ([\w.-]{1,253}) exited\b|\bsrun: error: ([\w.-]{1,253}): tasks?\b")
 _SPAWNED = late(r"\bprocess (\d{1,5}) terminated with signal\b")
+_CODES_OF_WORKERS: Final = "The exit codes of the workers are"
 _JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
@@ -587,12 +588,12 @@ def _joblib(page: Page, index: int) -> Iterator[Read]:
     lines = page.after(index, 5)[:5]
     if not re.search(r"TerminatedWorkerError: ", lines[0].text):
         return
-    position = next((n for n, line in enumerate(lines) if "The exit codes of the workers are" in line.text), None)
+    position = next((n for n, line in enumerate(lines) if _CODES_OF_WORKERS in line.text), None)
     if position is None:
         at = place_of(page, lines[0])
         yield Kill(at=at, time=lines[0].mark.time, process=process_of(lines[0]), reporter="joblib")
         return
-    codes = lines[position].text[:CHARACTERS]
+    codes = lines[position].text[:CHARACTERS].partition(_CODES_OF_WORKERS)[2]  # its class is named "Terminated..."
     signal = SIGKILL if "SIGKILL" in codes else _signal_named(codes)
     if signal is None:
         why = mark("joblib mentions memory whenever a worker dies; the exit codes show no kill")

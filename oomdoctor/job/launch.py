@@ -116,10 +116,7 @@ def read_words(line: Iterable[str], before: Iterable[str] = ()) -> Iterator[Foun
     pending: str | None = None
     for word in line:
         if pending is not None and (not word.startswith("-") or _NEGATIVE.match(word)) and word != "\\":
-            if pending != "env":
-                yield from _value(pending, word)
-            else:
-                yield from _assignment(word)
+            yield from _behind(pending, word)
             pending = None
             continue
         if pending is not None and pending != "env":
@@ -139,6 +136,15 @@ def read_words(line: Iterable[str], before: Iterable[str] = ()) -> Iterator[Foun
             yield from _assignment(word)
     if pending is not None and pending not in _SHORT.values():
         yield pending, True
+
+
+def _behind(flag: str, word: str) -> Iterator[Found]:
+    """What a flag is given: its value, or with spark-submit's --conf an option of that name."""
+    pair = _ASSIGNMENT.match(word) if flag == "conf" else None
+    if flag == "env":
+        yield from _assignment(word)
+    else:
+        yield from _value(pair[1], pair[2]) if pair else _value(flag, word)
 
 
 def _plain(name: str) -> str:

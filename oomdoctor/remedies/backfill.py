@@ -16,6 +16,7 @@ from oomdoctor.remedies.loading import in_its_order
 from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order
 from oomdoctor.remedies.own_line import in_front
 from oomdoctor.remedies.proposal import RACE
+from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.kills import only_small_processes_were_killed
 
 ENOUGH: Final = 3
@@ -29,8 +30,9 @@ def table() -> tuple[Row, ...]:
 
 
 def in_general(crash: Crash) -> tuple[str, ...]:
-    """The knobs of the first row of this pool and task; none where no process of the job holds the memory."""
-    if only_small_processes_were_killed(crash) is not None:
+    """The knobs of the first row of this pool and task; none where no process of the job holds the memory, or where
+    a scheduler counted address space: what uses less RAM may reserve as much, and a mapped file more."""
+    if only_small_processes_were_killed(crash) is not None or kill_at_a_virtual_limit(crash) is not None:
         return ()
     fitting = (row for row in table() if row[0] == crash.pool and (not row[1] or crash.job.task in row[1]))
     return next((knobs for _, _, knobs in fitting), ())

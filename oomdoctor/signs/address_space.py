@@ -34,6 +34,8 @@ NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
 LARGE: Final = 64 * GIB  # from here on a machine of the usual size may really not have it in one piece
 SMALL: Final = 1 * GIB
 ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the two on machines that are simply full
+# Its limit on address space is a multiple of the container's memory
+_OF_YARN: Final = ("more-address-space", "raise-container-limit")
 _HEAPS: Final = {
     "runtime": mark("A runtime's own heap is full, not the machine's memory."),
     "redis": mark("Redis hit its own limit (maxmemory), not the machine's memory limit."),
@@ -60,9 +62,12 @@ def scheduler_limits_virtual_memory(crash: Crash) -> Seen | None:
             used=show(kill.used_bytes),
             limit=show(kill.limit_bytes),
         )
+    if kill.resident_bytes is not None:
+        held = say("It held {resident} of RAM: address space is only reserved.", resident=show(kill.resident_bytes))
+        words = joined((words, held))
     if crash.job.world != "none":
         words = joined((words, say("A CUDA process reserves far more address space than it uses.")))
-    return Seen(words=words, evidence=(kill,))
+    return Seen(words=words, evidence=(kill,), knobs=_OF_YARN if kill.manager == "yarn" else ())
 
 
 def kill_at_a_virtual_limit(crash: Crash) -> LimitKill | None:

@@ -96,6 +96,20 @@ def test_joblibs_advice_is_no_kill_where_exit_codes_tell_of_another_end() -> Non
     assert read("except TerminatedWorkerError as error:") == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("SIGSEGV(-11)", "a crash at a bad address (SIGSEGV), not a lack of memory"),
+        ("SIGTERM(-15), SIGTERM(-15)", "told to stop (SIGTERM), not OOM-killed"),
+        ("EXIT(1)", "joblib mentions memory whenever a worker dies; the exit codes show no kill"),
+    ],
+)
+def test_joblibs_own_class_name_is_no_signal(code: str, reason: str) -> None:
+    codes = f"The exit codes of the workers are {{{code}}}"
+    assert read(f"{JOBLIB} {codes}")[1] == [reason]
+    assert read(JOBLIB, codes)[1] == [reason]
+
+
 WORKER = (
     "A worker died or was killed while executing a task by an unexpected system error. Worker exit type: SYSTEM_ERROR "
     "Worker exit detail: Worker exits with an exit code {}."

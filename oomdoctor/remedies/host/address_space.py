@@ -24,7 +24,7 @@ def more_address_space(case: Case) -> Answer:
     the knob's own words say it."""
     kill = kill_at_a_virtual_limit(case.crash)
     if kill is not None:
-        return _more_of_the_scheduler(kill, case.crash)
+        return _without_yarns_check(case.crash) if kill.manager == "yarn" else _more_of_the_scheduler(kill, case.crash)
     if set_limits.address_limit(case.crash) is None and a_fork_was_refused(case.crash) is not None:
         return _promise_to_a_fork(case.crash)
     if case.row is None or case.row.framework != "windows":
@@ -49,6 +49,21 @@ def _promise_to_a_fork(crash: Crash) -> Answer:
         suggested=_ALWAYS,
         derivation=filled(A_CHOICE, {"value": _ALWAYS}),
         snippet=f"sudo sysctl vm.overcommit_memory={_ALWAYS}",
+    )
+
+
+def _without_yarns_check(crash: Crash) -> Proposal:
+    """yarn-default.xml of Hadoop: the check is on, and allows vmem-pmem-ratio times the container's memory."""
+    row = spelling("more-address-space", crash.context, "yarn")
+    return Proposal(
+        action=say(
+            "Turn off YARN's check of address space in yarn-site.xml (it checks the RAM as before), or raise "
+            "yarn.nodemanager.vmem-pmem-ratio"
+        ),
+        setting=row.setting if row is not None else "",
+        suggested=False,
+        snippet=row.snippet("false") if row is not None else None,
+        cost=say("a restart of the cluster's NodeManagers"),
     )
 
 

@@ -16,8 +16,8 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host.offload import OFF, OFFLOADS, adam_states
 from oomdoctor.remedies.host.thresholds import limit_bytes
-from oomdoctor.remedies.proposal import Answer, Case, Proposal
-from oomdoctor.remedies.settings import of_knob, spelling
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.remedies.settings import Spelling, of_knob, spelling
 from oomdoctor.signs import commands, limits
 from oomdoctor.units import GIB, MIB, gib_up, show, size
 
@@ -37,6 +37,7 @@ _OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/nod
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
+_BESIDE_THE_HEAP: Final = ".memoryOverhead"  # Spark's option
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
 # limits are not changed while it runs
@@ -56,6 +57,8 @@ def raise_limit(case: Case) -> Answer:
     crash = case.crash
     if crash.pool == "host_ram" and commands.killer_of(crash) == commands.KUBELET:
         return _requested_by_the_pod(crash)
+    if any(kill.virtual and kill.manager == "yarn" for kill in crash.every(LimitKill)):
+        return _of_a_larger_container(case.row)
     limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
     if limit is None:
@@ -89,6 +92,13 @@ def raise_limit(case: Case) -> Answer:
         derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
         assumes=(say("25 % more is a guess: the peak is unknown"),),
     )
+
+
+def _of_a_larger_container(row: Spelling | None) -> Answer:
+    """YARN's limit on address space is a multiple of the container's memory, which Spark's option is a part of."""
+    if row is None or not row.key.endswith(_BESIDE_THE_HEAP):
+        return Skip()
+    return Proposal(action=say("Raise {option}: YARN's limit grows with it", option=row.setting), setting=row.setting)
 
 
 def _at_least_a_start(asked: Proposal, crash: Crash, manager: str) -> Proposal:

@@ -93,6 +93,8 @@ def limited_job(kill: LimitKill) -> str | None:
         return say("{manager} job {job}", manager=manager, job=job_and_step(kill.job))
     if kill.container:
         return say("Container {name}", name=kill.container)
+    if kill.manager == "yarn" and kill.process.name:
+        return say("The YARN container of Spark's {executor}", executor=kill.process.name)
     if kill.tasks and kill.host:
         return say("{manager} task {task} on {host}", manager=manager, task=kill.tasks, host=kill.host)
     if kill.manager in _SCHEDULERS:

@@ -161,6 +161,13 @@ def _on_windows(refusal: HostAllocation) -> bool:
 
 
 @about(address_space.kill_at_a_virtual_limit)
+def virtual_job(kill: LimitKill) -> str:
+    """Whom the scheduler ended for it: an executor of Spark's, by its number, or the job."""
+    name = kill.process.name
+    return say("Spark's {executor}", executor=name) if name else say("The job")
+
+
+@about(address_space.kill_at_a_virtual_limit)
 def virtual_used(kill: LimitKill) -> str | None:
     """The address space that a scheduler ended the job for."""
     return shown(kill.used_bytes)
