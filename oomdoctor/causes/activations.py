@@ -19,6 +19,7 @@ BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
+PADDED_KNOBS = ("fix-shape", "smaller-microbatch", "smaller-input", "gradient-checkpointing")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
@@ -29,6 +30,7 @@ CAUSE = Cause(
         mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
+        mark("A compiled program needs {program_beyond}, {padding} of it padding; {gpu} has {total}"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
         mark("An allocation of {requested}[ for shape {shape}][ {doing}] is larger than {gpu} ({too_small})"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
@@ -48,6 +50,7 @@ CAUSE = Cause(
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.array_of_a_shape, Grade.NAMES),
+        Row(arrays.padded_beyond_the_device, Grade.NAMES, PADDED_KNOBS),
         Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
         Row(ggml.compute_buffer_refused, Grade.POINTS, COMPUTE_KNOBS), Row(passes.measuring_its_need, Grade.POINTS),
         Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),

@@ -30,6 +30,7 @@ from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.signs import commands
+from oomdoctor.signs.arrays import program_larger_than_the_device
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
 _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
@@ -143,6 +144,8 @@ def _carrying(answer: Ranked) -> str:
 
 def _look(crash: Crash) -> tuple[str, ...]:
     """Of a refused request the limits and what is free tell: the process that asked is gone."""
+    if program_larger_than_the_device(crash) is not None:
+        return ()  # an empty device has no room for it, either
     if SIDES[crash.pool] == "device":
         return (commands.on_the_devices(crash),)
     if isinstance(crash.root, HostAllocation):

@@ -19,7 +19,14 @@ class ProgramBuffer(Struct, frozen=True, kw_only=True):
 
     bytes: int | None = None
     shape: str | None = None  # "f32[1,64,1088,1920]"
+    tile: str | None = None  # what the last axes are filled up to in the device's memory: "8,128"
+    unpadded_bytes: int | None = None
     source: str | None = None  # the line of the program that computes it: "linear.py:449"
+
+    @property
+    def padding_bytes(self) -> int:
+        """What it takes beyond its own numbers."""
+        return (self.bytes or 0) - self.unpadded_bytes if self.unpadded_bytes else 0
 
     @property
     def lengths(self) -> list[int]:
@@ -67,7 +74,8 @@ _FIGURES = tuple(
     )
 )
 _BUFFER_SIZE = late(rf"^\s{{1,24}}(?:\d{{1,3}}\. )?Size: ({AMOUNT})")
-_BUFFER_SHAPE = late(r"^\s{1,24}Shape: (\w{1,20}\[[\d,]{0,200}\])")
+_BUFFER_SHAPE = late(r"^\s{1,24}Shape: (\w{1,20}\[[\d,]{0,200}\])(?:\{[\d,]{1,40}:T\((\d{1,5},\d{1,5})\))?")
+_BUFFER_UNPADDED = late(rf"^\s{{1,24}}Unpadded size: ({_BARE})\s{{0,4}}$")
 _BUFFER_SOURCE = late(r'source_file="[^"]{0,300}?([\w.+-]{1,80})" source_line=(\d{1,7})\b')
 _BUFFER_END = late(r"^\s{1,24}={6,40}\s{0,4}$")
 _CHUNKS = late(rf"\b(\d{{1,9}}) Chunks of size (\d{{1,20}}) totalling ({AMOUNT})")
@@ -108,7 +116,9 @@ def _buffers(texts: Iterable[str]) -> Iterable[ProgramBuffer]:
         if match := _BUFFER_SIZE.search(text):
             said = {"bytes": bytes_of(match[1])}
         elif match := _BUFFER_SHAPE.search(text):
-            said["shape"] = match[1]
+            said |= {"shape": match[1], "tile": match[2]}
+        elif match := _BUFFER_UNPADDED.search(text):
+            said["unpadded_bytes"] = bytes_of(match[1])
         elif match := _BUFFER_SOURCE.search(text):
             said["source"] = f"{match[1]}:{match[2]}"
         elif said and _BUFFER_END.search(text):

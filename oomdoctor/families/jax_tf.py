@@ -262,6 +262,9 @@ _BROKEN_OFF = late(
 )
 _OVER = late(r"\bUsed \S{1,30} of \S{1,30} hbm\.\s{0,4}$")
 _OF_JAX = late(r"\bexternal/(?:xla|tsl|org_tensorflow)/")
+# Whose graph a TPU's program was compiled from: operations of TensorFlow are written OfThatKind, JAX's of_that_kind;
+# a device of a job; tensorflow/python/tpu/error_handling.py, for which TPUEstimator is
+_OF_TENSORFLOW = late(r'\bop_type="[A-Z]|/job:\w{1,40}/(?:replica|task):\d|\bTPUEstimator\b|\berror_handling\.py:\d')
 BELOW_LINES = 160
 ABOVE_LINES = 60
 # A pool's dump lists every chunk before it comes to the sum.
@@ -328,7 +331,18 @@ def _failed(page: Page, index: int, framework: str, match: re.Match[str], last: 
     pinned = match.groupdict().get("pinned")
     if pinned and not is_loud(page, index, line.text[:1200], sure=True, compared=True):
         return Lookalike(place_of(page, line), mark("pageable memory works too; the program continued"))
-    return _failure(page, index, "jax" if _OF_JAX.search(line.raw[:400]) else framework, match, last)
+    return _failure(page, index, _framework(page, index, framework, match), match, last)
+
+
+def _framework(page: Page, index: int, framework: str, match: re.Match[str]) -> str:
+    """Whose words they are. Those of a TPU's compiler are XLA's own, whoever it compiled for."""
+    line = page.lines[index]
+    if _OF_JAX.search(line.raw[:400]):
+        return "jax"
+    if "memory space hbm" not in match[0] or "XlaRuntimeError" in line.raw:  # jaxlib's
+        return framework
+    texts = (*(one.raw[:1200] for one in page.before(index)), *_below(page, index, match[0]))
+    return "tensorflow" if any(map(_OF_TENSORFLOW.search, texts)) else framework
 
 
 def _probe(page: Page, index: int, sizes: dict[str, Any]) -> Read:

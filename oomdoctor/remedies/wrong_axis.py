@@ -6,16 +6,22 @@ import ast
 import re
 from typing import Final
 
+from oomdoctor.families.array_dumps import ProgramBuffer
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import shapes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
+from oomdoctor.signs.arrays import most_padded
+from oomdoctor.units import show
 
 FAR: Final = 1000  # times the next dimension: nobody means both
 _LENGTH: Final = re.compile(r"\d{1,20}")
 
 
 def fix_shape(case: Case) -> Answer:
+    padded = most_padded(case.crash)
+    if padded is not None:
+        return _filled_tiles(padded)
     shape = getattr(case.crash.root, "shape", None)
     if not shape:
         return None
@@ -41,6 +47,20 @@ def fix_shape(case: Case) -> Answer:
             shape=shape,
         ),
         subject=name,
+    )
+
+
+def _filled_tiles(padded: ProgramBuffer) -> Proposal:
+    """XLA keeps an array of a TPU in tiles over its last two axes: openxla.org/xla/tiled_layout."""
+    layout = f"T({padded.tile})" if padded.tile else say("of its layout")
+    return Proposal(
+        action=say(
+            "Reshape or transpose {shape} so that its last two axes fill the tiles {layout}: the longest axis last",
+            shape=padded.shape,
+            layout=layout,
+        ),
+        derivation=f"{show(padded.bytes or 0)} -> {show(padded.unpadded_bytes or 0)}",
+        subject=padded.shape,
     )
 
 

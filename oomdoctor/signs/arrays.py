@@ -278,16 +278,55 @@ def program_larger_than_the_device(crash: Crash) -> Seen | None:
 def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
     """The arguments of a compiled program (weights and states) are small; its intermediate results are too large."""
     array = _program(crash)
-    if array is None or array.arguments_bytes is None or array.program_bytes is None or not array.total_bytes:
+    if array is None or not array.total_bytes:
         return None
-    if array.arguments_bytes > LITTLE * array.total_bytes or array.program_bytes <= array.total_bytes:
+    works_with = array.temporary_bytes or 0
+    small = array.arguments_bytes is not None and array.arguments_bytes <= LITTLE * array.total_bytes
+    if works_with <= array.total_bytes and not (small and (array.program_bytes or 0) > array.total_bytes):
+        return None
+    if works_with > array.total_bytes:
+        words = say(
+            "The program needs {used}; the GPU has {total}. Its intermediate results alone take {temporary}, and they "
+            "grow with the batch size.",
+            temporary=show(works_with),
+            **_figures(array),
+        )
+    else:
+        words = say(
+            "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take only "
+            "{arguments}; its intermediate results take the rest and grow with the batch size.",
+            **_figures(array),
+        )
+    return Seen(words=words, evidence=(array,), stage="forward")
+
+
+@sign
+def padded_beyond_the_device(crash: Crash) -> Seen | None:
+    """A compiled program would fit, or nearly, but for what its layout fills the largest arrays up with."""
+    array = _program(crash)
+    padded = most_padded(crash)
+    if array is None or padded is None:
+        return None
+    beyond = (array.used_bytes or 0) - (array.total_bytes or 0)
+    if beyond <= 0 or sum(one.padding_bytes for one in array.buffers) < MOST * beyond:
         return None
     words = say(
-        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take only "
-        "{arguments}; its intermediate results take the rest and grow with the batch size.",
+        "The program needs {used}; the GPU has {total}. {padding} of it is padding: the array {shape} of {own} takes "
+        "{size}, because its last axes are filled up to tiles.",
+        padding=show(padded.padding_bytes),
+        shape=padded.shape,
+        own=show(padded.unpadded_bytes or 0),
+        size=show(padded.bytes or 0),
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,), stage="forward")
+
+
+def most_padded(crash: Crash) -> ProgramBuffer | None:
+    """Of the largest arrays of the program the one with most padding, where it takes twice its own numbers."""
+    buffers = crash.root.buffers if isinstance(crash.root, ArrayOutOfMemory) else ()
+    widened = (one for one in buffers if one.padding_bytes >= (one.unpadded_bytes or 0) > 0)
+    return max(widened, key=lambda one: one.padding_bytes, default=None)
 
 
 def _program(crash: Crash) -> ArrayOutOfMemory | None:

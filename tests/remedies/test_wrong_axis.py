@@ -52,3 +52,34 @@ def test_of_two_long_dimensions_none_is_accused(shape: str) -> None:
 
 def test_the_only_dimension_is_the_one() -> None:
     assert action("x = np.zeros((n,))", "(99000000000000,)").startswith("Lower n: it is 99000000000000, dimension 1")
+
+
+COMPILED = """\
+jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.00G of 16.00G hbm. Exceeded \
+hbm capacity by 4.00G.
+
+Total hbm usage >= 20.00G:
+    program          20.00G
+
+  Largest program allocations in hbm:
+
+  1. Size: 9.00G
+     Shape: f32[600000,3,2]{{2,1,0{tile}}}
+     Unpadded size: {own}
+     ==========================
+"""
+
+
+@pytest.mark.parametrize(("tile", "layout"), [(":T(8,128)", "T(8,128)"), ("", "of its layout")])
+def test_an_array_that_is_mostly_padding_is_reshaped(tile: str, layout: str) -> None:
+    log = COMPILED.format(tile=tile, own="1.00G")
+    remedy = advise(log, "fix-shape", cause="activations")[0]["fix-shape"]
+    assert remedy.action == (
+        f"Reshape or transpose f32[600000,3,2] so that its last two axes fill the tiles {layout}: the longest axis last"
+    )
+    assert remedy.derivation == "9.00 GiB -> 1.00 GiB"
+
+
+def test_no_array_is_reshaped_that_is_mostly_its_own_numbers() -> None:
+    log = COMPILED.format(tile=":T(8,128)", own="8.00G")
+    assert "Reshape" not in advise(log, "fix-shape", cause="activations")[0]["fix-shape"].action

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from gpu_logs import crash
 
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import arrays
 
@@ -214,3 +215,71 @@ def test_an_array_many_times_the_gpu_is_no_batch_to_trim(times: float, *, is_wro
     assert seen is not None
     assert ("a wrong shape" in seen.words) is is_wrong
     assert ("grow with the batch size" in seen.words) is not is_wrong
+
+
+def compiled_for_a_tpu(
+    *before: str, used: str, temporary: str, arguments: str = "unknown size", buffers: tuple[str, ...] = ()
+) -> Crash:
+    return crash(
+        *before,
+        f"Compilation failure: Ran out of memory in memory space hbm. Used {used} of 16.00G hbm. Exceeded hbm capacity "
+        "by 1.00G.",
+        f"Total hbm usage >= {used}:",
+        "    program          14.00G",
+        f"    arguments        {arguments}",
+        "Program hbm requirement 14.00G:",
+        f"    HLO temp         {temporary} (50.0% utilization, 0.7% fragmentation (9.00M))",
+        "  Largest program allocations in hbm:",
+        *buffers,
+    )
+
+
+def buffer(size: str, own: str, tile: str = ":T(8,128)", op: str = "dot_general") -> tuple[str, ...]:
+    return (
+        f"  1. Size: {size}",
+        f'     Operator: op_type="{op}" op_name="scan/step"',
+        f"     Shape: f32[600000,3,2]{{2,1,0{tile}}}",
+        f"     Unpadded size: {own}",
+        "     Extra memory due to padding: 1.00G (9.0x expansion)",
+        "     ==========================",
+    )
+
+
+@pytest.mark.parametrize(
+    ("temporary", "arguments", "is_seen"),
+    [("16.01G", "unknown size", 1), ("16.01G", "9.00G", 1), ("16.00G", "unknown size", 0), ("2.00G", "9.00G", 0)],
+)
+def test_what_a_program_works_with_is_enough_where_it_alone_is_larger(
+    temporary: str, arguments: str, is_seen: int
+) -> None:
+    it = compiled_for_a_tpu(used="20.00G", temporary=temporary, arguments=arguments)
+    assert bool(arrays.program_works_with_more_than_the_device(it)) is bool(is_seen)
+
+
+@pytest.mark.parametrize(
+    ("used", "size", "own", "is_seen"),
+    [
+        ("20.00G", "2.00G", "1.00G", 0),  # 1 of the 4 GiB that are missing
+        ("20.00G", "3.00G", "1.00G", 1),  # the half
+        ("20.00G", "9.00G", "4.60G", 0),  # not twice its own
+        ("16.00G", "9.00G", "1.00G", 0),  # nothing is missing
+        ("20.00G", "9.00G", "1.00G", 1),
+    ],
+)
+def test_padding_counts_where_it_is_what_does_not_fit(used: str, size: str, own: str, is_seen: int) -> None:
+    it = compiled_for_a_tpu(used=used, temporary="9.00G", buffers=buffer(size, own))
+    assert bool(arrays.padded_beyond_the_device(it)) is bool(is_seen)
+
+
+@pytest.mark.parametrize(
+    ("op", "before", "framework"),
+    [
+        ("dot_general", "step 1", "jax"),
+        ("FloorMod", "step 1", "tensorflow"),
+        ("dot_general", "Closing session due to error From /job:worker/replica:0/task:0:", "tensorflow"),
+    ],
+)
+def test_whose_program_a_tpu_was_to_run(op: str, before: str, framework: str) -> None:
+    it = compiled_for_a_tpu(before, used="20.00G", temporary="9.00G", buffers=buffer("9.00G", "1.00G", op=op))
+    assert isinstance(it.root, ArrayOutOfMemory)
+    assert it.root.framework == framework

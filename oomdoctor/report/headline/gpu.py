@@ -28,6 +28,7 @@ from oomdoctor.report.headline.figures import beside, shown
 from oomdoctor.report.headline.names import title, with_pid
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import fragments, library, loading, neighbours, placement
+from oomdoctor.signs.arrays import most_padded, padded_beyond_the_device
 from oomdoctor.signs.card import unified_request
 from oomdoctor.signs.series import is_uneven, per
 from oomdoctor.units import show
@@ -275,6 +276,12 @@ def program_needs(event: ArrayOutOfMemory) -> str | None:
 def program_beyond(event: ArrayOutOfMemory) -> str | None:
     """What a compiled program needs, where that is more than the GPU has."""
     return _beyond(event.used_bytes, event)
+
+
+def padding(crash: Crash) -> str | None:
+    """What of that fills the largest array up to the tiles of its layout, where that is what does not fit."""
+    padded = most_padded(crash) if padded_beyond_the_device(crash) is not None else None
+    return shown(padded.padding_bytes) if padded is not None else None
 
 
 @about(root(ArrayOutOfMemory))
