@@ -24,7 +24,10 @@ NVIDIA: Final = "NVIDIA"
 # Of GPUs: what their runtimes, drivers and packages call themselves
 _MAKERS: Final = (
     ("AMD", r"\bHIP\b|\bhip[A-Z]\w{2,40}|\bROCm\b|\brocm|\bamdgpu\b|\bgfx\d{3,4}\b"),
-    ("Intel", r"\bXPU\b|\bxpu\b|Level[ _-]Zero|\bSYCL\b|intel_extension_for|\b(?:PI|UR)_(?:ERROR|RESULT)_"),
+    (
+        "Intel",
+        r"\bXPU\b|\bxpu\b|Level[ _-]Zero|\bSYCL\b|intel_extension_for|\b(?:PI|UR)_(?:ERROR|RESULT)_|\bintel_gpu\b",
+    ),
     ("Apple", r"\bMPS\b|\bMetal\b"),
     # tt_metal/impl/allocator/bank_manager.cpp
     ("Tenstorrent", r"\b[Tt]enstorrent\b|\bttnn\b|\btt[-_](?:metal|xla|mlir)\b|\b(?:DRAM|L1) buffer across \d+ banks"),

@@ -39,6 +39,10 @@ _SHORT = {
     "-ngl": "n_gpu_layers", "-ub": "ubatch_size",
 }  # fmt: skip
 
+# Those that other programs mean something else by: common/arg.cpp of llama.cpp
+_OF_LLAMA = {"-c": "--ctx-size", "-np": "--parallel"}
+_LLAMA = "llama-"  # how its programs are named
+
 _SERVERS = frozenset({"api_server", "gradio"})  # lmdeploy serve api_server MODEL
 
 
@@ -57,6 +61,8 @@ def read_line(text: str, *, continued: bool) -> list[Found]:
     begins = 0 if continued or _starts_with_option(line) else _after_head(line)
     if begins is None:
         return []
+    if line[begins:] and line[begins].rpartition("/")[2].startswith(_LLAMA):
+        line = [_OF_LLAMA.get(word, word) for word in line]
     found = list(read_words(line[begins:], before=line[:begins]))
     named = [word for word in line[begins:] if word not in _SERVERS]
     for word, after in pairwise(named):

@@ -157,13 +157,15 @@ def _on_the_host(pool: str) -> bool:
 def an_engine_runs(case: Case) -> bool:
     """An inference engine with a share of the card; some causes are about nothing else."""
     crash = case.crash
-    named = crash.job.runs_engine or case.cause.startswith(vllm.NAME)
+    named = crash.job.runs_engine or crash.job.world == "ggml" or case.cause.startswith(vllm.NAME)
     return named or an_engine_computes_on_the_host(crash) is not None
 
 
 def past_its_own_cache(case: Case) -> bool:
     """The KV cache that an engine sets up is as large as its share, whatever it computes at once; so is the pool that
-    it puts to sleep."""
+    it puts to sleep. ggml's is as large as the context."""
+    if case.crash.job.world == "ggml":
+        return True
     if its_pool_was_refused(case.crash) is not None:
         return False
     return case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"

@@ -25,8 +25,9 @@ UNPROVEN: Final = "killed-without-evidence"
 RACE: Final = "profiling-race"
 
 _NAME: Final = late(r"[\w.\-]{1,120}")
-# Names that a library prints and no launch line has: of vLLM's dump of its configuration; of the bar of datasets' map
-_NO_OPTIONS: Final = frozenset({"max_seq_len"})
+# Names that a library prints and no launch line has: of vLLM's dump of its configuration and of
+# llama.cpp's of its context; of the bar of datasets' map
+_NO_OPTIONS: Final = frozenset({"max_seq_len", "n_ctx", "n_batch", "n_ubatch", "n_seq_max"})
 _OF_A_BAR: Final = "num_proc"
 
 

@@ -33,6 +33,8 @@ _AT_ONCE = late(
     r"(?:(?:single|allowed|supported) )?(?:mem(?:ory)?|buffer)?[ _]?"
     r"(?:alloc(?:ation)?|buffer)?[ _]?(?:size|length)\b[^\n\d]{0,60}?(\d{6,15})\b"
 )
+# What ggml asks for in one piece: its KV cache and its compute buffer, which grow with the context
+_OF_GGML: Final = ("shorter-context", "raise-allocator-cap", "quantize-kv-cache", "smaller-prefill")
 
 
 @sign
@@ -60,7 +62,7 @@ def beyond_the_largest_allocation_in_other_words(crash: Crash) -> Seen | None:
         tried=show(sizes[0]),
         limit=show(sizes[1]),
     )
-    return Seen(words=words, evidence=(crash.root,))
+    return Seen(words=words, evidence=(crash.root,), knobs=_OF_GGML if crash.job.world == "ggml" else ())
 
 
 def _too_large_at_once(event: DeviceOutOfMemory, it: Card) -> bool:

@@ -35,7 +35,8 @@ def buffer_of_the_cache_was_refused(crash: Crash) -> Seen | None:
     if not isinstance(refused, BufferRefused | Short) or refused.what not in ("kv", "state"):
         return None
     lengths = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
-    words = _refusal_by(refused.pool, refused.tried_bytes, lengths[-1] if lengths else None)
+    tried = refused.tried_bytes or (refused.buffer_bytes if isinstance(refused, BufferRefused) else None)
+    words = _refusal_by(refused.pool, tried, lengths[-1] if lengths else None)
     return Seen(words=words, evidence=(refused,))
 
 

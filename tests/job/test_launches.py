@@ -149,3 +149,24 @@ def test_a_launch_or_a_dump_states_its_settings(log: str, name: str, value: obje
 )
 def test_prose_about_a_launch_states_nothing(log: str) -> None:
     assert settings(log) == {}
+
+
+@pytest.mark.parametrize(
+    ("log", "name", "value"),
+    [
+        ("./llama-cli --model m.gguf -c 32768 -np 2", "ctx_size", 32768),
+        ("./llama-cli --model m.gguf -c 32768 -np 2", "parallel", 2),
+        ("spark-submit --conf spark.executor.memoryOverhead=2g --conf spark.executor.cores=2 etl.py",
+         "spark.executor.memoryOverhead", "2g"),
+        ("python train.py --conf configs/base.yaml", "conf", "configs/base.yaml"),
+    ],
+)  # fmt: skip
+def test_flags_that_one_program_means_so(log: str, name: str, value: object) -> None:
+    assert settings(log)[name] == value
+
+
+@pytest.mark.parametrize(
+    "log", ["bash -c 4096 --login", "python -c 4096 --x 1", "python infer.py -c 4096 --x llama-cli"]
+)
+def test_the_same_flags_of_others_are_no_context(log: str) -> None:
+    assert "ctx_size" not in settings(log)

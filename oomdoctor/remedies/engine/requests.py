@@ -16,6 +16,7 @@ from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
+from oomdoctor.remedies.engine.contexts import within_room
 from oomdoctor.remedies.engine.known import engine_version
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.knobs import KNOBS
@@ -51,6 +52,8 @@ def shorter_context(case: Case) -> Answer:
                 length=error.max_model_len, room=show(error.kv_bytes), needed=show(error.needed_bytes), tokens=longest,
             )  # fmt: skip
             return _context(error, longest, derivation, (say("every layer attends to the whole context"),))
+    if (shorter := within_room(case)) is not None:
+        return shorter
     if _gains_nothing(case.crash):
         return Refusal(say("not one KV-cache block fits: a shorter context alone does not help"))
     cache = cache_beside(case.crash)
@@ -137,6 +140,8 @@ def fewer_sequences(case: Case) -> Answer:
             derivation=say("{count} requests in the batch that failed / 2", count=decoded),
         )
     short = case.crash.root
+    if isinstance(short, BufferRefused) and short.what == "kv":
+        return Skip()  # llama.cpp's slots share a cache of the context (-c): tools/server/README.md
     if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, short.total_tokens)
     return half(case)

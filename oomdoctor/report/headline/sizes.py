@@ -98,7 +98,9 @@ def plan_free(refused: BufferRefused) -> str | None:
 
 def _buffer(crash: Crash, *kinds: str) -> str | None:
     event = crash.root
-    return requested(crash) if isinstance(event, BufferRefused | Short) and event.what in kinds else None
+    if not isinstance(event, BufferRefused | Short) or event.what not in kinds:
+        return None
+    return requested(crash) or (shown(event.buffer_bytes) if isinstance(event, BufferRefused) else None)
 
 
 def context(crash: Crash) -> str | None:
