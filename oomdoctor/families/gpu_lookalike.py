@@ -67,6 +67,7 @@ _LOOKALIKES = tuple(
                 r"|INVALID_ADDRESS_SPACE|HARDWARE_STACK_ERROR)\b|\b(?:cuda|hip)Error(?:LaunchFailure|LaunchTimeOut|Assert"
                 r"|MisalignedAddress|IllegalInstruction|InvalidPc|InvalidAddressSpace|HardwareStackError)\b"
                 r"|\bcu(?:da)?Mem?[Aa]lloc\w{0,12} (?:results in|returned|failed with)[^\n]{0,20}\b7(?:00|1[0-9])\b"
+                r"|\bcu[A-Z]\w{2,40} failed with error 7(?:00|1[0-9])\b"  # PhysX's words, by the number in cuda.h
             ),
         ),
         (HIDDEN, r"(?i:nccl)[^\n]{0,160}[:,] unhandled cuda error|ncclUnhandledCudaError"),
@@ -126,6 +127,7 @@ FAMILY = Family(
         "NVRM: Xid",
         "uncorrectable ",
         "illegal memory access",
+        "failed with error 7",
         "misaligned address",
         "unspecified launch failure",
         "device-side assert triggered",

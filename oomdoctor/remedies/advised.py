@@ -53,7 +53,8 @@ _ASKING: Final = late(
     r"suggest\w*|must|need to|either|and/or|or|and|also)[\s,:]*$"
 )
 _BEGINS: Final = late(r"(?:^|[.!?;:,(\"'>\]]|\n| - |--)[\s\"'`*]{0,12}\Z")
-_ENDS: Final = late(r"[.!?;](?:\s|$)|\n\s*\n|\n(?=\S{0,40}(?:Traceback|  File ))")
+# The last: the next line begins a record of its own, with a time or a number in brackets
+_ENDS: Final = late(r"[.!?;](?:\s|$)|\n\s*\n|\n(?=\S{0,40}(?:Traceback|  File ))|\n(?=\[?\d[\d:.,/-]{5,30}[\]\sT])")
 _LOWER_VALUE: Final = late(r"(?i)\b(?:smaller|lower|fewer|less|shorter|reduced)\b")
 _HIGHER_VALUE: Final = late(r"(?i)\b(?:larger|bigger|higher|more|greater|longer|increased)\b")
 _OPTION: Final = late(

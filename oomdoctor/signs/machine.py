@@ -19,7 +19,7 @@ from oomdoctor.signs.cut import is_cut
 
 _WINDOWS: Final = (
     r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
-    r"|\bWinError\b|\bpaging file\b"
+    r"|\bWinError\b|\bpaging file\b|(?<![\w./-])/[C-F]/[\w.-]"  # the last as llamafile's C library writes C:\
 )
 # Jupyter, Colab and Kaggle run cells in ipykernel; IPython/core/ultratb.py has its own form of a traceback
 _OF_A_KERNEL: Final = r"/ipykernel(?:_\d+)?/|\bipython-input-\d|/ipykernel_launcher\.py"

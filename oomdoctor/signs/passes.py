@@ -73,13 +73,21 @@ def in_a_forward_pass(crash: Crash) -> Seen | None:
     return _in_a_pass(crash, "forward")
 
 
+def _what_they_grow_with(crash: Crash) -> str:
+    if some(crash.job.frameworks, "has no batch"):
+        return say("What it computes grows with the size of each input.")
+    if some(crash.job.frameworks, "has no sequences"):
+        return say("Activations grow with the batch size and with the size of each input.")
+    return say("Activations grow with batch size and sequence length.")
+
+
 def _in_a_pass(crash: Crash, which: str) -> Seen | None:
     if _own_pass(crash) != which:
         return None
     it = card(crash)
     failed = _beside_others(crash, it, which) or _beside_its_own(it, which)
     return Seen(
-        words=joined((failed, say("Activations grow with batch size and sequence length."))),
+        words=joined((failed, _what_they_grow_with(crash))),
         evidence=(refusal(crash) or crash.root,),
         stage=which if crash.stage == "unknown" else None,
     )

@@ -110,6 +110,15 @@ def test_joblibs_own_class_name_is_no_signal(code: str, reason: str) -> None:
     assert read(JOBLIB, codes)[1] == [reason]
 
 
+@pytest.mark.parametrize(
+    ("call", "code", "is_fault"),
+    [("cuStreamWaitEvent", 700, 1), ("cuMemcpyAsync", 719, 1), ("cuStreamWaitEvent", 2, 0), ("custom step", 700, 0)],
+)
+def test_the_number_of_a_fault_in_physx_words(call: str, code: int, is_fault: int) -> None:
+    reasons = read(f"[Error] [omni.physx.plugin] PhysX error: {call} failed with error {code}")[1]
+    assert [reason.startswith("a fault of the program or the GPU") for reason in reasons] == [True] * is_fault
+
+
 WORKER = (
     "A worker died or was killed while executing a task by an unexpected system error. Worker exit type: SYSTEM_ERROR "
     "Worker exit detail: Worker exits with an exit code {}."

@@ -119,6 +119,12 @@ def test_the_quotation_ends_with_its_line() -> None:
     assert [one.quote for one in advised(crash_with(words))] == ['"lowering max_num_seqs"']
 
 
+@pytest.mark.parametrize("head", ["[1700000001.118566] [n07:811:0] ", "2026-03-01 10:22:31,118 WARN ", "[10:22:31] "])
+def test_a_sentence_ends_where_another_record_begins(head: str) -> None:
+    assert named(f"Please set the limit to 'unlimited' (current: 64)\n{head}max_num_seqs of the scheduler") == []
+    assert named("Please set the limit to\n2 or lower max_num_seqs of the scheduler") == [("fewer-sequences", "lower")]
+
+
 def test_the_table_names_knobs_and_turns() -> None:
     rows = [row for row in table() if row.knob != "never"]
     assert {row.knob for row in rows} <= KNOBS.keys()

@@ -19,6 +19,10 @@ ALL = (commands.WHOLE_LOG, commands.ADDRESS_LIMIT, commands.FREE, commands.CARDS
     [
         (r'  File "C:\jobs\run.py", line 54, in <module>', True),
         (r"[W ..\aten\src\ATen\Context.cpp:48] a warning", True),
+        ("error: failed to load model '/D/models/m.gguf'", True),
+        ("error: failed to load model '/mnt/D/models/m.gguf'", False),
+        ("error: failed to load model '/d/models/m.gguf'", False),
+        ("read N/A/D/F of the table", False),
         ('  File "/mnt/c/jobs/run.py", line 54, in <module>', False),
         ('  File "/home/user/run.py", line 54, in <module>', False),
         (r"the pattern ^\w+\.\d is not used", False),

@@ -142,6 +142,8 @@ def fewer_sequences(case: Case) -> Answer:
     short = case.crash.root
     if isinstance(short, BufferRefused) and short.what == "kv":
         return Skip()  # llama.cpp's slots share a cache of the context (-c): tools/server/README.md
+    if isinstance(short, WarmupShort) and short.total_tokens is None:
+        return Skip()  # of prefill tokens alone: flash_causal_lm.py of Text Generation Inference 1.0 and 1.1
     if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, short.total_tokens)
     return half(case)

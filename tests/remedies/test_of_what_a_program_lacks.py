@@ -1,0 +1,66 @@
+"""Programs without batches or sequences, releases without an operation, warm-ups that a limit says nothing of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remedy_logs import advise
+
+from oomdoctor import diagnose
+
+REFUSED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total capacity of 23 GiB of "
+    "which 4.00 GiB is free. Of the allocated memory 18.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by "
+    "PyTorch but unallocated."
+)
+FRAME = '  File "/job/model.py", line 4, in forward\n    {code}\n'
+ARRAY = (
+    "ResourceExhaustedError: OOM when allocating tensor with shape[96,64,200,200] and type float on "
+    "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
+)
+WARM_UP = (
+    "RuntimeError: Not enough memory to handle {what}. You need to decrease `--max-batch-{option}-tokens`\n"
+    "text_generation_launcher: Method Warmup encountered an error.\n"
+)
+
+
+def first_of(folder: Path, text: str) -> dict[str, Any]:
+    path = folder / "job.log"
+    path.write_text(text, encoding="utf-8")
+    found: dict[str, Any] = diagnose(path).as_json()["incidents"][0]["diagnoses"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "grows"),
+    [
+        ("hidden = self.layers(x)", "Activations grow with batch size and sequence length."),
+        ("out = gsplat.rasterization(means)", "Activations grow with the batch size and with the size of each input."),
+        ("out = _C.rasterize_gaussians(*args)", "What it computes grows with the size of each input."),
+    ],
+)
+def test_what_a_pass_grows_with(code: str, grows: str, tmp_path: Path) -> None:
+    before = "gsplat/rendering.py\n" if "gsplat" in code else ""
+    first = first_of(tmp_path, f"{before}Traceback (most recent call last):\n{FRAME.format(code=code)}{REFUSED}\n")
+    assert first["explanation"].endswith(grows)
+    assert ("smaller-microbatch" in [one["knob"] for one in first["remedies"]]) is grows.startswith("Activations")
+
+
+@pytest.mark.parametrize(
+    ("node", "is_there"),
+    [("[[Node: conv/Relu = Relu[T=DT_FLOAT](conv/Conv2D)]]", False), ("[[{{node conv/Relu}}]]", True), ("", True)],
+)
+def test_what_tensorflow_had_before_2_is_no_line_of_2(node: str, is_there: bool, tmp_path: Path) -> None:
+    written = [one["snippet"] or "" for one in first_of(tmp_path, f"{ARRAY}\t {node}\n")["remedies"]]
+    assert any("tf.recompute_grad" in one for one in written) is is_there
+
+
+@pytest.mark.parametrize(
+    ("what", "option", "is_there"),
+    [("4096 prefill tokens", "prefill", False), ("16000 total tokens with 4096 prefill tokens", "total", True)],
+)
+def test_a_warm_up_of_prefill_tokens_is_no_smaller_with_fewer_in_all(what: str, option: str, is_there: bool) -> None:
+    chosen = advise(WARM_UP.format(what=what, option=option), "fewer-sequences", cause="activations")[0]
+    assert ("fewer-sequences" in chosen) is is_there
