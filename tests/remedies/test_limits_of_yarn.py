@@ -63,6 +63,12 @@ def test_which_figures_the_limit_is_about(
     assert kill.resident_bytes == resident
 
 
+def test_a_limit_on_ram_is_raised(tmp_path: Path) -> None:
+    first = first_of(tmp_path, HADOOP_2.format("physical"))
+    assert first["cause"] == "container-limit"
+    assert "raise-container-limit" in [one["knob"] for one in first["remedies"]]
+
+
 def test_an_executor_is_named_by_its_number(tmp_path: Path) -> None:
     first = first_of(tmp_path, SPARK.format("", "9.2 GB of 9 GB physical", NEW))
     assert first["cause"] == "container-limit"
