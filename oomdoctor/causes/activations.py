@@ -19,7 +19,6 @@ BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
-PADDED_KNOBS = ("fix-shape", "smaller-microbatch", "smaller-input", "gradient-checkpointing")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
@@ -30,8 +29,7 @@ CAUSE = Cause(
         mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
-        mark("A compiled program needs {program_beyond}, {padding} of it padding; {gpu} has {total}"),
-        mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
+        mark("A compiled program needs {program_beyond}[, {padding} of it padding]; {gpu} has {total}"),
         mark("An allocation of {requested}[ for shape {shape}][ {doing}] is larger than {gpu} ({too_small})"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("{work} needed {requested} more on {gpu}[ for an array of shape {shape}][ ({place})]"),
@@ -49,9 +47,8 @@ CAUSE = Cause(
         Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
-        Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.array_of_a_shape, Grade.NAMES),
-        Row(arrays.padded_beyond_the_device, Grade.NAMES, PADDED_KNOBS),
-        Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
+        Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.padded_beyond_the_device, Grade.NAMES),
+        Row(arrays.array_of_a_shape, Grade.NAMES), Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
         Row(ggml.compute_buffer_refused, Grade.POINTS, COMPUTE_KNOBS), Row(passes.measuring_its_need, Grade.POINTS),
         Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),
         Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, MEASURED_KNOBS),

@@ -25,6 +25,7 @@ MOST: Final = 0.5  # of the device: the rest of the program may be made smaller,
 WIDEST_KERNEL: Final = 11
 CHANNELS: Final = 64
 _KERNEL: Final = late(r"\[(\d{1,2}),\1,(\d{1,6}),(\d{1,6})\]")
+_OF_A_LAYOUT: Final = ("fix-shape", "smaller-microbatch", "smaller-input", "gradient-checkpointing")
 # Of an array in one piece, where no log says how much there is: its half, with as much beside it and its gradient,
 # is more than a machine of 64 GiB has.
 MOST_IN_ONE_PIECE: Final = 48 * GIB
@@ -319,7 +320,7 @@ def padded_beyond_the_device(crash: Crash) -> Seen | None:
         size=show(padded.bytes or 0),
         **_figures(array),
     )
-    return Seen(words=words, evidence=(array,), stage="forward")
+    return Seen(words=words, evidence=(array,), stage="forward", knobs=_OF_A_LAYOUT)
 
 
 def most_padded(crash: Crash) -> ProgramBuffer | None:
