@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
+from heapq import nlargest
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ AGREEMENT: Final = 0.6  # of the words of both
 SWAPPED: Final = 2  # words of the known message that may be other ones
 PUT_IN: Final = 6  # words that may stand in between
 CLOSEST: Final = 12  # messages with the most words in common are compared
+CANDIDATES: Final = 60  # of which some have a part of a name in common instead
 
 _WORD = late(r"[A-Za-z]+(?:'[a-z]{1,2})?")
 _DIGIT = late(r"\d")
@@ -167,12 +169,14 @@ def _near(words: tuple[str, ...]) -> Iterable[Wording]:
     common: Counter[str] = Counter()
     for word in dict.fromkeys(words):
         common.update(lines_of.get(word, ()))
-    return (_read(line) for line, _ in common.most_common(CLOSEST))
+    candidates = [_read(line) for line, _ in common.most_common(CANDIDATES)]
+    given = set(words)
+    return nlargest(CLOSEST, candidates, key=lambda known: len(given.intersection(known.words)))
 
 
 @cache
 def _known() -> dict[str, list[str]]:
-    """The lines of the file by their words: what is no word of the language is told apart in the nearest ones only."""
+    """The lines of the file by their words and by the parts of their names, which are told apart in candidates only."""
     lines_of: dict[str, list[str]] = {}
     for line in WORDINGS.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
