@@ -214,3 +214,20 @@ def test_an_array_many_times_the_gpu_is_no_batch_to_trim(times: float, *, is_wro
     assert seen is not None
     assert ("a wrong shape" in seen.words) is is_wrong
     assert ("grow with the batch size" in seen.words) is not is_wrong
+
+
+@pytest.mark.parametrize(
+    ("log", "bare"),
+    [
+        (asked(3 << 30), True),
+        (asked(3 << 30, "Peak buffers:", "step 3"), True),
+        (crash(BUFFER.format("")), False),  # what was free is printed
+        (compiled("512.00MiB", "6.00GiB"), False),
+    ],
+)
+def test_one_figure_of_xlas_leaves_open_what_it_was(log: Crash, *, bare: bool) -> None:
+    seen = arrays.array_without_a_shape(log)
+    assert seen is not None
+    assert seen.unsure is bare
+    assert ("or all of its temporary buffers together" in seen.words) is bare
+    assert bool(seen.next_evidence) is bare
