@@ -15,6 +15,7 @@ from oomdoctor.incident.devices import device_name
 from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
+from oomdoctor.incident.unharmed import only_slower
 from oomdoctor.job.model import Context
 from oomdoctor.language import GPU, call_devices
 from oomdoctor.reading import Reading, parallel
@@ -152,10 +153,10 @@ def concluded(
         gathered, add(facts), memory.build(), lambda file: add(replace(job.of(file), memory=facts.memory))
     )
     clocks = dict.fromkeys(note for crash in found_crashes for note in clocks_apart(crash.events))
-    elsewhere = None if found_crashes else died_elsewhere(gathered.events.values())
+    told_of = () if found_crashes else _no_failure(gathered.events.values())
     return Facts(
         crashes=found_crashes,
-        lookalikes=(*gathered.lookalikes.values(), *([elsewhere] if elsewhere else [])),
+        lookalikes=(*gathered.lookalikes.values(), *told_of),
         context=add(facts),
         errors=tuple(errors),
         notes=(*notes, *of_outside, *clocks),
@@ -169,6 +170,12 @@ def concluded(
         ending=reading.ending,
         events=tuple(gathered.events.values()),
     )
+
+
+def _no_failure(events: Iterable[Event]) -> tuple[Lookalike, ...]:
+    """What a log without a memory failure says of memory, or of who failed first."""
+    told = (only_slower(events), died_elsewhere(events))
+    return tuple(one for one in told if one is not None)
 
 
 def _adder(facts: Context, told: Outside | None, gathered: Gathered) -> tuple[Add, tuple[str, ...]]:

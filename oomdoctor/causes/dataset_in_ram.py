@@ -15,9 +15,8 @@ OF_MANY_READERS = ("fewer-workers", *(knob for knob in KNOBS if knob != "fewer-w
 # What is cached before the first step: the batches of later ones take nothing of it
 OF_A_CACHE = ("stream-data", "fewer-workers", "smaller-input", "more-host-memory")
 # What is kept has a size of its own, and elements that may be smaller
-OF_A_BUFFER = (
-    "smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch", "more-host-memory",
-)  # fmt: skip
+OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch",
+               "more-host-memory")  # fmt: skip
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_A_TABLE = (
     "smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory",
@@ -68,6 +67,7 @@ CAUSE = Cause(
         Row(host_data.an_array_of_data_was_refused, Grade.HINTS),
         Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
         Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
+        Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
         Row(host_data.vanished_while_reading_data, Grade.LEFT),
         Row(other_words.data_by_the_message, Grade.POINTS),
     ),

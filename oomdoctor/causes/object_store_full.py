@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words, store
 
 ON_THE_NODE = ("stream-data", "smaller-object-store", "clear-references", "fewer-workers", "more-host-memory")
+OF_A_RESULT = ("bigger-object-store", "stream-data", "clear-references", "free-disk", "more-host-memory")
 PERHAPS = ("collect-evidence", "smaller-object-store", "clear-references", "more-host-memory")
 
 CAUSE = Cause(
@@ -29,6 +30,7 @@ CAUSE = Cause(
         Row(store.disk_behind_the_store_is_full, Grade.POINTS),
         Row(store.objects_wait_for_room, Grade.PROVES),
         Row(store.store_was_full_and_spilled, Grade.NAMES),
+        Row(store.cut_while_an_object_was_stored, Grade.POINTS, OF_A_RESULT),
         Row(store.store_fills_the_node, Grade.PROVES, ON_THE_NODE),
         Row(store.store_holds_much_of_the_node, Grade.POINTS, ON_THE_NODE),
         Row(store.store_was_full_beside_a_death, Grade.HINTS),

@@ -26,6 +26,7 @@ from oomdoctor.decision.model import Model, grounds, strength_of, used
 from oomdoctor.decision.order import NAMED, Standing, in_order
 from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.training_cut import WAIT, CutTraining
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
@@ -39,7 +40,7 @@ _LOOK: Final[Mapping[str, tuple[str, ...]]] = {
     "shm": (commands.SHM,),
     "object_store": (commands.OBJECTS,),
     "scheduling": (commands.SCHEDULED,),
-    "pinned": (commands.LOCKED_LIMIT, commands.FREE),
+    "pinned": (commands.FREE,),  # what a driver pins no limit on locked memory bounds
     "none": (commands.DMESG, commands.CARDS_NOW, commands.FREE),
 }
 SHARED: Final = "gpu-shared"  # who holds the GPU is asked of its driver
@@ -151,6 +152,8 @@ def _look(crash: Crash) -> tuple[str, ...]:
     if isinstance(crash.root, HostAllocation):
         return commands.OF_A_REFUSAL
     look = _LOOK.get(crash.pool, ())
+    raised = isinstance(crash.root, CutTraining) and crash.root.step != WAIT  # an exception leaves no kill to find
+    look = tuple(command for command in look if not (raised and command == commands.DMESG))
     return commands.of_its_manager(crash) or look if crash.pool == "cgroup" else look
 
 

@@ -87,11 +87,19 @@ class PinnedAllocation(Event, frozen=True, kw_only=True):
     kind = "pinned-allocation"
 
     pool: str = "pinned"
-    strength: int = 2  # 3 where the size is printed, 1 where only the call's frame is
+    strength: int = 2  # 3 where the size is printed
 
     allocator: str  # "cuda", "rdma", "mlock"
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
+
+
+class CutPinning(PinnedAllocation, frozen=True, kw_only=True):
+    """A traceback ends in the call that pins memory, and no exception stands below it."""
+
+    strength: int = 1
+
+    allocator: str = "cuda"
 
 
 class CompilerKill(Event, frozen=True, kw_only=True):
@@ -566,8 +574,7 @@ def _pin_frame(page: Page, index: int) -> Iterator[Read]:
     lines = page.after(index, MESSAGE_LINES)
     if not any(_MESSAGE.search(line.text) or _PIN_FRAME.search(line.text) for line in lines[1:]):
         line = lines[0]
-        at = place_of(page, line)
-        yield PinnedAllocation(at=at, time=line.mark.time, process=process_of(line), allocator="cuda", strength=1)
+        yield CutPinning(at=place_of(page, line), time=line.mark.time, process=process_of(line))
 
 
 def _is_a_compilers(page: Page, index: int, text: str) -> bool:

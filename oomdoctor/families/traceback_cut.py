@@ -23,6 +23,7 @@ HINT: Final = 1  # the strength of a traceback that does not say what failed
 ABOVE: Final = 400  # lines that are searched for the exception
 NEAR: Final = 12  # those that are searched for another message
 SHOWN: Final = 400  # characters of each
+INNERMOST: Final = 2  # frames: the store's own, and the one that called it
 
 _QUIET = ("DEBUG", "WARN", "WARNING")
 # Raised where nobody catches it, on the way to another try, or when all was done
@@ -55,6 +56,12 @@ _TAKES = late(
     r"(?i)sav(?:e|ing)|load|restor|checkpoint|state_?dict|generat|rollout|backward|optimi[sz]er|init_model|init_workers"
     r"|weights|gather|broadcast|evaluat|training_step|train_step|_put|put_"
 )
+# Ray's workers put results into the object store: python/ray/_raylet.pyx, before 0.8 python/ray/worker.py and Arrow's
+# plasma.pyx
+_STORES = late(
+    r"(?:^|/)ray/\S{1,80} (?:put_object|put_serialized_object\w{0,40}|store_task_outputs?|_store_outputs_in_objstore"
+    r"|store_and_register|_create_put_buffer)$|\bplasma\.pyx (?:\w{1,60}\.)?(?:put|create|seal)\w{0,20}$"
+)
 _STATE = late(
     r"(?i)sav(?:e|ing)|load|restor|checkpoint|state_?dict"
 )  # which memory holds it, the traceback does not say
@@ -71,7 +78,7 @@ class CutProgram(training_cut.CutTraining, frozen=True, kw_only=True):
     kind = "cut-traceback"
     in_traceback = True
 
-    step: str | None = None
+    step: str | None = None  # "wait" for another process, "store" an object
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
@@ -95,11 +102,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
         )
         return
     on_a_card = _OF_A_CARD.search(name) is not None
+    stores = any(_STORES.search(f"{frame.file} {frame.function}") for frame in trace[-INNERMOST:])
     yield CutProgram(
         at=place_of(page, line, page.lines[end.last]),
         time=line.mark.time,
         process=process_of(line),
-        pool="gpu" if on_a_card else _pool(trace),
+        pool="gpu" if on_a_card else "object_store" if stores else _pool(trace),
+        step="store" if stores else training_cut.WAIT if waits(trace) else None,
         strength=PROOF if on_a_card or any(map(_says_it, above)) else HINT,
     )
 

@@ -8,6 +8,7 @@ was short before.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read
@@ -17,13 +18,14 @@ from oomdoctor.streams import Line, Page
 
 MOST_LINES = 60  # a traceback that goes on for longer after this frame is not about this step
 ABOVE = 400  # lines that are searched for what went before
+WAIT: Final = "wait"  # the step of who waits for others, one of which may have been killed
 
 _STEPS = (
     ("gather", "/deepspeed/runtime/zero/partition_parameters.py", late(r", in (?:__enter__|_?all_gather\w{0,40})$")),
     ("gather", "/torch/distributed/fsdp/", late(r", in (?:_?all_gather\w{0,40}|_?unshard\w{0,40})$")),
     ("backward", "/torch/autograd/", late(r", in (?:backward|_engine_run_backward)$")),
     ("optimizer", "/torch/optim/", late(r", in (?:step|_init_group|_?multi_tensor_\w{1,20})$")),
-    ("wait", "/ray/_private/", late(r", in (?:get|get_objects|wrapper|auto_init_wrapper)$")),
+    (WAIT, "/ray/_private/", late(r", in (?:get|get_objects|wrapper|auto_init_wrapper)$")),
 )
 _FRAME = late(r'\s*File "')
 _INSIDE = late(r"\s|File \"|$")
@@ -56,10 +58,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
     step = next((name for name, file, function in _STEPS if file in line.text and function.search(line.text)), None)
     if step is None or not all(_INSIDE.match(other.text) for other in below):
         return
-    if any(_SAID.match(other.text) for other in above) or (step == "wait" and not _short_of_memory(above)):
+    if any(_SAID.match(other.text) for other in above) or (step == WAIT and not _short_of_memory(above)):
         return
     last = next((other for other in reversed(below) if other.text.strip()), line)
-    shown = last if step == "wait" else line  # who waits shows nothing of what failed
+    shown = last if step == WAIT else line  # who waits shows nothing of what failed
     yield CutTraining(at=place_of(page, shown, last), time=line.mark.time, process=process_of(line), step=step)
 
 

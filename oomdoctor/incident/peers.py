@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.peer import LostPeer
-from oomdoctor.language import all_of, say
+from oomdoctor.language import all_of, counted, mark, say, semicolons
 
 _LOOPBACK = ("127.0.0.1", "localhost")
+MOST_NAMED: Final = 16  # ranks
 
 
 def died_elsewhere(events: Iterable[Event]) -> Lookalike | None:
@@ -47,17 +49,32 @@ def _not_joined(waiting: LostPeer, lost: list[LostPeer]) -> str:
     if len(ranks) <= 1 and waiting.process.name is not None:
         who = say("{process} ({name})", process=who, name=waiting.process.name)
     if waiting.collective is None or waiting.timeout_ms is None:
-        return say(
+        words = say(
             "{process} waited in a collective for a rank that did not come; only the other ranks' logs tell whether "
             "that one was killed, failed or was late",
             process=who,
         )
-    return say(
-        "{process} waited {seconds:g} s in {collective} for a rank that did not come; only the other ranks' logs tell "
-        "whether that one was killed, failed or was late",
-        process=who,
-        seconds=waiting.timeout_ms / 1000,
-        collective=waiting.collective,
+    else:
+        words = say(
+            "{process} waited {seconds:g} s in {collective} for a rank that did not come; only the other ranks' logs "
+            "tell whether that one was killed, failed or was late",
+            process=who,
+            seconds=waiting.timeout_ms / 1000,
+            collective=waiting.collective,
+        )
+    return semicolons((words, _silent(ranks)))
+
+
+def _silent(ranks: list[int]) -> str:
+    """The ranks that say nothing of it, as far as the numbers of the others tell that there are any."""
+    silent = sorted(set(range(ranks[-1])) - set(ranks)) if len(ranks) > 1 else []
+    if not silent or len(silent) > MOST_NAMED:
+        return ""
+    return counted(
+        len(silent),
+        mark("rank {numbers} does not say that it waited"),
+        mark("ranks {numbers} do not say that they waited"),
+        numbers=all_of(map(str, silent)),
     )
 
 

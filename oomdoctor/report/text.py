@@ -32,10 +32,12 @@ from oomdoctor.report.words import (
     formula,
     growth,
     headline,
+    is_fallback,
     is_free,
     last_error,
     not_memory,
     nothing_found,
+    of_other_ranks,
     open_question,
     particular,
     root_of,
@@ -202,6 +204,7 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
     if page.verbose or not report.incidents:
         yield from _quotes(not_memory(report), report.lookalikes, page)
         yield from _only_trouble(report, page)
+        yield from map(_to_copy, of_other_ranks(report))
     for note in report.notes:
         yield _line((say("Note: "), "bold"), note)
     if page.verbose:
@@ -269,8 +272,11 @@ def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Re
 
 
 def _names_it(best: Diagnosis, place: int) -> bool:
-    """What the cause itself names first, with a line to copy: nobody halves a batch before."""
-    return place == 0 and best.cause == _SHARED_MEMORY and best.remedies[0].snippet is not None
+    """What a concrete cause names first, with an option to set, of the container for a larger /dev/shm: nobody halves a
+    batch before."""
+    first = best.remedies[0]
+    named = first.setting is not None or best.cause == _SHARED_MEMORY
+    return place == 0 and named and first.snippet is not None and not is_fallback(best.cause)
 
 
 def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:

@@ -117,6 +117,11 @@ def _others(incident: Incident) -> list[str]:
     return [one.cause for one in others if {remedy.knob for remedy in one.remedies[:1]} - advised][:OTHERS]
 
 
+def is_fallback(cause: str) -> bool:
+    """Whether it only says that memory ran out, or that something died."""
+    return cause in _fallbacks()
+
+
 def _fallbacks() -> set[str]:
     return {cause.id for cause in _causes() if cause.fallback}
 
@@ -194,6 +199,15 @@ def last_error(report: Report) -> str | None:
 def _is_told(report: Report, error: Line) -> bool:
     """Whether the line stands among those that sound like memory, with what it is instead."""
     return any((look.file, look.line) == (error.file, error.line) for look in report.lookalikes)
+
+
+def of_other_ranks(report: Report) -> tuple[str, ...]:
+    """What tells of the rank that the others waited for, which this log does not."""
+    if not waits_for_another(report):
+        return ()
+    from oomdoctor.signs.commands import DMESG, OF_OTHER_RANKS  # noqa: PLC0415  (many families; most logs do not wait)
+
+    return OF_OTHER_RANKS, DMESG
 
 
 def message(text: str) -> str:

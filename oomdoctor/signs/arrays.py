@@ -11,7 +11,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
-from oomdoctor.signs import Seen, sign
+from oomdoctor.signs import Seen, commands, sign
 from oomdoctor.signs.trace import CREATED, STRAW
 from oomdoctor.units import GIB, show
 
@@ -172,7 +172,23 @@ def array_without_a_shape(crash: Crash) -> Seen | None:
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.shape or _is_copied(crash, array):
         return None
-    return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+    if not _is_a_bare_request(crash, array):
+        return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+    words = say(
+        "A compiled program requested {size} at one go: one array, or all of its temporary buffers together. Both grow "
+        "with the batch size. The log does not say which it was, nor how full the GPU was.",
+        size=array.array_words,
+    )
+    asked = (commands.ACCOUNT_OF_XLA, commands.devices_now(crash))
+    return Seen(words=words, evidence=(array,), unsure=True, stage="forward", next_evidence=asked)
+
+
+def _is_a_bare_request(crash: Crash, array: ArrayOutOfMemory) -> bool:
+    """Whether XLA's log has the size of one request and no other figure, and nothing says what the job was doing."""
+    if array.framework != "jax" or crash.pool != "gpu" or crash.stage != "unknown" or array.largest_buffer is not None:
+        return False
+    figures = {name for name, figure in array.figures("usage").items() if figure}
+    return figures == {"tried_bytes"}
 
 
 @sign

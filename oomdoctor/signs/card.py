@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
-from oomdoctor.families.training_cut import CutTraining
+from oomdoctor.families.training_cut import WAIT, CutTraining
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.families.vllm_error import ProfilingDisturbed
 from oomdoctor.incident.card import Card
@@ -112,5 +112,6 @@ def log_ends_before_the_error(crash: Crash) -> Seen | None:
     """The log ends inside a trainer's traceback."""
     if not isinstance(crash.root, CutTraining):
         return None
-    where = (WHOLE_LOG, WORKERS) if crash.root.step == "wait" else (WHOLE_LOG,)
+    of_ray = crash.root.step == WAIT and "ray" in crash.context.frameworks
+    where = (WHOLE_LOG, WORKERS) if of_ray else (WHOLE_LOG,)
     return Seen(words=say("the error message: the log ends before it"), next_evidence=where)

@@ -15,6 +15,7 @@ from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.process_limits import ProcessLimits
+from oomdoctor.families.ray_death import FatalSignal
 from oomdoctor.families.ray_kill import BEFORE_KILLS, NodeOutOfMemory
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
@@ -39,6 +40,9 @@ ROWS_BELOW: Final = "grep -A 10 'MEM(GB)' <the whole log>"
 # Before 2.1 the exception itself has them, and no `ray logs` is there: python/ray/_private/memory_monitor.py of 1.13
 IN_THE_EXCEPTION: Final = "grep -A 12 'memory consumers are' <the whole log>"
 FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
+# XLA's account of the program, its largest buffers among it, stands below the error: xla/service/buffer_assignment.cc
+ACCOUNT_OF_XLA: Final = "grep -n -A 40 RESOURCE_EXHAUSTED <the whole log>"
+OF_OTHER_RANKS: Final = "grep -n -m 5 -E 'Error|Exception|Killed|exitcode' <the logs of the other ranks>"
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 # Runs of the job that say what the log leaves open
 OF_AN_ENGINES_START: Final = (
@@ -166,11 +170,16 @@ def on_the_devices(crash: Crash) -> str:
     return ON_OTHER_DEVICES.get(maker(crash), ON_THE_CARDS)
 
 
+def devices_now(crash: Crash) -> str:
+    """How full the job's devices are, and of whom, by the tool of their maker."""
+    return ON_OTHER_DEVICES.get(maker(crash), CARDS_NOW)
+
+
 def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
     records = (*(raylet_log(crash) if of_ray else ()), *of_its_manager(crash))
-    if isinstance(crash.root, Kill) and crash.root.signal == SIGBUS:
+    if isinstance(crash.root, FatalSignal) or (isinstance(crash.root, Kill) and crash.root.signal == SIGBUS):
         return (*records, SHM, BUS_ERRORS)
     shared = (SHM,) if crash.root.pool == "shm" else ()
     return (*records, *shared, JOURNAL, DMESG)

@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import CutPinning
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
@@ -20,7 +21,7 @@ _ENDED: Final = late(r"allocated by PyTorch|already allocated|memory in use\b|\b
 
 def is_cut(root: Event) -> bool:
     """Whether the log ends within a traceback."""
-    return isinstance(root, CutTraceback | CutTraining)
+    return isinstance(root, CutPinning | CutTraceback | CutTraining)
 
 
 def where_cut(crash: Crash) -> str | None:

@@ -10,7 +10,7 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import Kill
+from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
 from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, own_lines
@@ -124,8 +124,20 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
 @sign
 def data_were_being_read(crash: Crash) -> Seen | None:
     """The job was killed for memory, and the last thing that it printed is a bar of reading data, not at its end."""
+    return _in_a_bar_of_reading(crash) if crash.proven else None
+
+
+@sign
+def killed_in_the_middle_of_reading(crash: Crash) -> Seen | None:
+    """The job got a SIGKILL for no printed reason, and the last thing that it printed is a bar of reading data, not at
+    its end."""
+    killed = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL
+    return _in_a_bar_of_reading(crash) if killed else None
+
+
+def _in_a_bar_of_reading(crash: Crash) -> Seen | None:
     bar = crash.doing.because
-    if crash.stage != "data_load" or not isinstance(bar, str) or not _was_killed(crash) or not crash.proven:
+    if crash.stage != "data_load" or not isinstance(bar, str) or not _was_killed(crash):
         return None
     done = list(_BAR.finditer(bar))
     if not done or int(done[-1]["done"]) >= int(done[-1]["all"]):

@@ -9,7 +9,7 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import Kill
+from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, asked_for
 from oomdoctor.job.frameworks import some
@@ -203,7 +203,10 @@ def many_readers_and_one_vanished(crash: Crash) -> Seen | None:
     many = _PROCESSES.search(line) if line is not None else None
     if crash.proven or many is None or int(many[1]) < MANY:
         return None
-    return _while_reading(crash, shows_memory=True)
+    several = say("{count} processes prepared the data; one of them was killed or disappeared.", count=many[1])
+    words = joined((several, _alone(crash)))
+    killed = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL  # else it may as well have failed
+    return Seen(words=words, evidence=(crash.root,), shows_memory=killed, stage="data_load")
 
 
 @sign
@@ -220,7 +223,14 @@ def vanished_while_reading_data(crash: Crash) -> Seen | None:
     return _while_reading(crash) if not crash.proven and crash.stage == "data_load" else None
 
 
-def _while_reading(crash: Crash, *, shows_memory: bool = False) -> Seen:
+def _alone(crash: Crash) -> str:
+    """What the message of `datasets` advises, which tells what failed."""
+    if crash.mentions(_IN_ONE_PROCESS) is None:
+        return ""
+    return say("Run it once in one process (num_proc=1), as the message advises: the error itself then shows.")
+
+
+def _while_reading(crash: Crash) -> Seen:
     asked, in_a_worker = asked_for(crash), crash.first(Kill) is not None
     if crash.proven and in_a_worker:
         words = say("Memory ran out while one of several workers loaded or tokenized data{asked}.", asked=asked)
@@ -231,12 +241,10 @@ def _while_reading(crash: Crash, *, shows_memory: bool = False) -> Seen:
             "One of several workers was killed or disappeared while it loaded or tokenized data{asked}.",
             asked=asked,
         )
-        if crash.mentions(_IN_ONE_PROCESS) is not None:
-            alone = say("Run it once in one process (num_proc=1), as the message advises: the error itself then shows.")
-            words = joined((words, alone))
+        words = joined((words, _alone(crash)))
     else:
         words = say("A process was killed or disappeared while it loaded or tokenized data{asked}.", asked=asked)
-    return Seen(words=words, evidence=(crash.root,), shows_memory=shows_memory, stage="data_load")
+    return Seen(words=words, evidence=(crash.root,), stage="data_load")
 
 
 @sign

@@ -119,13 +119,13 @@ def no_block_fits(crash: Crash) -> Seen | None:
     if blocks is None:
         return None
     none, it = say("Not one block of KV cache fits."), facts(crash)
-    if it.share is None and it.weights_bytes is None and it.kv_bytes is None:
-        unseen = say(
-            "The log does not show what fills the engine's share of the GPU: weights and activations, a share that is "
-            "set low, or other processes."
-        )
-        return Seen(words=joined((none, unseen)), evidence=(blocks,), next_evidence=(OF_AN_ENGINES_START,))
-    return Seen(words=joined((_budget(it), none)), evidence=(blocks,))
+    if it.kv_bytes is not None or (it.reserved_bytes is not None and it.weights_bytes is not None):
+        return Seen(words=joined((_budget(it), none)), evidence=(blocks,))
+    unseen = say(
+        "The log does not show what fills the engine's share of the GPU: weights and activations, a share that is "
+        "set low, or other processes."
+    )
+    return Seen(words=joined((none, unseen)), evidence=(blocks,), unsure=True, next_evidence=(OF_AN_ENGINES_START,))
 
 
 @sign

@@ -42,6 +42,7 @@ TAKERS: Final = ("jax", "tensorflow")
 _BESIDE: Final = frozenset(
     {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs", "PhysX"}
 )
+_START_OF_PHYSX: Final = late(r"\+\+\+ Using GPU PhysX\b")
 _TENSORFLOWS_HANDLE: Final = late(
     r"(?:tensorflow/|external/local_xla/).{0,40}stream_executor/.{0,80}\bcreate \w{4,8} handle"
 )
@@ -171,8 +172,24 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
         (refused, say("It allocates outside the framework and cannot use what the framework's cache keeps."))
     )
     doubt, again = _another_failure(crash, root)
-    knobs = OF_A_SIMULATOR if root.library == "PhysX" else ()
-    return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), knobs=knobs, next_evidence=again)
+    if root.library != "PhysX":
+        return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), next_evidence=again)
+    return Seen(
+        words=joined((words, _of_which_start(crash))),
+        evidence=(root,),
+        against=doubt,
+        unsure=True,  # PhysX prints no figure of the GPU: its own buffers may fill it, or others
+        knobs=OF_A_SIMULATOR,
+        next_evidence=(*again, commands.devices_now(crash)),
+    )
+
+
+def _of_which_start(crash: Crash) -> str:
+    """How often Isaac Gym had started PhysX: each start of a simulation prints it, and each allocates its buffers."""
+    starts = sum(_START_OF_PHYSX.search(line) is not None for line in crash.root.around.before)
+    if starts <= 1:
+        return ""
+    return say("The log shows {count} starts of PhysX: what the earlier ones hold is on the GPU, too.", count=starts)
 
 
 @sign

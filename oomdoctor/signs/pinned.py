@@ -8,7 +8,7 @@ from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.forge import MovePlan
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
-from oomdoctor.families.host_alloc import LOCKING, PinnedAllocation
+from oomdoctor.families.host_alloc import LOCKING, CutPinning, PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.vllm_figures import KvCacheSize
@@ -86,21 +86,16 @@ def managed_memory_was_refused(crash: Crash) -> Seen | None:
 @sign
 def the_traceback_ends_in_pinning(crash: Crash) -> Seen | None:
     """A traceback ends in a call that pins host memory, and the message is not in the log."""
-    refusal = _refusal(crash)
-    if refusal is None or refusal.strength >= 2 or refusal is not crash.root:
+    if not isinstance(crash.root, CutPinning):
         return None
-    words = say("A traceback ends in a call that pins host memory; the message itself is not in the log.")
-    otherwise = say("the call may have failed for another reason")
     printed = part_in_use(crash)
     mostly_free = printed is not None and printed < HALF_FULL
     return Seen(
-        words=words,
-        evidence=(refusal,),
-        against=(_little_in_use(printed), otherwise) if mostly_free else (otherwise,),
-        shows_memory=True,
-        unsure=True,
+        words=say("A traceback ends in a call that pins host memory; the message itself is not in the log."),
+        evidence=(crash.root,),
+        against=(_little_in_use(printed),) if mostly_free else (),
         pool="pinned",
-        next_evidence=(WHOLE_LOG,) if mostly_free else (WHOLE_LOG, FREE),
+        next_evidence=() if mostly_free else (WHOLE_LOG, FREE),
     )
 
 
@@ -151,7 +146,8 @@ def _page_locked(crash: Crash, refusal: Event, what: str) -> Seen:
         'The driver says "out of memory" for host memory and for GPU memory; here the traceback or the message '
         "shows host memory."
     )
-    return Seen(words=joined((what, why, _platform(crash))), evidence=(refusal,), pool="pinned")
+    words = joined((what, why, _platform(crash)))
+    return Seen(words=words, evidence=(refusal,), pool="pinned", shows_memory=True)
 
 
 def _refusal(crash: Crash) -> Event | None:

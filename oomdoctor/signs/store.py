@@ -11,10 +11,12 @@ from oomdoctor.families.df import DiskUsage
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.ray_store import DiskFull, Spilled, StoreFull, StoreUsage
+from oomdoctor.families.traceback_cut import CutProgram
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NodeMemory, node_memory, ray_kill, store_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import SHM, WHOLE_LOG
 from oomdoctor.units import percent, show
 
 # Of what is in use on the node when Ray kills: from here on the store is what fills it.
@@ -64,6 +66,15 @@ def objects_wait_for_room(crash: Crash) -> Seen | None:
         pending=show(event.pending_bytes or 0),
     )
     return Seen(words=words, evidence=(event,), pool="object_store")
+
+
+@sign
+def cut_while_an_object_was_stored(crash: Crash) -> Seen | None:
+    """The log ends inside a traceback through the call that puts an object into Ray's object store."""
+    if not isinstance(crash.root, CutProgram) or crash.root.step != "store":
+        return None
+    words = say("The traceback ends in the call that stores an object in Ray's object store.")
+    return Seen(words=words, evidence=(crash.root,), next_evidence=(WHOLE_LOG, SHM))
 
 
 @sign

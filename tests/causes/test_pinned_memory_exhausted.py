@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from system_logs import crash_of, quiet
 
+from oomdoctor import diagnose
 from oomdoctor.causes.pinned_memory_exhausted import CAUSE
 from oomdoctor.decision.judgement import Finding, RuledOut, judgement_of
 from oomdoctor.signs import Grade
@@ -81,7 +85,19 @@ def test_network_cards_need_another_limit() -> None:
 def test_a_drawn_traceback_without_its_message_only_points_to_it() -> None:
     judgement = judgement_of(CAUSE, crash_of("│ ❱ 217 │   │   return tensor.pin_memory()                     │\n"))
     assert isinstance(judgement, Finding)
-    assert judgement.grade is Grade.POINTS
+    assert judgement.grade is Grade.LEFT
+    assert not judgement.shows_memory
+
+
+@pytest.mark.parametrize(("message", "verdict"), [("", "inconclusive"), (BARE, "oom")])
+def test_whether_it_was_memory_is_left_open_by_a_cut_traceback_alone(
+    tmp_path: Path, message: str, verdict: str
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("│ ❱ 41 │   │   held = tensor.pin_memory()        │\n" + message)
+    incident = diagnose(log).incidents[0]
+    assert (incident.verdict, incident.diagnoses[0].cause) == (verdict, "pinned-memory-exhausted")
+    assert any("locked" in command for command in incident.next_evidence) is False
 
 
 def test_a_drawn_traceback_with_another_message_is_not_it() -> None:

@@ -99,3 +99,36 @@ def test_the_first_of_two_ranks_that_ran_out_is_the_root(tmp_path: Path) -> None
     )
     roles = [(e.process["rank"], e.role) for e in diagnose(log).events if e.family in ("cuda", "peer")]
     assert roles == [(0, "cascade"), (5, "root"), (1, "confirmation")]
+
+
+WAITS = (
+    "[rank{rank}]:[E ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=12, OpType={kind}, NumelIn=40, NumelOut=40, Timeout(ms)=600000) ran for 600004 milliseconds "
+    "before timing out."
+)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "who", "silent"),
+    [
+        ((2,), "rank 2 waited", ""),
+        ((0, 1), "ranks 0 and 1 waited", ""),
+        ((1, 3), "ranks 1 and 3 waited", "; ranks 0 and 2 do not say that they waited"),
+        ((0, 2), "ranks 0 and 2 waited", "; rank 1 does not say that it waited"),
+        ((0, 63), "ranks 0 and 63 waited", ""),  # too many to name
+    ],
+)
+def test_all_that_waited_in_one_collective_and_those_that_do_not_say_so(
+    tmp_path: Path, ranks: tuple[int, ...], who: str, silent: str
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("".join(WAITS.format(rank=rank, kind="ALLREDUCE") + "\n" for rank in ranks))
+    (why,) = [one.why for one in diagnose(log).lookalikes if "did not come" in one.why]
+    assert why.startswith(f"{who} 600 s in ALLREDUCE")
+    assert why.endswith(f"or was late{silent}")
+
+
+def test_who_waited_in_another_collective_is_another_matter(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(WAITS.format(rank=0, kind="ALLREDUCE") + "\n" + WAITS.format(rank=1, kind="BROADCAST") + "\n")
+    assert any(one.why.startswith("rank 0 waited") for one in diagnose(log).lookalikes)

@@ -9,6 +9,7 @@ from remedy_logs import advise, crashes_of, cuda
 
 from oomdoctor import diagnose
 from oomdoctor.remedies import Beside, Gap, Remedy
+from oomdoctor.remedies.engine.known import token_bytes
 from oomdoctor.remedies.gap import gap, shown
 from oomdoctor.remedies.printed import rejected_advice
 
@@ -46,7 +47,7 @@ def test_a_larger_share_and_a_shorter_context_together() -> None:
         "(0.95 - 0.80) x 40.00 GiB = 6.00 GiB; - 512 MiB missing before the first block = 5.50 GiB; "
         "/ 131072 bytes per token = 45056 tokens (a multiple of 16)"
     )
-    assert "bytes per token: 4 GiB of swap space / CPU blocks" in remedy.assumes
+    assert "bytes per token: 4 GiB of swap space, vLLM's default, in 2048 blocks of 16 tokens" in remedy.assumes
 
 
 def test_both_together_close_the_gap() -> None:
@@ -204,3 +205,41 @@ def test_a_program_of_ones_own_calls_the_library(beside: str) -> None:
     log = f"{beside}{trace}torch.OutOfMemoryError: {cuda()}"
     chosen, _ = advise(log, "quantize-weights", cause="model-does-not-fit")
     assert "torchao" in (chosen["quantize-weights"].snippet or "")
+
+
+BARE = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n"
+CONFIG = (
+    "INFO 02-03 10:11:12 llm_engine.py:72] Initializing an LLM engine with config: model='{model}', "
+    "dtype=torch.float16, max_seq_len=4096, tensor_parallel_size=1, quantization=None\n"
+)
+BLOCKS = "INFO 02-03 10:11:40 llm_engine.py:322] # GPU blocks: 0, # CPU blocks: 256\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        # 14.38 GiB of weights and 2 GiB of cache, of the model's shape: the swap space is not what vLLM's default is
+        (CONFIG.format(model="Qwen/Qwen-7B") + BLOCKS + BARE, "/ 0.95 = 17.24 GiB"),
+        (CONFIG.format(model="/models/mine") + BLOCKS + BARE, "need unknown"),
+        (BARE, "need unknown"),
+        (
+            "ValueError: The model's max seq len (4096) is larger than the maximum number of tokens that can be stored "
+            "in KV cache (3072). Try increasing `gpu_memory_utilization`.\n" + BLOCKS.replace(": 0", ": 192"),
+            "enough on a GPU of 20.00 GiB or more",
+        ),
+    ],
+)
+def test_how_far_a_first_step_reaches(text: str, told: str) -> None:
+    cause = "max-model-len-too-long" if "max seq len" in text else "kv-cache-no-room"
+    remedy = advise(text, *KNOBS, cause=cause)[0]["raise-engine-reservation"]
+    assert told in (remedy.derivation or "")
+    assert remedy.suggested == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize(
+    ("config", "each"), [(CONFIG, 524288), (CONFIG.replace(", tensor_parallel_size=1", ""), 1048576)]
+)
+def test_a_models_shape_on_a_known_number_of_gpus_stands_before_a_default(config: str, each: int) -> None:
+    per_token = token_bytes(crashes_of(config.format(model="Qwen/Qwen-7B") + BLOCKS + BARE)[0])
+    assert per_token is not None
+    assert round(per_token[0]) == each

@@ -226,7 +226,8 @@ def test_v0_lacks_tokens() -> None:
     )
     remedy = advise(log, "raise-engine-reservation", cause="max-model-len-too-long")[0]["raise-engine-reservation"]
     assert remedy.suggested == 0.86  # 19408 x 128 KiB = 2.37 GiB of 40
-    assert "19408 tokens x 131072 bytes (4 GiB of swap space / CPU blocks)" in (remedy.derivation or "")
+    source = "4 GiB of swap space, vLLM's default, in 2048 blocks of 16 tokens"
+    assert f"19408 tokens x 131072 bytes ({source})" in (remedy.derivation or "")
 
 
 @pytest.mark.parametrize(

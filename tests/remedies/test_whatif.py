@@ -370,9 +370,9 @@ def test_more_cards_split_the_heads_of_the_cache_too() -> None:
 
 
 def test_but_not_below_one_head_on_each() -> None:
-    """4 heads: one on each of four cards, and one on each of eight."""
+    """4 heads: one on each of four cards, and one on each of eight. A head of the 28 layers takes 14 KiB a token."""
     assert of_a_request(over("Qwen/Qwen2.5-7B", 4, 8)) == (0, 0)
-    assert of_a_request(over("Qwen/Qwen2.5-7B", 2, 8)) == (-4 * GIB, -4 * GIB)
+    assert of_a_request(over("Qwen/Qwen2.5-7B", 2, 8)) == (-65536 * 14336, -65536 * 14336)
 
 
 def test_of_an_unknown_model_the_heads_may_not_divide() -> None:

@@ -147,8 +147,14 @@ def test_processes_of_one_name_are_counted() -> None:
 
 
 def test_a_table_without_its_kill_says_of_what_the_share_is() -> None:
+    rows = [(4000 + n, 11.0, "ray::WorkerDict.step") for n in range(8)]
+    told = said("too-many-workers", *table([*rows, (3999, 6.0, "ray::Runner.run")]))
+    assert told == "8 x WorkerDict hold 88 GiB (94% of the listed processes) on the node"
+
+
+def test_all_of_what_a_table_lists_is_no_share() -> None:
     told = said("too-many-workers", *table([(4000 + n, 11.0, "ray::WorkerDict.step") for n in range(8)]))
-    assert told == "8 x WorkerDict hold 88 GiB (100% of the listed processes) on the node"
+    assert told == "8 x WorkerDict hold 88 GiB on the node"
 
 
 def test_the_victim_stands_behind_the_full_node() -> None:

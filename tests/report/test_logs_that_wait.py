@@ -8,6 +8,7 @@ import pytest
 
 from oomdoctor import diagnose
 from oomdoctor.report import words
+from oomdoctor.report.text import rendered
 
 WATCHDOG = (
     "[rank5]:[E901 05:42:20.446 ProcessGroupNCCL.cpp:1899] [Rank 5] Watchdog caught collective operation timeout: "
@@ -72,3 +73,33 @@ def test_the_signal_that_the_log_names(tmp_path: Path, number: int, name: str) -
     )
     _, _, whys = told(tmp_path, received, line)
     assert any(name in why for why in whys)
+
+
+CORRUPT = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory."
+
+
+def text_of(folder: Path, *lines: str) -> str:
+    (folder / "rank5.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return rendered(diagnose(folder / "rank5.log"), width=100, color=False, unicode=False, verbose=False)
+
+
+def test_what_a_broken_collective_leaves_is_no_error_of_its_own(tmp_path: Path) -> None:
+    text = text_of(tmp_path, WATCHDOG.format(op="BROADCAST"), CORRUPT)
+    assert "It failed with another error" not in text
+    assert "more than 1EB is a corrupt size" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "asks"),
+    [
+        ((WATCHDOG.format(op="ALLREDUCE"), LAST), True),
+        ((HIDDEN,), False),
+        (("step 4 loss 0.2", "ValueError: no"), False),
+    ],
+)
+def test_the_other_ranks_are_asked_where_this_one_only_waited(
+    tmp_path: Path, lines: tuple[str, ...], *, asks: bool
+) -> None:
+    text = text_of(tmp_path, *lines)
+    assert ("<the logs of the other ranks>" in text) is asks
+    assert ("dmesg" in text) is asks

@@ -283,3 +283,20 @@ def test_whose_program_a_tpu_was_to_run(op: str, before: str, framework: str) ->
     it = compiled_for_a_tpu(before, used="20.00G", temporary="9.00G", buffers=buffer("9.00G", "1.00G", op=op))
     assert isinstance(it.root, ArrayOutOfMemory)
     assert it.root.framework == framework
+
+
+@pytest.mark.parametrize(
+    ("log", "bare"),
+    [
+        (asked(3 << 30), True),
+        (asked(3 << 30, "Peak buffers:", "step 3"), True),
+        (crash(BUFFER.format("")), False),  # what was free is printed
+        (compiled("512.00MiB", "6.00GiB"), False),
+    ],
+)
+def test_one_figure_of_xlas_leaves_open_what_it_was(log: Crash, *, bare: bool) -> None:
+    seen = arrays.array_without_a_shape(log)
+    assert seen is not None
+    assert seen.unsure is bare
+    assert ("or all of its temporary buffers together" in seen.words) is bare
+    assert bool(seen.next_evidence) is bare

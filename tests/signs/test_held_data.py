@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gpu_logs import crash
 
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.incident import prints
 from oomdoctor.signs import held_data
 
@@ -130,3 +131,32 @@ BAR = "Loading samples:  {done:>3}%|####      | {done}/{all} [00:01<00:01, 10.29
 )
 def test_a_bar_of_reading_data_that_a_kill_ended(line: str, *, is_read: bool) -> None:
     assert (held_data.data_were_being_read(crash(line, *KILL)) is not None) is is_read
+
+
+BROKEN_POOL = (
+    "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the "
+    "future was running or pending."
+)
+BAR = "Reading point clouds...:  {percent}%|######    | {done}/80 [00:41<00:12,  1.90it/s]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ((BAR.format(percent=75, done=60), "Killed"), True),
+        ((BAR.format(percent=100, done=80), "Killed"), False),
+        ((BAR.format(percent=75, done=60), "Bus error (core dumped)"), False),
+        ((BAR.format(percent=75, done=60), BROKEN_POOL), False),
+        ((BAR.format(percent=75, done=60), "epoch 1 step 40 loss 0.71", "Killed"), False),
+        (("Loading checkpoint shards:  75%|######    | 60/80 [00:41<00:12]", "Killed"), False),
+        ((BAR.format(percent=75, done=60), *KILL), False),  # the kernel's record is a proof
+    ],
+)
+def test_a_bare_kill_in_the_middle_of_reading(lines: tuple[str, ...], *, seen: bool) -> None:
+    assert (held_data.killed_in_the_middle_of_reading(crash(*lines)) is not None) is seen
+
+
+def test_data_stand_before_the_kill_that_nothing_explains() -> None:
+    decision = decide(crash(BAR.format(percent=75, done=60), "Killed"))
+    assert decision.verdict == "inconclusive"
+    assert [one.cause.id for one in decision.answers[:2]] == ["dataset-in-ram", "killed-without-evidence"]

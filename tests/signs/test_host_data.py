@@ -27,9 +27,19 @@ def test_a_wide_table_has_a_thousand_columns_and_is_no_matrix_of_pairs(shape: st
 def test_so_many_readers_fill_a_machine(processes: int, many: bool) -> None:
     log = crash(f"Running tokenizer on dataset (num_proc={processes}):  71%|███████  | 639/900 [01:10<00:28]", "Killed")
     seen = host_data.many_readers_and_one_vanished(log)
-    assert (seen is not None and seen.shows_memory) == many
+    assert (seen is not None and f"{processes} processes" in seen.words) == many
+    assert seen is None or seen.shows_memory
+
     assert host_data.vanished_at_a_line_on_data(log) is not None
     assert host_data.memory_ran_out_at_a_line_on_data(log) is None
+
+
+def test_a_reader_that_vanished_may_have_failed_of_anything() -> None:
+    bar = "Running tokenizer on dataset (num_proc=96):  71%|███████  | 639/900 [01:10<00:28]"
+    died = "RuntimeError: One of the subprocesses has abruptly died during map operation."
+    seen = host_data.many_readers_and_one_vanished(crash(bar, died))
+    assert seen is not None
+    assert not seen.shows_memory
 
 
 def test_a_kill_for_memory_did_not_just_vanish() -> None:

@@ -37,3 +37,19 @@ def served_with(share: float) -> str:
 def test_what_is_left_of_the_share(sign: Sign, not_yet: str, from_here: str) -> None:
     assert sign(crash_of(not_yet)) is None
     assert sign(crash_of(from_here)) is not None
+
+
+@pytest.mark.parametrize(
+    ("log", "known"),
+    [
+        (NO_BLOCKS, False),
+        (served_with(0.7), False),
+        (v0_account(20, 0.9, 14, 3.98) + NO_BLOCKS, True),
+    ],
+)
+def test_what_fills_the_share_is_said_where_the_log_has_its_account_and_else_is_open(log: str, *, known: bool) -> None:
+    seen = kv_cache.no_block_fits(crash_of(log))
+    assert seen is not None
+    assert seen.unsure is not known
+    assert bool(seen.next_evidence) is not known
+    assert ("does not show what fills the engine's share" in seen.words) is not known

@@ -111,3 +111,15 @@ def test_a_library_that_fails_while_the_job_is_taken_down_is_not_the_first(
     assert seen.unsure == bool(seen.against) == (said is not None)
     assert said is None or said in seen.against[0]
     assert (FIRST_ERRORS in seen.next_evidence) == (said is not None)
+
+
+PHYSX = "PxgCudaDeviceMemoryAllocator fail to allocate memory 50331648 bytes!! Result = 2"
+START = ("Not connected to PVD", "+++ Using GPU PhysX", "Physics Engine: PhysX")
+
+
+@pytest.mark.parametrize(("starts", "told"), [(0, ""), (1, ""), (2, "2 starts"), (3, "3 starts")])
+def test_a_simulation_that_was_started_before_holds_its_buffers_too(starts: int, told: str) -> None:
+    seen = library.a_library_was_refused(crash(*START * starts, PHYSX))
+    assert seen is not None
+    assert seen.unsure
+    assert (told in seen.words) if told else ("starts" not in seen.words)

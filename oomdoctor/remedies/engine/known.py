@@ -66,13 +66,18 @@ def token_bytes(crash: Crash) -> tuple[float, str] | None:
     for error in crash.every(ContextDoesNotFit):
         if error.needed_bytes and error.max_model_len:
             return kv_cache.of_need(error.needed_bytes, error.max_model_len), say("needed / length")
-    for cache in crash.every(KvCacheSize):
-        if cache.cpu_blocks:
-            return kv_cache.of_cpu_blocks(cache.cpu_blocks), say("4 GiB of swap space / CPU blocks")
     model = models.known(crash.context.models)
+    of_blocks = next((cache.cpu_blocks for cache in crash.every(KvCacheSize) if cache.cpu_blocks), None)
+    # The swap space is a default that may have been changed; a model's shape is what it is, on a known number of GPUs.
+    if of_blocks and (model is None or crash.setting("tensor_parallel_size") is None):
+        return kv_cache.of_cpu_blocks(of_blocks), _of_swap_space(of_blocks)
     if model is not None:
         return model.kv_bytes_per_token(tensor_parallel(crash)), say("{model}'s layers and heads", model=model.name)
     return None
+
+
+def _of_swap_space(blocks: int) -> str:
+    return say("4 GiB of swap space, vLLM's default, in {blocks} blocks of 16 tokens", blocks=blocks)
 
 
 def sleeps(crash: Crash) -> bool:

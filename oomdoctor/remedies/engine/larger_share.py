@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import say
 from oomdoctor.remedies import Beside, fractions
-from oomdoctor.remedies.engine.known import card_total, free_at_start, one_request, token_bytes
+from oomdoctor.remedies.engine.known import card_total, free_at_start, one_request, token_bytes, weights_bytes
 from oomdoctor.remedies.engine.share import as_known, fixed_cache, share
 from oomdoctor.remedies.initial import default_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
@@ -67,7 +67,7 @@ def raise_share(case: Case) -> Answer:
         else None
     )
     if total is None or missing is None:
-        return at_the_limit or _step_up(now, assumed, missing)
+        return at_the_limit or _step_up(crash, now, assumed, missing)
     amount, why = missing
     wanted = shares.raised(now, amount, total)
     most = _most(crash, total)
@@ -96,7 +96,7 @@ def _raised(now: float, then: float, assumed: tuple[str, ...] = ()) -> str:
     return say("Raise the engine's GPU memory share: {now} -> {then}", now=as_known(now, assumed), then=f"{then:.2f}")
 
 
-def _step_up(now: float, assumed: tuple[str, ...], missing: tuple[int, str] | None) -> Answer:
+def _step_up(crash: Crash, now: float, assumed: tuple[str, ...], missing: tuple[int, str] | None) -> Answer:
     """A step, where the size of the card is unknown."""
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
     step = round(then - now, 3)
@@ -105,8 +105,8 @@ def _step_up(now: float, assumed: tuple[str, ...], missing: tuple[int, str] | No
         action=_raised(now, then, assumed),
         current=None if assumed else now,
         suggested=then,
-        derivation=fractions.first_step(formula) if missing is None else _enough_from(formula, step, *missing),
-        assumes=assumed,
+        derivation=_least_card(crash, formula, then) if missing is None else _enough_from(formula, step, *missing),
+        assumes=(*assumed, *((request[1],) if missing is None and (request := _first_request(crash)) else ())),
     )
 
 
@@ -116,6 +116,25 @@ def _enough_from(formula: str, step: float, amount: int, why: str) -> str:
         "{formula}; enough on a GPU of {size} or more: {missing} = {amount}, / {step}",
         formula=formula, size=show(amount / step), missing=why, amount=show(amount), step=f"{step:g}",
     )  # fmt: skip
+
+
+def _least_card(crash: Crash, formula: str, then: float) -> str:
+    """From which size of the card on the share holds the weights and one request, where these are known."""
+    weights, request = weights_bytes(crash), _first_request(crash)
+    if weights is None or request is None:
+        return fractions.first_step(formula)
+    return say(
+        "{formula} (first step); enough only on a GPU of more than ({weights} weights + {request} for one request) / "
+        "{share} = {least}",
+        formula=formula, weights=show(weights[0]), request=show(request[0]), share=f"{then:g}",
+        least=show(round((weights[0] + request[0]) / then)),
+    )  # fmt: skip
+
+
+def _first_request(crash: Crash) -> tuple[int, str] | None:
+    """The cache of one request, where the weights are known too, and the size of the card is not."""
+    known = card_total(crash) is None and weights_bytes(crash) is not None
+    return one_request(crash) if known else None
 
 
 def _above_weights_of_another(now: float | None, held: int, budget: int) -> Answer:

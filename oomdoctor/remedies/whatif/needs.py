@@ -116,10 +116,11 @@ def _cache(crash: Crash) -> Iterator[Need]:
             tokens = error.max_model_len - error.kv_tokens
             missing = round(tokens * per_token[0])
             words = say(
-                "({length} - {held}) tokens x {each} bytes = {missing}",
+                "({length} - {held}) tokens x {each} bytes ({source}) = {missing}",
                 length=error.max_model_len,
                 held=error.kv_tokens,
                 each=f"{per_token[0]:.0f}",
+                source=per_token[1],
                 missing=show(missing),
             )
             yield Need(pool="kv_cache", low=missing, high=missing, derivation=words, assumes=(per_token[1],))

@@ -8,7 +8,6 @@ from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.ray_death import FatalSignal, NodeDeath, WorkerDeath
 from oomdoctor.families.sglang import SchedulerFailed
-from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cascade import EngineFailed
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
@@ -17,6 +16,7 @@ from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.names import with_pid
 from oomdoctor.report.headline.slot import about, first, root
+from oomdoctor.signs.cut import is_cut
 from oomdoctor.signs.kills import as_reported, program_of
 
 SIGKILL_CODES: Final = (-9, 137)
@@ -77,8 +77,8 @@ def kill_code(crash: Crash) -> str | None:
 def cut_line(crash: Crash) -> str | None:
     """Where the log ends inside a traceback, without the error's own words."""
     event = crash.root
-    cut = isinstance(event, CutTraining) or (isinstance(event, CutTraceback) and not event.begun)
-    return str(event.at.end_line) if cut and not crash.proven else None
+    begun = isinstance(event, CutTraceback) and event.begun
+    return str(event.at.end_line) if is_cut(event) and not begun and not crash.proven else None
 
 
 def lost(crash: Crash) -> str | None:

@@ -54,6 +54,8 @@ class Share(Struct, frozen=True):
         if not self.listed_bytes:
             return None
         share = percent(self.bytes / self.listed_bytes)
+        if share == percent(1.0):
+            return brief(self.bytes)
         return say("{held} ({share} of the listed processes)", held=brief(self.bytes), share=share)
 
 
