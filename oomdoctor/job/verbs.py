@@ -27,6 +27,8 @@ _OPERATION: Final = late(
     r"\[\[ ?(?:Node: ?|\{\{node |node )([^\s}=]{1,300})|\bop_name=\"([^\"]{1,300})"
     r"|\b([A-Za-z]\w{2,80})\.(?:cpp|cc|cxx|cu|cuh|hpp|h|rs)\b"
 )
+# A compiler's command names files of source, and so does the object file that it makes: neither runs
+_COMPILES: Final = late(r"\s-c\s|\.(?:o|obj)\b")
 # Libraries of trees, regressions and frames: their "gradients" and "solvers" are no network's
 _CLASSICAL: Final = late(r"(?i)\b(?:xgboost|lightgbm|catboost|cuml|raft|cudf)\b|exception occurred! file=")
 _CALL: Final = late(r"(?:(\w{1,80})\.)?([A-Za-z_]\w{1,80})\(")
@@ -187,7 +189,7 @@ def of_graph(line: str) -> Row | None:
 def of_operation(line: str) -> Row:
     """What a node of a graph, an operation of XLA or a source file of C++ says, wherever the line names one."""
     text = line[:LONG]
-    if _CLASSICAL.search(text):
+    if _CLASSICAL.search(text) or _COMPILES.search(text):
         return SILENCE
     if listed := of_line("operation", text, LONG):
         return listed

@@ -334,7 +334,7 @@ def with_an_engines_settings(crash: Crash) -> Seen | None:
 @sign
 def generating(crash: Crash) -> Seen | None:
     """The job serves or generates: it keeps nothing for a backward pass."""
-    generates = crash.stage in ("serving", "rollout") or crash.in_trace(r"\bgenerate\b")
+    generates = crash.stage in ("serving", "rollout") or crash.job.task == "serving" or crash.in_trace(r"\bgenerate\b")
     return Seen(words="") if generates else None
 
 
