@@ -22,6 +22,8 @@ COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-conte
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
+BUCKET_KNOBS = ("smaller-buffers", "shard-states", "gradient-checkpointing", "smaller-microbatch", "offload-optimizer")
+
 CAUSE = Cause(
     id="activations",
     title=mark("Activations do not fit: batch size or sequence length too large"),
@@ -43,7 +45,9 @@ CAUSE = Cause(
             arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(
-        Row(snapshot.passes_hold_most, Grade.PROVES), Row(passes.in_a_backward_pass, Grade.NAMES),
+        Row(snapshot.passes_hold_most, Grade.PROVES),
+        Row(passes.bucket_of_gradients_was_refused, Grade.NAMES, BUCKET_KNOBS),
+        Row(passes.in_a_backward_pass, Grade.NAMES),
         Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+from remedy_logs import cuda
+
 import oomdoctor
 
 CANDLE = (
@@ -34,3 +37,122 @@ def test_an_engine_that_counts_its_layers_puts_fewer_on_the_card(tmp_path: Path)
 def test_who_serves_keeps_nothing_for_a_backward_pass(tmp_path: Path) -> None:
     assert "gradient-checkpointing" not in knobs(first(tmp_path, CANDLE.format(crate="mistralrs_core::llama")))
     assert "gradient-checkpointing" in knobs(first(tmp_path, CANDLE.format(crate="my_trainer::llama")))
+
+
+FRAME = '  File "{file}", line {line}, in {function}\n    {code}\n'
+BACKWARD = FRAME.format(
+    file="/v/site-packages/deepspeed/runtime/engine.py",
+    line=1799,
+    function="backward",
+    code="self.optimizer.backward(loss)",
+)
+REDUCES = FRAME.format(file="/v/site-packages/deepspeed/runtime/zero/{}.py", line=1936, function="backward", code="{}")
+TRACE = "Traceback (most recent call last):\n"
+STAGE_2, STAGE_3 = "stage_1_and_2", "stage3"
+BUCKET = "buf_0 = torch.empty(int(self.reduce_bucket_size),"
+
+
+def refused(tried: str) -> str:
+    return cuda(tried=tried, total="31.75 GiB", free="445.94 MiB", own="30.27 GiB")
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "tried", "snippet"),
+    [
+        (STAGE_2, BUCKET, "954.00 MiB", '"zero_optimization": {"reduce_bucket_size": 50000000}'),
+        (STAGE_3, "self.buffer = torch.empty(self.reduce_bucket_size, dtype=self.dtype)", "1.86 GiB", "50000000"),
+    ],
+)
+def test_the_buffer_of_gradients_is_made_smaller_first(
+    tmp_path: Path, file: str, code: str, tried: str, snippet: str
+) -> None:
+    found = first(tmp_path, TRACE + BACKWARD + REDUCES.format(file, code) + refused(tried))
+    assert found["cause"] == "activations"
+    assert "its size does not depend on the batch" in found["explanation"]
+    remedy = found["remedies"][0]
+    assert (remedy["knob"], remedy["suggested"]) == ("smaller-buffers", 50_000_000)
+    assert snippet in remedy["snippet"]
+    assert "/ 10 =" in remedy["derivation"]
+    assert "500000000" in " ".join(remedy["assumes"])
+
+
+@pytest.mark.parametrize(
+    ("code", "below", "tried"),
+    [
+        ("scaled_loss.backward(retain_graph=retain_graph)", "", "954.00 MiB"),
+        ("self.reduce_bucket_size = int(reduce_bucket_size)", "", "954.00 MiB"),
+        # the gradients themselves, in what the line calls
+        (
+            BUCKET,
+            FRAME.format(file="/v/site-packages/torch/x.py", line=3, function="run", code="y = a @ b"),
+            "954.00 MiB",
+        ),
+    ],
+)
+def test_another_allocation_of_the_backward_pass_is_no_buffer(
+    tmp_path: Path, code: str, below: str, tried: str
+) -> None:
+    found = first(tmp_path, TRACE + BACKWARD + REDUCES.format(STAGE_2, code) + below + refused(tried))
+    assert "depend on the batch" not in found["explanation"]
+    assert "smaller-buffers" not in knobs(found)[:1]
+
+
+def test_a_buffer_of_another_size_than_the_default_has_no_computed_part(tmp_path: Path) -> None:
+    found = first(tmp_path, TRACE + BACKWARD + REDUCES.format(STAGE_2, BUCKET) + refused("700.00 MiB"))
+    assert found["remedies"][0]["knob"] == "smaller-buffers"
+    assert "/ 10" not in (found["remedies"][0]["derivation"] or "")
+
+
+def stepping(function: str, code: str) -> str:
+    step = FRAME.format(file="/app/fit.py", line=92, function="train", code="optimizer.step()")
+    inner = FRAME.format(
+        file=f"/v/site-packages/torch/optim/{function.rpartition('_')[2]}.py", line=608, function=function, code=code
+    )
+    return TRACE + step + inner + refused("1.00 GiB")
+
+
+@pytest.mark.parametrize(
+    "code", ["exp_avg_sq_sqrt = torch._foreach_sqrt(device_exp_avg_sqs)", "torch._foreach_add_(device_params, x)"]
+)
+def test_adams_copies_of_whole_lists_are_left_out_first(tmp_path: Path, code: str) -> None:
+    found = first(tmp_path, stepping("_multi_tensor_adamw", code))
+    assert found["cause"] == "optimizer-states"
+    assert "temporary copies" in found["explanation"]
+    assert "fused=True" in found["remedies"][0]["snippet"]
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        ("_init_group_adamw", 'state["exp_avg"] = torch.zeros_like(p)'),
+        ("_single_tensor_adamw", "denom = (exp_avg_sq.sqrt() / bias).add_(eps)"),
+        ("_multi_tensor_sgd", "torch._foreach_add_(device_params, device_grads)"),
+    ],
+)
+def test_states_and_other_optimizers_are_not_adams_copies(tmp_path: Path, function: str, code: str) -> None:
+    found = first(tmp_path, stepping(function, code))
+    assert "temporary copies" not in found["explanation"]
+    assert "fused=True" not in str([remedy["snippet"] for remedy in found["remedies"]])
+
+
+SAVES = FRAME.format(
+    file="/v/site-packages/bitsandbytes/nn/modules.py", line=336, function="_save_to_state_dict", code="{}"
+)
+UNDO = FRAME.format(
+    file="/v/site-packages/bitsandbytes/autograd/_functions.py",
+    line=96,
+    function="undo_layout",
+    code="outputs = torch.empty_like(tensor)",
+)
+
+
+def test_the_line_that_calls_the_failing_one_tells_the_release(tmp_path: Path) -> None:
+    line = "self.weight.data = undo_layout(self.state.CxB, self.state.tile_indices)"
+    found = first(tmp_path, TRACE + SAVES.format(line) + UNDO + refused("256.00 MiB"))
+    assert found["cause"] == "framework-regression"
+    assert found["remedies"][0]["snippet"] == "pip install 'bitsandbytes>=0.39.1'"
+
+
+def test_a_state_that_another_release_saves_is_a_checkpoints(tmp_path: Path) -> None:
+    line = "super()._save_to_state_dict(destination, prefix, keep_vars)"
+    assert first(tmp_path, TRACE + SAVES.format(line) + refused("256.00 MiB"))["cause"] == "checkpoint-spike"

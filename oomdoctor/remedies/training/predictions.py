@@ -58,7 +58,7 @@ def fewer_predictions(case: Case) -> Answer:
         return _fewer_outputs(root)
     if nccl_was_refused(crash) is not None:
         return _smaller_buffers_of_nccl()
-    if (of_its_own := held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
+    if (of_its_own := held.smaller_bucket(case) or held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
         return of_its_own
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)
