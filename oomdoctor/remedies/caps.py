@@ -16,9 +16,15 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip, already
-from oomdoctor.signs.allocator import XPU_LARGEST, beyond_the_largest_allocation, card_partly_hidden
+from oomdoctor.signs.allocator import (
+    BY_DEFAULT,
+    XPU_LARGEST,
+    beyond_the_largest_allocation,
+    budget_of_the_machines_size_is_spent,
+    card_partly_hidden,
+)
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
-from oomdoctor.units import BINARY, GIB, MIB, gib_up, show
+from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
 
 _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
 _WHOLE: Final = 1.0
@@ -204,6 +210,8 @@ def _larger_budget(case: Case) -> Answer:
     limit = stated[-1].limit_bytes if stated else None
     if not limit:
         return None
+    if (unset := _unless_set(case, limit)) is not None:
+        return unset
     then = f"{math.ceil(2 * limit / MIB)}MiB"
     return Proposal(
         action=say(
@@ -216,4 +224,23 @@ def _larger_budget(case: Case) -> Answer:
         derivation=f"2 x {show(limit)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
+
+
+def _unless_set(case: Case, limit: int) -> Proposal | None:
+    """A share of the machine cannot be doubled."""
+    root = case.crash.root
+    if budget_of_the_machines_size_is_spent(case.crash) is None or not isinstance(root, BudgetSpent):
+        return None
+    share = BY_DEFAULT[root.program]
+    return Proposal(
+        action=say("Raise the program's own limit of {now} only where somebody has set it", now=show(limit)),
+        current=limit,
+        assumes=(
+            say(
+                "nobody set it: then it is {share} of the RAM, which is {ram}",
+                share=percent(share),
+                ram=show(limit / share),
+            ),
+        ),
     )

@@ -30,7 +30,7 @@ from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.engine.requests import sees
 from oomdoctor.remedies.host.offload import OFFLOADS
-from oomdoctor.remedies.host.processes import several_tasks
+from oomdoctor.remedies.host.processes import of_threads, several_tasks
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import PROCESS_HOG, RACE, UNPROVEN, Case
 from oomdoctor.remedies.settings import NO_OPTION
@@ -466,7 +466,7 @@ def worker_processes(case: Case) -> bool:
         return False
     if case.row is None and case.cause != "too-many-workers" and ray_workers.are_one_for_each_gpu(crash):
         return False
-    if a_thread_was_refused(crash) is not None:
+    if a_thread_was_refused(crash) is not None or of_threads(case.row):
         return True
     if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
         return _several(case)

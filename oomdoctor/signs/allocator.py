@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.budget import BudgetSpent
+from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -27,6 +28,10 @@ _DRIVERS_VRAM = late(r"\b(?:VRAM: (\d{3,9})M\b|(\d{3,9})M of VRAM memory ready)"
 TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of the driver's explains it
 # Intel's drivers refuse a single allocation of 4 GiB and more unless they are told otherwise.
 XPU_LARGEST: Final = 4 * GIB
+# What of the RAM a program's limit is where nobody sets it: DuckDB's memory_limit, and what Dask's workers share
+NO_MACHINE: Final = GIB  # less than that is nobody's RAM: the limit was set
+BY_DEFAULT: Final[Mapping[str, float]] = {"duckdb": 0.8, "dask": 1.0}
+_SETS_IT: Final = r"(?i)\b(?:memory|max)[_-](?:limit|memory)\b(?! set to)"
 # OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
 _AT_ONCE = late(
     r"(?i)\b(\d{6,15})(?: ?B| bytes)?\b[^\n\d]{1,60}\bmax(?:imum)?[ _]?"
@@ -340,6 +345,18 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
             setting=spent.setting or "",
         )
     return Seen(words=words, evidence=(spent,))
+
+
+@sign
+def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
+    """A program has used what it allows itself, and nobody is seen to set that: by default it is the machine's RAM, or
+    most of it."""
+    spent = crash.root
+    if not isinstance(spent, BudgetSpent) or spent.program not in BY_DEFAULT:
+        return None
+    limits = (one.limit_bytes for one in crash.events if isinstance(one, BudgetSpent | BudgetUsage))
+    is_set = crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
+    return None if is_set else budget_of_a_program_is_spent(crash)
 
 
 def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:

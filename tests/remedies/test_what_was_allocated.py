@@ -156,3 +156,70 @@ def test_the_line_that_calls_the_failing_one_tells_the_release(tmp_path: Path) -
 def test_a_state_that_another_release_saves_is_a_checkpoints(tmp_path: Path) -> None:
     line = "super()._save_to_state_dict(destination, prefix, keep_vars)"
     assert first(tmp_path, TRACE + SAVES.format(line) + refused("256.00 MiB"))["cause"] == "checkpoint-spike"
+
+
+DUCKDB = "Out of Memory Error: failed to allocate data of size 128.0 MiB ({used}/{limit} used)\n"
+
+
+def test_a_limit_that_is_most_of_the_machine_cannot_be_doubled(tmp_path: Path) -> None:
+    found = first(tmp_path, DUCKDB.format(used="12.7 GiB", limit="12.8 GiB"))
+    assert knobs(found)[:3] == ["smaller-buffers", "fewer-workers", "spill-to-disk"]
+    assert [remedy["snippet"] for remedy in found["remedies"][:2]] == [
+        'con.execute("SET preserve_insertion_order=false")',
+        'con.execute("SET threads=2")',
+    ]
+    last = found["remedies"][-1]
+    assert (last["knob"], last["snippet"]) == ("raise-allocator-cap", None)
+    assert "80% of the RAM, which is 16.00 GiB" in " ".join(last["assumes"])
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        DUCKDB.format(used="90.0 MiB", limit="95.3 MiB"),  # no machine has so little
+        "D SET memory_limit = '12GB';\n" + DUCKDB.format(used="12.7 GiB", limit="12.8 GiB"),
+    ],
+)
+def test_a_limit_that_somebody_set_is_raised(tmp_path: Path, log: str) -> None:
+    assert knobs(first(tmp_path, log))[0] == "raise-allocator-cap"
+
+
+NANNY = "distributed.nanny - WARNING - Worker exceeded 95% memory budget.  Restarting\n"
+
+
+def test_a_worker_of_dask_runs_fewer_tasks_at_once_before_its_limit_is_raised(tmp_path: Path) -> None:
+    found = first(tmp_path, NANNY * 3)
+    assert found["remedies"][0]["snippet"] == "dask worker SCHEDULER --nthreads=1"
+    assert knobs(found)[-1] == "raise-allocator-cap"
+
+
+YARN = (
+    "ExecutorLostFailure (executor 4 exited caused by one of the running tasks) Reason: Container killed by YARN for "
+    "exceeding memory limits. {used} GB of {limit} GB physical memory used. Consider boosting {option}.\n"
+)
+OLD, NEW = "spark.yarn.executor.memoryOverhead", "spark.executor.memoryOverhead"
+
+
+@pytest.mark.parametrize(
+    ("before", "limit", "option", "line", "formula"),
+    [
+        ("", "11", NEW, f"{NEW}=4g", "1.00 GiB + 0.25 x 11.00 GiB = 3.75 GiB"),
+        ("", "11", OLD, f"{OLD}=4096", "1.00 GiB + 0.25 x 11.00 GiB = 3.75 GiB"),
+        ("", "2", NEW, f"{NEW}=1g", "384 MiB + 0.25 x 2.00 GiB = 896 MiB"),
+        ("spark-submit --executor-memory 6g job.py\n", "8", NEW, f"{NEW}=4g", "2.00 GiB + 0.25 x 8.00 GiB = 4.00 GiB"),
+    ],
+)
+def test_an_overhead_is_a_part_of_the_container(
+    tmp_path: Path, before: str, limit: str, option: str, line: str, formula: str
+) -> None:
+    found = first(tmp_path, before + YARN.format(used=limit, limit=limit, option=option))
+    remedy = found["remedies"][0]
+    assert remedy["snippet"] == line
+    assert formula in remedy["derivation"]
+    assert any("10 %" in one for one in remedy["assumes"]) is (not before)
+
+
+def test_a_use_at_the_limit_was_measured_at_the_kill(tmp_path: Path) -> None:
+    at, below = (first(tmp_path, YARN.format(used=used, limit="8", option=NEW)) for used in ("8.0", "7.1"))
+    assert "another moment" not in at["explanation"]
+    assert "another moment" in below["explanation"]
