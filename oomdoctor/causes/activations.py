@@ -22,8 +22,6 @@ COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-conte
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
-BUCKET_KNOBS = ("smaller-buffers", "shard-states", "gradient-checkpointing", "smaller-microbatch", "offload-optimizer")
-
 CAUSE = Cause(
     id="activations",
     title=mark("Activations do not fit: batch size or sequence length too large"),
@@ -45,10 +43,9 @@ CAUSE = Cause(
             arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(
-        Row(snapshot.passes_hold_most, Grade.PROVES),
-        Row(passes.bucket_of_gradients_was_refused, Grade.NAMES, BUCKET_KNOBS),
-        Row(passes.in_a_backward_pass, Grade.NAMES),
-        Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
+        Row(snapshot.passes_hold_most, Grade.PROVES), Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS),
+        Row(passes.in_a_backward_pass, Grade.NAMES), Row(passes.in_a_forward_pass, Grade.NAMES),
+        Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.array_of_a_shape, Grade.NAMES),
@@ -60,8 +57,7 @@ CAUSE = Cause(
         Row(arrays.array_of_a_step_on_the_host, Grade.POINTS), Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.while_parameters_are_gathered, Grade.HINTS), Row(passes.in_its_own_computation, Grade.HINTS),
-        Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
-        Row(passes.a_piece_larger_than_its_card, Grade.HINTS),
+        Row(passes.others_waited_in_a_late_collective, Grade.LEFT), Row(passes.a_piece_larger_than_a_card, Grade.HINTS),
         Row(passes.large_piece_beside_its_own_tensors, Grade.LEFT),
         Row(snapshot.passes_hold_much, Grade.POINTS), Row(other_words.pass_by_the_message, Grade.POINTS),
     ),

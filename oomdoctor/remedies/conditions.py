@@ -51,6 +51,7 @@ from oomdoctor.signs.node import an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
     optimizer_on_the_cpu,
+    refused_beside_an_option_that_offloads,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
@@ -549,6 +550,7 @@ _SIGNS_OF_OFFLOADING: Final = (
     optimizer_on_the_cpu,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
+    refused_beside_an_option_that_offloads,
     sleeping_engines_have_it,
 )
 

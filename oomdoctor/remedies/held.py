@@ -11,7 +11,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.held_data import buffer_of
-from oomdoctor.signs.passes import bucket_of_gradients_was_refused
+from oomdoctor.signs.passes import bucket_was_refused
 from oomdoctor.signs.trace import refusal
 from oomdoctor.units import show
 
@@ -61,7 +61,7 @@ def smaller_buffer(case: Case) -> Proposal | None:
 def smaller_bucket(case: Case) -> Proposal | None:
     """A tenth of DeepSpeed's buffer of gradients, which takes as many bytes as it has elements of their type."""
     refused, row = refusal(case.crash), case.row
-    if bucket_of_gradients_was_refused(case.crash) is None or row is None or refused is None or not refused.tried_bytes:
+    if bucket_was_refused(case.crash) is None or row is None or refused is None or not refused.tried_bytes:
         return None
     default = row.default(None)
     now = case.number() or default

@@ -64,7 +64,7 @@ OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fil
 
 
 @sign
-def bucket_of_gradients_was_refused(crash: Crash) -> Seen | None:
+def bucket_was_refused(crash: Crash) -> Seen | None:
     """The backward pass was refused the buffer in which DeepSpeed gathers gradients before it reduces them."""
     if _own_pass(crash) != "backward" or not innermost(crash, BUCKET, depth=1):
         return None
@@ -243,7 +243,7 @@ def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
 
 
 @sign
-def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
+def a_piece_larger_than_a_card(crash: Crash) -> Seen | None:
     """The failed buffer has at least 1 GiB, ten times the memory in use and twice the free memory: weights are never
     so large next to the rest of their model."""
     root = crash.root

@@ -223,3 +223,54 @@ def test_a_use_at_the_limit_was_measured_at_the_kill(tmp_path: Path) -> None:
     at, below = (first(tmp_path, YARN.format(used=used, limit="8", option=NEW)) for used in ("8.0", "7.1"))
     assert "another moment" not in at["explanation"]
     assert "another moment" in below["explanation"]
+
+
+def launched(option: str, tried: int, program: str = "deepspeed --num_gpus 1 serve.py") -> str:
+    return (
+        f"{program} --model org/some-3b {option} --offload-dir /scratch/x\n[rank0]: RuntimeError: [enforce fail at "
+        "alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+        f"{tried} bytes. Error code 12 (Cannot allocate memory)\n"
+    )
+
+
+FREE = "              total        used        free      shared  buff/cache   available\n"
+LEFT = FREE + "Mem:           31Gi        25Gi       1.0Gi       641Mi       5.0Gi       6.0Gi\n"
+BUFFERS = 5 * 2 * (1 << 30)
+
+
+def test_an_option_that_offloads_stands_beside_what_was_refused(tmp_path: Path) -> None:
+    found = first(tmp_path, launched("--disk-offload", BUFFERS) + LEFT)
+    assert found["cause"] == "cpu-offload-overcommit"
+    assert found["headline"] == ("An allocation of 10 GiB of RAM failed beside --disk-offload: 6 GiB were available")
+    assert "passes through buffers in host memory" in found["explanation"]
+    remedy = found["remedies"][0]
+    assert remedy["suggested"] == (1 << 30) // 8
+    assert remedy["derivation"].startswith("10.00 GiB / 5 buffers / 2 bytes = 1073741824; / 8 = 134217728")
+
+
+@pytest.mark.parametrize(
+    ("option", "tried", "program"),
+    [
+        ("--cpu-weights-offload", BUFFERS, "deepspeed --num_gpus 1 serve.py"),  # to no disk
+        ("--disk-offload", BUFFERS + 4, "deepspeed --num_gpus 1 serve.py"),  # of no whole elements
+        ("--disk-offload", BUFFERS, "python flex.py"),
+    ],
+)
+def test_other_buffers_are_not_reckoned(tmp_path: Path, option: str, tried: int, program: str) -> None:
+    found = first(tmp_path, launched(option, tried, program))
+    assert found["cause"] == "cpu-offload-overcommit"
+    assert found["remedies"][0]["action"] == f"Run without {option}, or with less of it"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        launched("--no-offload", BUFFERS),
+        launched("--offload-strategy none", BUFFERS),
+        launched("", BUFFERS),
+        launched("--disk-offload", 4096),
+        "offload: true\n" + launched("", BUFFERS),  # of a file that may be another's
+    ],
+)
+def test_no_option_that_offloads(tmp_path: Path, log: str) -> None:
+    assert first(tmp_path, log)["cause"] != "cpu-offload-overcommit"
