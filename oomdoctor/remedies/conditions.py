@@ -164,10 +164,11 @@ def an_engine_runs(case: Case) -> bool:
 
 def past_its_own_cache(case: Case) -> bool:
     """The KV cache that an engine sets up is as large as its share, whatever it computes at once; so is the pool that
-    it puts to sleep."""
+    it puts to sleep. An engine without a share makes it for the context."""
     if its_pool_was_refused(case.crash) is not None:
         return False
-    return case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
+    by_the_context = some(case.crash.job.frameworks, "takes what it needs")
+    return by_the_context or case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
 
 
 def reserves(case: Case) -> bool:

@@ -274,3 +274,22 @@ def test_other_buffers_are_not_reckoned(tmp_path: Path, option: str, tried: int,
 )
 def test_no_option_that_offloads(tmp_path: Path, log: str) -> None:
     assert first(tmp_path, log)["cause"] != "cpu-offload-overcommit"
+
+
+CACHE = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 98304.00 MiB on device 0: "
+    "cudaMalloc failed: out of memory\n"
+    "llama_kv_cache_init: failed to allocate buffer for kv cache\n"
+)
+
+
+def test_a_cache_that_is_made_for_the_context_shrinks_with_it(tmp_path: Path) -> None:
+    found = first(tmp_path, CACHE)
+    assert found["cause"] == "kv-cache-no-room"
+    assert knobs(found)[0] == "shorter-context"
+
+
+def test_a_binding_has_no_flags_of_the_program_that_it_binds(tmp_path: Path) -> None:
+    found = first(tmp_path, f"{CACHE}\nValueError: Failed to create llama_context\n")
+    assert found["remedies"][0]["setting"] == "n_ctx"
+    assert not [remedy for remedy in found["remedies"] if str(remedy["setting"]).startswith("-")]
