@@ -17,7 +17,6 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip, already
 from oomdoctor.signs.allocator import (
-    BY_DEFAULT,
     XPU_LARGEST,
     beyond_the_largest_allocation,
     budget_of_the_machines_size_is_spent,
@@ -32,6 +31,7 @@ _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified
 _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
+_SHARE: Final = late(r"(\d{1,2})%")
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 # The java command's manual, JDK 21: neither is a part of the heap, and -Xmx bounds neither
@@ -232,15 +232,15 @@ def _unless_set(case: Case, limit: int) -> Proposal | None:
     root = case.crash.root
     if budget_of_the_machines_size_is_spent(case.crash) is None or not isinstance(root, BudgetSpent):
         return None
-    share = BY_DEFAULT[root.program]
+    share = _SHARE.fullmatch(str(case.row.default(None))) if case.row is not None else None
+    part = int(share[1]) / 100 if share is not None else None
+    by_default = (
+        say("nobody set it: then it is {share} of the RAM, which is {ram}", share=percent(part), ram=show(limit / part))
+        if part
+        else say("nobody set it: then all workers together may use the whole RAM")
+    )
     return Proposal(
         action=say("Raise the program's own limit of {now} only where somebody has set it", now=show(limit)),
         current=limit,
-        assumes=(
-            say(
-                "nobody set it: then it is {share} of the RAM, which is {ram}",
-                share=percent(share),
-                ram=show(limit / share),
-            ),
-        ),
+        assumes=(by_default,),
     )

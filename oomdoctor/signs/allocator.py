@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -28,9 +28,7 @@ _DRIVERS_VRAM = late(r"\b(?:VRAM: (\d{3,9})M\b|(\d{3,9})M of VRAM memory ready)"
 TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of the driver's explains it
 # Intel's drivers refuse a single allocation of 4 GiB and more unless they are told otherwise.
 XPU_LARGEST: Final = 4 * GIB
-# What of the RAM a program's limit is where nobody sets it: DuckDB's memory_limit, and what Dask's workers share
 NO_MACHINE: Final = GIB  # less than that is nobody's RAM: the limit was set
-BY_DEFAULT: Final[Mapping[str, float]] = {"duckdb": 0.8, "dask": 1.0}
 _SETS_IT: Final = r"(?i)\b(?:memory|max)[_-](?:limit|memory)\b(?! set to)"
 # OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
 _AT_ONCE = late(
@@ -352,7 +350,7 @@ def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
     """A program has used what it allows itself, and nobody is seen to set that: by default it is the machine's RAM, or
     most of it."""
     spent = crash.root
-    if not isinstance(spent, BudgetSpent) or spent.program not in BY_DEFAULT:
+    if not isinstance(spent, BudgetSpent) or not some([spent.program], "allows itself most of the RAM"):
         return None
     limits = (one.limit_bytes for one in crash.events if isinstance(one, BudgetSpent | BudgetUsage))
     is_set = crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)

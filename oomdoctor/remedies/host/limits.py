@@ -35,7 +35,6 @@ _KUBERAY: Final = "kuberay"
 # Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
 _OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
-_SPARK: Final = "spark"
 _OVERHEAD: Final = "spark.executor.memoryOverhead"
 _OVERHEADS: Final = 11  # of which the heap is ten
 _LEAST_OVERHEAD: Final = 384 * MIB
@@ -100,7 +99,7 @@ def raise_limit(case: Case) -> Answer:
 def _more_overhead(case: Case, limit: int) -> Proposal | None:
     """Spark asks for a container of the heap and an overhead, by default 10 % of the heap and at least 384 MiB, so that
     the option is but a part of the limit: docs/configuration.md, spark.executor.memoryOverhead."""
-    if case.row is None or case.row.framework != _SPARK:
+    if case.row is None or not case.row.setting.endswith(_OVERHEAD.rpartition(".")[2]):
         return None
     heap = case.crash.setting("executor_memory", "spark.executor.memory")
     stated = _size_of(heap.value) if heap is not None else None
