@@ -15,6 +15,9 @@ AT_ONCE_KNOBS = ("smaller-prefill", "smaller-input", "smaller-microbatch", "shor
 WATERMARK_KNOBS = ("smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences", "raise-allocator-cap")
 BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
                 "stream-data", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
+# More than the machine has is no limit
+SHARE_KNOBS = ("smaller-buffers", "fewer-workers", "smaller-partitions", "spill-to-disk", "stream-data",
+               "narrow-dtypes", "raise-allocator-cap")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
 HIDDEN_KNOBS = ("raise-allocator-cap", "pin-version", "fix-environment")
 
@@ -49,6 +52,7 @@ CAUSE = Cause(
         Row(allocator.pool_of_a_library_beyond_its_limit, Grade.PROVES),
         Row(allocator.pool_of_a_library_says_so, Grade.PROVES),
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
+        Row(allocator.budget_of_the_machines_size_is_spent, Grade.PROVES, SHARE_KNOBS),
         Row(allocator.budget_of_a_program_is_spent, Grade.PROVES, BUDGET_KNOBS),
         Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES, BUDGET_KNOBS),
         Row(allocator.arena_of_a_library_is_full, Grade.NAMES),

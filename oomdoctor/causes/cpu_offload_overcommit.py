@@ -14,6 +14,8 @@ OF_SLEEPERS = ("less-offload", "fewer-workers", "add-nodes", "more-host-memory")
 # The GPU is still empty: what is made on the host may be smaller, or lie there
 OF_PARTITIONS = ("mixed-precision", "less-offload", "unpin-memory", "more-host-memory", "add-nodes")
 
+OF_AN_OPTION = ("less-offload", "more-host-memory", "quantize-weights", "smaller-model")
+
 CAUSE = Cause(
     id="cpu-offload-overcommit",
     title=mark("Offloaded states, engine sleep or swap space need more RAM than the node has"),
@@ -29,6 +31,7 @@ CAUSE = Cause(
         mark("{deepspeed_in_ram} keeps its states in RAM: {killed_process} was killed ({kill_code})[ {doing}]"),
         mark("{deepspeed_in_ram} keeps its states in RAM, and {node} ran out of memory[ {doing}]"),
         mark("States in RAM ({offloads}) do not fit[: {ram_requested} requested][: {full} in use on {node}]"),
+        mark("An allocation of {ram_requested} of RAM failed beside {offload_option}[: {ram_left} were available]"),
         mark("States offloaded to RAM do not fit[ {doing}]: {ram_requested} requested"),
     ),
     pools=("host_ram", "cgroup", "pinned"),
@@ -52,6 +55,7 @@ CAUSE = Cause(
         Row(offload.a_rank_that_offloads_was_killed, Grade.POINTS),
         Row(offload.at_a_step_with_offloaded_states, Grade.NAMES),
         Row(offload.states_are_offloaded, Grade.POINTS),
+        Row(offload.refused_beside_an_option_that_offloads, Grade.POINTS, OF_AN_OPTION),
         Row(offload.optimizer_on_the_cpu, Grade.POINTS),
         Row(offload.partitions_off_the_card, Grade.POINTS),
     ),

@@ -25,5 +25,5 @@ CAUSE = Cause(
     against=(Row(releases.only_a_kill_is_shown, Grade.PROVES),),
     missing=(releases.release_is_not_printed,),
     knobs=("pin-version",),
-    before=("activations",),
+    before=("activations", "checkpoint-spike"),
 )

@@ -6,6 +6,8 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, optimizer, other_words, snapshot
 
+OF_COPIES = ("low-memory-optimizer", "shard-states", "offload-optimizer", "lora", "mixed-precision", "more-gpus")
+
 CAUSE = Cause(
     id="optimizer-states",
     title=mark("The optimizer states do not fit beside the weights"),
@@ -27,4 +29,5 @@ CAUSE = Cause(
         Row(other_words.optimizer_by_the_message, Grade.POINTS),
     ),
     knobs=("shard-states", "offload-optimizer", "low-memory-optimizer", "lora", "mixed-precision", "more-gpus"),
+    knobs_where=((optimizer.copies_of_whole_lists, OF_COPIES),),
 )

@@ -19,6 +19,7 @@ from oomdoctor.families.frames import (
     unfinished,
     waits,
 )
+from oomdoctor.families.native_frames import native_frames
 from oomdoctor.streams import Page
 
 _Event = TypeVar("_Event", bound=Event)
@@ -59,6 +60,7 @@ class Neighbourhood:
         else:
             trace = frames(before if shown else before[-EXCERPT:], text)
             trace += frames_behind(text, after) if waits(trace) else ()
+            trace = trace or native_frames(text, after)
         earlier = tuple([line.text for line in before[-BEFORE:]])
         held_back = tuple([line.text for line in before[-BEFORE:] if line.mark.repeated])
         later = tuple([line.text for line in after])

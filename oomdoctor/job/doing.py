@@ -213,7 +213,7 @@ def _progress(line: str) -> Row | None:
     listed = rows.of_line("progress", line)
     if listed and listed.stage not in ("", TRAINING):
         return listed
-    said = verbs.of_sentence(line) or verbs.of_graph(line)
+    said = verbs.of_sentence(line) or verbs.of_graph(line) or verbs.of_node(line)
     if said or (listed and not listed.stage):
         return said or SILENCE
     short = line[:CHARACTERS]

@@ -36,6 +36,11 @@ class Setting(Struct, frozen=True):
         return self.number if isinstance(self.number, int) else None
 
     @property
+    def flag(self) -> str:
+        """What it is called: as the launch line spells it."""
+        return (self.written or self.name).strip(" =")
+
+    @property
     def place(self) -> str:
         """Where it stands, in words."""
         if self.outside is None:

@@ -27,6 +27,11 @@ _OPERATION: Final = late(
     r"\[\[ ?(?:Node: ?|\{\{node |node )([^\s}=]{1,300})|\bop_name=\"([^\"]{1,300})"
     r"|\b([A-Za-z]\w{2,80})\.(?:cpp|cc|cxx|cu|cuh|hpp|h|rs)\b"
 )
+# A name of several words, alone on its line
+_NODE: Final = late(r"\A(?=\w{0,80}[a-z])(?=\w{0,80}[A-Z]\w{0,80}[A-Z])[A-Za-z]\w{2,80}\Z")
+_NODE_TELLS: Final = 2  # the weight of a row
+# A compiler's command names files of source, and so does the object file that it makes: neither runs
+_COMPILES: Final = late(r"\s-c\s|\.(?:o|obj)\b")
 # Libraries of trees, regressions and frames: their "gradients" and "solvers" are no network's
 _CLASSICAL: Final = late(r"(?i)\b(?:xgboost|lightgbm|catboost|cuml|raft|cudf)\b|exception occurred! file=")
 _CALL: Final = late(r"(?:(\w{1,80})\.)?([A-Za-z_]\w{1,80})\(")
@@ -183,11 +188,18 @@ def of_graph(line: str) -> Row | None:
     return row if named and (row := of_operation(line)).stage else None
 
 
+def of_node(line: str) -> Row | None:
+    """What a line says that is but the name of a node, in CamelCase, that does something: "ImageModelLoader"."""
+    node = _NODE.match(line)
+    row = _of_kernel(node[0]) if node is not None and words_of(node[0])[-1] in _agent_verbs() else SILENCE
+    return row if row.weight >= _NODE_TELLS else None
+
+
 @lru_cache(maxsize=4096)
 def of_operation(line: str) -> Row:
     """What a node of a graph, an operation of XLA or a source file of C++ says, wherever the line names one."""
     text = line[:LONG]
-    if _CLASSICAL.search(text):
+    if _CLASSICAL.search(text) or _COMPILES.search(text):
         return SILENCE
     if listed := of_line("operation", text, LONG):
         return listed

@@ -21,6 +21,8 @@ _ERROR: Final = late(
     r"|.{0,400}\bAssertion .{1,200} failed\b"
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
     r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,200}\bNCCL operations have failed\b"
+    r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,6} error=\d{1,4} : \S"  # PyTorch up to 1.7
+    r"|.{0,200}\bwas signaled to shutdown with signal (?:4|6|7|8|11)\b"  # TGI's launcher/src/main.rs: no kill
     rf"|.{{0,120}}(?:{HEAP})"
     r")"
 )

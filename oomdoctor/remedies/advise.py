@@ -52,6 +52,7 @@ from oomdoctor.remedies.settings import (
     done,
     excluded_by,
     known_versions,
+    left_behind,
     missing,
     of_call,
     of_knob,
@@ -314,7 +315,9 @@ def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     if engine is None:
         engine = next((name for name, shown in _SHOWN if crash.shows(shown)), None)
     of_it = partial(_is_of_the_program, crash=crash)
-    return spelling(knob.id, crash.context, engine, of_it) if engine is not None else None
+    if engine is None or engine in left_behind(crash.context):
+        return None
+    return spelling(knob.id, crash.context, engine, of_it)
 
 
 def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:

@@ -16,9 +16,14 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip, already
-from oomdoctor.signs.allocator import XPU_LARGEST, beyond_the_largest_allocation, card_partly_hidden
+from oomdoctor.signs.allocator import (
+    XPU_LARGEST,
+    beyond_the_largest_allocation,
+    budget_of_the_machines_size_is_spent,
+    card_partly_hidden,
+)
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
-from oomdoctor.units import BINARY, GIB, MIB, gib_up, show
+from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
 
 _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
 _WHOLE: Final = 1.0
@@ -26,6 +31,7 @@ _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified
 _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
+_SHARE: Final = late(r"(\d{1,2})%")
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
 # The java command's manual, JDK 21: neither is a part of the heap, and -Xmx bounds neither
@@ -204,6 +210,8 @@ def _larger_budget(case: Case) -> Answer:
     limit = stated[-1].limit_bytes if stated else None
     if not limit:
         return None
+    if (unset := _unless_set(case, limit)) is not None:
+        return unset
     then = f"{math.ceil(2 * limit / MIB)}MiB"
     return Proposal(
         action=say(
@@ -216,4 +224,23 @@ def _larger_budget(case: Case) -> Answer:
         derivation=f"2 x {show(limit)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
+
+
+def _unless_set(case: Case, limit: int) -> Proposal | None:
+    """A share of the machine cannot be doubled."""
+    root = case.crash.root
+    if budget_of_the_machines_size_is_spent(case.crash) is None or not isinstance(root, BudgetSpent):
+        return None
+    share = _SHARE.fullmatch(str(case.row.default(None))) if case.row is not None else None
+    part = int(share[1]) / 100 if share is not None else None
+    by_default = (
+        say("nobody set it: then it is {share} of the RAM, which is {ram}", share=percent(part), ram=show(limit / part))
+        if part
+        else say("nobody set it: then all workers together may use the whole RAM")
+    )
+    return Proposal(
+        action=say("Raise the program's own limit of {now} only where somebody has set it", now=show(limit)),
+        current=limit,
+        assumes=(by_default,),
     )

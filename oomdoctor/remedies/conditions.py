@@ -30,7 +30,7 @@ from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.engine.requests import sees
 from oomdoctor.remedies.host.offload import OFFLOADS
-from oomdoctor.remedies.host.processes import several_tasks
+from oomdoctor.remedies.host.processes import of_threads, several_tasks
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import PROCESS_HOG, RACE, UNPROVEN, Case
 from oomdoctor.remedies.settings import NO_OPTION
@@ -51,6 +51,7 @@ from oomdoctor.signs.node import an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
     optimizer_on_the_cpu,
+    refused_beside_an_option_that_offloads,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
@@ -163,12 +164,11 @@ def an_engine_runs(case: Case) -> bool:
 
 def past_its_own_cache(case: Case) -> bool:
     """The KV cache that an engine sets up is as large as its share, whatever it computes at once; so is the pool that
-    it puts to sleep. ggml's is as large as the context."""
-    if case.crash.job.world == "ggml":
-        return True
+    it puts to sleep. An engine without a share makes it for the context."""
     if its_pool_was_refused(case.crash) is not None:
         return False
-    return case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
+    by_the_context = some(case.crash.job.frameworks, "takes what it needs")
+    return by_the_context or case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
 
 
 def reserves(case: Case) -> bool:
@@ -468,7 +468,7 @@ def worker_processes(case: Case) -> bool:
         return False
     if case.row is None and case.cause != "too-many-workers" and ray_workers.are_one_for_each_gpu(crash):
         return False
-    if a_thread_was_refused(crash) is not None:
+    if a_thread_was_refused(crash) is not None or of_threads(case.row):
         return True
     if not isinstance(crash.root, HostAllocation | KernelKill) or case.cause == "too-many-workers":
         return _several(case)
@@ -551,6 +551,7 @@ _SIGNS_OF_OFFLOADING: Final = (
     optimizer_on_the_cpu,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
+    refused_beside_an_option_that_offloads,
     sleeping_engines_have_it,
 )
 

@@ -11,12 +11,17 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.held_data import buffer_of
+from oomdoctor.signs.passes import bucket_was_refused
+from oomdoctor.signs.trace import refusal
+from oomdoctor.units import show
 
 SHARE: Final = 0.7  # of what it held at the last print: the rest of the job grows, too
 _DIGITS: Final = 2
 _OF_JAVA: Final = late(r"native thread|\[os,thread\]")
 _OF_LIBRARIES: Final = late(r"OpenBLAS|libgomp|OMP: ")
 _THREADS: Final = "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4"
+_PARTS: Final = 10
+_BYTES_OF_GRADIENTS: Final = frozenset({2.0, 4.0})
 _STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
 _STACKS_OF_JAVA: Final = "-Xss512k"
 
@@ -50,6 +55,26 @@ def smaller_buffer(case: Case) -> Proposal | None:
         setting=name,
         snippet=case.as_launched(then) or f"{case.now.name}={then}",
         derivation=why,
+    )
+
+
+def smaller_bucket(case: Case) -> Proposal | None:
+    """A tenth of DeepSpeed's buffer of gradients, which takes as many bytes as it has elements of their type."""
+    refused, row = refusal(case.crash), case.row
+    if bucket_was_refused(case.crash) is None or row is None or refused is None or not refused.tried_bytes:
+        return None
+    default = row.default(None)
+    now = case.number() or default
+    if not isinstance(now, int | float) or round(refused.tried_bytes / now, 1) not in _BYTES_OF_GRADIENTS:
+        return None
+    then, tried = int(now) // _PARTS, show(refused.tried_bytes)
+    by_default = say("{name} is {value} (the default, not in the log)", name=row.setting, value=default)
+    return Proposal(
+        action=say("Make DeepSpeed's buffer for gradients a tenth: reduce_bucket_size"),
+        suggested=then,
+        derivation=f"{tried} / {_PARTS} = {show(refused.tried_bytes / _PARTS)}",
+        assumes=() if case.now is not None else (by_default,),
+        cost=say("more, smaller reductions"),
     )
 
 

@@ -1,4 +1,5 @@
-"""How many of a model's layers are on the card, in programs that keep the others in host memory (llama.cpp, Ollama)."""
+"""How many of a model's layers are on the card, in programs that keep the others in host memory (llama.cpp, Ollama,
+mistral.rs)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 
 LEAST = 1
+OF_LAYERS = frozenset({"ggml", "engine"})  # the worlds whose option for it counts them
 AUTO = "auto"  # since the loader looks whether the model fits: llama.cpp of December 2025
 
 
 def fewer_layers(case: Case) -> Answer:
     """Half of the layers that are on the card."""
     row = case.row
-    if case.crash.job.world != "ggml" or row is None or row.type != "int":
+    if case.crash.job.world not in OF_LAYERS or row is None or row.type != "int":
         return None
     now, root, cost = _on_the_card(case), case.crash.root, say("slower steps; the other layers are in host RAM")
     if isinstance(root, BufferRefused) and root.what == PLAN:

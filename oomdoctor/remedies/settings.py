@@ -281,8 +281,13 @@ def of_call(
 
 def _layers(context: Context) -> Iterator[str]:
     """The frameworks of the log, outermost first, without what a fork has left behind."""
-    left = {name for each in among(context.frameworks) for name in each.replaces}
+    left = left_behind(context)
     return (name for name in context.frameworks if name not in left)
+
+
+def left_behind(context: Context) -> frozenset[str]:
+    """The frameworks whose spellings a fork or a binding in the log does not have."""
+    return frozenset(name for each in among(context.frameworks) for name in each.replaces)
 
 
 def _best(knob: str, framework: str, context: Context, in_sight: Callable[[Spelling], bool]) -> Spelling | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.budget import BudgetSpent
+from oomdoctor.families.budget import BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -14,6 +14,7 @@ from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -27,6 +28,8 @@ _DRIVERS_VRAM = late(r"\b(?:VRAM: (\d{3,9})M\b|(\d{3,9})M of VRAM memory ready)"
 TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of the driver's explains it
 # Intel's drivers refuse a single allocation of 4 GiB and more unless they are told otherwise.
 XPU_LARGEST: Final = 4 * GIB
+NO_MACHINE: Final = GIB  # less than that is nobody's RAM: the limit was set
+_SETS_IT: Final = r"(?i)\b(?:memory|max)[_-](?:limit|memory)\b(?! set to)"
 # OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
 _AT_ONCE = late(
     r"(?i)\b(\d{6,15})(?: ?B| bytes)?\b[^\n\d]{1,60}\bmax(?:imum)?[ _]?"
@@ -342,6 +345,18 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
             setting=spent.setting or "",
         )
     return Seen(words=words, evidence=(spent,))
+
+
+@sign
+def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
+    """A program has used what it allows itself, and nobody is seen to set that: by default it is the machine's RAM, or
+    most of it."""
+    spent = crash.root
+    if not isinstance(spent, BudgetSpent) or not some([spent.program], "allows itself most of the RAM"):
+        return None
+    limits = (one.limit_bytes for one in crash.events if isinstance(one, BudgetSpent | BudgetUsage))
+    is_set = crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
+    return None if is_set else budget_of_a_program_is_spent(crash)
 
 
 def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:

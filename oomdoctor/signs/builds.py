@@ -93,16 +93,18 @@ def killed_under_a_compile_command(crash: Crash) -> Seen | None:
 
 @sign
 def killed_while_building(crash: Crash) -> Seen | None:
-    """A process was killed, and the lines around it belong to a build; it was a compiler if its object file is right
-    above."""
+    """A process was killed, and the lines around it belong to a build; it was a compiler if an object file is made in
+    the line right above or, where the log begins with the kill, right below."""
     if not isinstance(crash.root, Kill) or crash.mentions(_BUILDS) is None:
         return None
-    compiles = any(_OBJECT.search(line) for line in crash.root.around.before[-LINES_ABOVE:])
+    around = crash.root.around
+    compiles = any(_OBJECT.search(line) for line in around.before[-LINES_ABOVE:] or around.below[:1])
+    doubt = say("no line says that the killed process was a compiler")
     return Seen(
         shows_memory=compiles,
         words=say("A process was killed during a build. Parallel compilers are the usual reason."),
         evidence=(crash.root,),
-        against=(say("no line says that the killed process was a compiler"),),
+        against=() if compiles else (doubt,),
         stage="launch",
         next_evidence=(DMESG,),
     )

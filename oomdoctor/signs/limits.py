@@ -359,7 +359,7 @@ def _figures(crash: Crash, kill: LimitKill) -> str:
     limit, used = limit_of(crash), kill.used_bytes
     figures = say(", limit {limit}", limit=show(limit)) if limit else ""
     figures += say(", peak {peak}", peak=show(kill.peak_bytes)) if kill.peak_bytes and not used else ""
-    if limit and used and used <= limit:
+    if limit and used and used < limit:
         figures += say("; the printed {used} in use was measured at another moment", used=show(used))
     elif used:
         figures += say(", {used} in use", used=show(used))

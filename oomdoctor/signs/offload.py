@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,8 +11,9 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import TOGETHER
+from oomdoctor.incident.node import LARGE, TOGETHER, machine_after
 from oomdoctor.job.model import Setting
+from oomdoctor.job.verbs import words_of
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -83,6 +84,10 @@ _PARTITIONS: Final = r"(?:Before|After) creating fp(?:16|32) partitions"
 _OPTIMIZER_ON_THE_CPU: Final = (
     r"\bDeepSpeedCPU(?:Adam|Adagrad|Lion)\b|extension module cpu_(?:adam|adagrad|lion)\b|Time to load cpu_\w{4,8} op"
 )
+_OFFLOADS: Final = "offload"
+_NOT: Final = frozenset({"no", "not", "disable", "without"})
+TO_A_DISK: Final = frozenset({"disk", "nvme", "ssd"})
+_PLACES: Final = frozenset({"true", "cpu", "disk", "nvme"})
 _STAGES: Final = frozenset({"optimizer_step", "weight_sync", "model_load", "engine_init"})
 
 
@@ -188,6 +193,42 @@ def refused_for_parameters_on_the_host(crash: Crash) -> Seen | None:
 def refused_for_the_buffer_of_parameters(crash: Crash) -> Seen | None:
     """DeepSpeed was making the pinned buffer of all parameters, which it has only where they are offloaded."""
     return Seen(words="") if crash.in_trace(_FLAT_BUFFER) is not None else None
+
+
+@sign
+def refused_beside_an_option_that_offloads(crash: Crash) -> Seen | None:
+    """The launch line moves states or weights off the GPU, whatever its option is called, and a large allocation in
+    host memory failed."""
+    option, refused = option_that_offloads(crash), crash.first(HostAllocation)
+    if option is None or refused is None or refused.pool != "host_ram" or (refused.tried_bytes or 0) < LARGE:
+        return None
+    goes_through = (
+        say("What {option} moves to a disk passes through buffers in host memory.", option=option.flag)
+        if TO_A_DISK & frozenset(words_of(option.name))
+        else say("What {option} moves off the GPU is kept in host memory.", option=option.flag)
+    )
+    asked = say("One allocation of {tried} failed.", tried=show(refused.tried_bytes or 0))
+    after = machine_after(crash)
+    left = (
+        say("After the failure {available} of {total} were available.", available=show(after.available_bytes or 0),
+            total=show(after.total_bytes))
+        if after is not None and after.total_bytes else ""
+    )  # fmt: skip
+    return Seen(words=joined((goes_through, asked, left)), evidence=(refused,))
+
+
+def option_that_offloads(crash: Crash) -> Setting | None:
+    """An option of the launch line that is a switch, or names where to."""
+    flags = (one for one in crash.context.settings.values() if one.written and one.written.startswith("-"))
+    return next((one for one in flags if _moves_off(words_of(one.name)) and _is_on(one)), None)
+
+
+def _moves_off(words: Sequence[str]) -> bool:
+    return _OFFLOADS in words and _NOT.isdisjoint(words)
+
+
+def _is_on(option: Setting) -> bool:
+    return option.value is True or str(option.value).lower() in _PLACES
 
 
 # What shows, settings aside, that something is kept on the host.

@@ -9,9 +9,14 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.snapshot import optimizer_states_hold_most
-from oomdoctor.signs.trace import asked, card, phase, refusal, where
+from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
+# The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
+# torch/optim/adamw.py, "foreach"
+COPIES: Final = (
+    r"(?:_multi_tensor_adamw?\b|\bexp_avg)[^\n]{0,400}\b_foreach_|\b_foreach_[^\n]{0,200}\bexp_avg"  # Adam's
+)
 _ON_THE_CPU: Final = ("torch", "c++")
 OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
 
@@ -36,12 +41,22 @@ def in_the_optimizer(crash: Crash) -> Seen | None:
         if crash.in_trace(_FIRST_STEP) is None
         else say("While the optimizer created its states, in its first step, {asked}.", asked=refused)
     )
-    stay = say("Adam keeps two more values per parameter for the rest of the run.")
+    stay = (
+        say("Adam keeps two more values per parameter for the rest of the run.")
+        if copies_of_whole_lists(crash) is None
+        else say("It updates all parameters at once (foreach), with temporary copies as large as they are.")
+    )
     return Seen(
         words=joined((failed, stay)),
         evidence=(refusal(crash) or crash.root,),
         stage="optimizer_step" if crash.stage == "unknown" else None,
     )
+
+
+@sign
+def copies_of_whole_lists(crash: Crash) -> Seen | None:
+    """The optimizer was making a temporary copy of all its tensors, and no state."""
+    return Seen(words="") if innermost(crash, COPIES, depth=1) else None
 
 
 @sign

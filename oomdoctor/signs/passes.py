@@ -47,6 +47,8 @@ _GATHERING = (
     r"\b_?all_?gather_params\w*|\b_all_gather\b|\bfetch_sub_module\b|_alloc_padded_unsharded_flat_param"
     r"|\b_all_gather_flat_param\b|\bforeach_all_gather\w*|\binit_all_gather_outputs\b"
 )
+# deepspeed/runtime/zero/stage_1_and_2.py and stage3.py: one allocation of that many elements
+BUCKET: Final = r"\bempty\([^\n]{0,60}\breduce_bucket_size\b"
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allocator's pieces hold it
 LARGE: Final = GIB
@@ -59,6 +61,15 @@ _STATES_OF_WORLDS: Final = r"\benv_states?\b|\bnum_envs\b"
 _ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
+
+
+@sign
+def bucket_was_refused(crash: Crash) -> Seen | None:
+    """The backward pass was refused the buffer in which DeepSpeed gathers gradients before it reduces them."""
+    if _own_pass(crash) != "backward" or not innermost(crash, BUCKET, depth=1):
+        return None
+    fixed = say("This is DeepSpeed's buffer for gradients (reduce_bucket_size): its size does not depend on the batch.")
+    return Seen(words=joined((_failed(crash, "backward"), fixed)), evidence=(refusal(crash) or crash.root,))
 
 
 @sign
@@ -84,13 +95,16 @@ def _what_they_grow_with(crash: Crash) -> str:
 def _in_a_pass(crash: Crash, which: str) -> Seen | None:
     if _own_pass(crash) != which:
         return None
-    it = card(crash)
-    failed = _beside_others(crash, it, which) or _beside_its_own(it, which)
     return Seen(
-        words=joined((failed, _what_they_grow_with(crash))),
+        words=joined((_failed(crash, which), _what_they_grow_with(crash))),
         evidence=(refusal(crash) or crash.root,),
         stage=which if crash.stage == "unknown" else None,
     )
+
+
+def _failed(crash: Crash, which: str) -> str:
+    it = card(crash)
+    return _beside_others(crash, it, which) or _beside_its_own(it, which)
 
 
 def _beside_its_own(it: Card, which: str) -> str:
@@ -237,7 +251,7 @@ def others_waited_in_a_late_collective(crash: Crash) -> Seen | None:
 
 
 @sign
-def a_piece_larger_than_its_card(crash: Crash) -> Seen | None:
+def a_piece_larger_than_a_card(crash: Crash) -> Seen | None:
     """The failed buffer has at least 1 GiB, ten times the memory in use and twice the free memory: weights are never
     so large next to the rest of their model."""
     root = crash.root
@@ -342,7 +356,7 @@ def with_an_engines_settings(crash: Crash) -> Seen | None:
 @sign
 def generating(crash: Crash) -> Seen | None:
     """The job serves or generates: it keeps nothing for a backward pass."""
-    generates = crash.stage in ("serving", "rollout") or crash.in_trace(r"\bgenerate\b")
+    generates = crash.stage in ("serving", "rollout") or crash.job.task == "serving" or crash.in_trace(r"\bgenerate\b")
     return Seen(words="") if generates else None
 
 

@@ -329,7 +329,7 @@ def _frame(crash: Crash, symptom: Symptom) -> str | None:
 
 
 def _code(crash: Crash, symptom: Symptom) -> str | None:
-    return say("the affected code itself failed") if innermost(crash, symptom.text, 1) else None
+    return say("the affected code itself failed") if innermost(crash, symptom.text, 2) else None
 
 
 def _line(crash: Crash, symptom: Symptom) -> str | None:

@@ -92,3 +92,9 @@ def test_a_kill_further_below_may_be_anothers(tmp_path: Path) -> None:
     later = "[4/85] c++ -O3 -c bwd.cpp -o bwd.o\nFAILED: bwd.o\nninja: build stopped: subcommand failed.\n"
     assert verdict(tmp_path, later) == "no-oom"
     assert verdict(tmp_path, f"{later}running the tests\nwaiting\nstep 1\nKilled\n") == "inconclusive"
+
+
+def test_a_log_that_begins_with_the_kill_has_the_command_below_it(tmp_path: Path) -> None:
+    assert verdict(tmp_path, f"Killed\n[7/60] {COMMAND}") == "oom"
+    assert verdict(tmp_path, f"Killed\nstep 1\n[7/60] {COMMAND}") == "inconclusive"
+    assert verdict(tmp_path, f"running the tests\nKilled\n[7/60] {COMMAND}") == "inconclusive"

@@ -124,6 +124,10 @@ PREPARE = ("accelerate/utils/fsdp_utils.py", "fsdp2_prepare_model", "model = mod
 SHARDING = ("accelerate/utils/fsdp_utils.py", "fsdp2_load_full_state_dict", "dist.broadcast(full, src=0)")
 FSDP1 = ("accelerate/accelerator.py", "prepare_model", "model = FSDP(model, **kwargs)")
 GRPO = ("trl/trainer/grpo_trainer.py", "get_per_token_logps", "log_probs = {}")
+SAVED = (
+    ("bitsandbytes/nn/modules.py", "_save_to_state_dict", "self.weight.data = undo_layout(self.state.CxB, indices)"),
+    ("bitsandbytes/autograd/_functions.py", "undo_layout", "outputs = torch.empty_like(tensor)"),
+)
 WAKING = ("vllm/device_allocator/cumem.py", "wake_up", "create_and_map(handle)")
 UPDATING = ("vllm/worker/worker_base.py", "update_weight", "weight = torch.empty(shape, device='cuda')")
 ENGINE = ("vllm/model_executor/models/llama.py", "forward", "hidden = self.layers(hidden)")
@@ -213,6 +217,10 @@ JOBS = (
         id="accelerate-fsdp2-loads-whole", package="accelerate", affected="1.6.0", sound="1.7.0", weight=0.65,
         log=("accelerate launch sft.py --fsdp_cpu_ram_efficient_loading true", *trace(SHARDING), refused()),
         lacks=("accelerate launch sft.py --fsdp_cpu_ram_efficient_loading true", *trace(FSDP1), refused()),
+    ),
+    Told(
+        id="bitsandbytes-copies-when-saving", package="bitsandbytes", affected="0.38.1", sound="0.39.1", weight=0.9,
+        log=(*trace(SAVED[0], SAVED[1]), refused()), lacks=(*trace(FORWARD), refused()),
     ),
     Told(
         id="trl-grpo-log-softmax", package="trl", affected="0.14.0", sound="0.15.1", weight=0.9,

@@ -181,3 +181,41 @@ def test_a_listed_name_comes_before_its_verb() -> None:
     assert verbs.of_name("move_model_to_vllm").stage == "weight_sync"
     assert verbs.of_identifier("move_model_to_vllm").stage == "model_load"
     assert verbs.of_name("move_model_to_shelf").stage == "model_load"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("CUDA error at /src/csrc/attention_bwd_sm80.cu:210: out of memory", "backward"),
+        ("nvcc -O3 -c /src/csrc/attention_bwd_sm80.cu -o build/attention_bwd_sm80.o", ""),
+        ("FAILED: build/csrc/attention_bwd_sm80.cu.o", ""),
+        ("[3/9] Building CUDA object CMakeFiles/ops.dir/attention_bwd.cu.o", ""),
+        ("cl.exe /c attention_bwd.cpp /Fobuild/attention_bwd.obj", ""),
+    ],
+)
+def test_what_is_compiled_does_not_run(line: str, stage: str) -> None:
+    assert verbs.of_operation(line).stage == stage
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("XY_SpeechModelLoader", "model_load"),
+        ("UNETLoader", "model_load"),
+        ("ModelLoader was skipped", ""),
+        ("SpeechModelLoaderConfig", ""),
+        ("modelloader", ""),
+        ("LoadedModels", ""),
+        ("FrameworkVersion", ""),
+    ],
+)
+def test_the_name_of_a_node_alone_on_its_line(line: str, stage: str) -> None:
+    row = verbs.of_node(line)
+    assert (row.stage if row is not None else "") == stage
+
+
+def test_a_runtime_that_says_below_what_it_could_not_load() -> None:
+    below = ("[TDRV:model_add] copy() error", "[NMGR:stage] Failed to load subgraph")
+    loaded = ("Loading cached features from 'train.pickle'...",)
+    assert stage_of(replace(event(before=loaded, below=below), pool="gpu")) == "model_load"
+    assert stage_of(replace(event(before=loaded), pool="gpu")) == "data_load"

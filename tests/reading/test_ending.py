@@ -33,6 +33,8 @@ def ended(folder: Path, text: str) -> str | None:
         "Failed: reduce.cu:40 invalid argument",
         "Error executing job with overrides: [a=1]",
         "ncclUnhandledCudaError: Call to CUDA function failed.",
+        "THCudaCheck FAIL file=/src/THC/THCSort.cu line=52 error=77 : an ille",
+        "shard-manager: text_generation_launcher: Shard process was signaled to shutdown with signal 4 rank=0",
     ],
 )
 def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
@@ -47,6 +49,8 @@ def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
         f"{TRACE}ValueError: no\n" + "".join(f"step {step} loss 0.4\n" for step in range(90)),
         "errors are counted: Errors: 0\nstep 2\n",
         "assert all(sizes)\nstep 3\n",
+        "THCudaCheck is on\nstep 3\n",
+        "text_generation_launcher: Shard process was signaled to shutdown with signal 15 rank=0\n",
     ],
 )
 def test_what_is_no_error_or_was_survived_is_not(tmp_path: Path, text: str) -> None:

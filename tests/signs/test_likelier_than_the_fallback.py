@@ -207,7 +207,7 @@ def test_one_buffer_that_is_many_times_what_is_in_use(tried: int, used: int, fre
     log = crash(
         f"Out of Memory: Not enough space to allocate {tried} B DRAM buffer (allocated: {used} B, free: {free} B)"
     )
-    assert (passes.a_piece_larger_than_its_card(log) is not None) == seen
+    assert (passes.a_piece_larger_than_a_card(log) is not None) == seen
 
 
 def test_a_pass_on_the_cpu_is_the_passes_and_other_host_memory_is_not() -> None:

@@ -79,6 +79,7 @@ Trait = Literal[
     "has no sequences",  # but pictures, points or worlds
     "has no batch",  # one prompt, one picture after the other, unless somebody asks for more
     "simulates worlds",
+    "allows itself most of the RAM",  # unless somebody sets a limit
     "says when it has loaded",  # its model, which it makes on the card
     "grows with its copies",  # of the inputs, which it keeps for pipeline parallelism
 ]

@@ -35,6 +35,9 @@ _KUBERAY: Final = "kuberay"
 # Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
 _OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
+_OVERHEAD: Final = "spark.executor.memoryOverhead"
+_OVERHEADS: Final = 11  # of which the heap is ten
+_LEAST_OVERHEAD: Final = 384 * MIB
 _OFTEN: Final = 3  # restarts of a container that is killed again and again
 _RESTARTS: Final = late(r"(?i)\brestart ?count\b\W{1,12}(\d{1,6})\b")
 _BESIDE_THE_HEAP: Final = ".memoryOverhead"  # Spark's option
@@ -65,6 +68,8 @@ def raise_limit(case: Case) -> Answer:
         asked = _ask_for_more(crash, manager)
         created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
         return _at_least_a_start(asked, crash, manager) if created and manager == "kubernetes" else asked
+    if (overhead := _more_overhead(case, limit)) is not None:
+        return overhead
     states = _offloaded(crash)
     if states is not None and states[0] > limit:
         return _room_for_states(crash, manager, limit, *states)
@@ -99,6 +104,38 @@ def _of_a_larger_container(row: Spelling | None) -> Answer:
     if row is None or not row.key.endswith(_BESIDE_THE_HEAP):
         return Skip()
     return Proposal(action=say("Raise {option}: YARN's limit grows with it", option=row.setting), setting=row.setting)
+
+
+def _more_overhead(case: Case, limit: int) -> Proposal | None:
+    """Spark asks for a container of the heap and an overhead, by default 10 % of the heap and at least 384 MiB, so that
+    the option is but a part of the limit: docs/configuration.md, spark.executor.memoryOverhead."""
+    if case.row is None or not case.row.setting.endswith(_BESIDE_THE_HEAP):
+        return None
+    heap = case.crash.setting("executor_memory", "spark.executor.memory")
+    stated = _size_of(heap.value) if heap is not None else None
+    now = limit - stated if stated is not None and stated < limit else max(limit / _OVERHEADS, _LEAST_OVERHEAD)
+    then = gib_up(now + (MORE - 1) * limit)
+    by_default = say("the overhead is 10 % of spark.executor.memory now, at least 384 MiB (default, not in the log)")
+    return Proposal(
+        action=say(
+            "Raise the overhead from {now} to {then} GiB: with spark.executor.memory it makes the limit of {limit}",
+            now=show(now),
+            then=then,
+            limit=show(limit),
+        ),
+        suggested=f"{then}g" if case.row.setting == _OVERHEAD else f"{then * 1024}",
+        derivation=say(
+            "{formula}, rounded up",
+            formula=f"{show(now)} + {MORE - 1} x {show(limit)} = {show(now + (MORE - 1) * limit)}",
+        ),
+        assumes=(*(() if stated is not None else (by_default,)), say("25 % more is a guess: the peak is unknown")),
+    )
+
+
+def _size_of(value: object) -> int | None:
+    """ "64G" """
+    amount = _AMOUNT.fullmatch(str(value))
+    return size(amount[1], f"{amount[2]}ib") if amount else None
 
 
 def _at_least_a_start(asked: Proposal, crash: Crash, manager: str) -> Proposal:
@@ -226,8 +263,7 @@ def _stated_limit(case: Case) -> int | None:
     """`--mem=64G`, `--memory=16g`, `memory: 16Gi`; an amount per CPU or GPU is no limit of the job."""
     if case.now is None or "per" in case.now.name:
         return None
-    amount = _AMOUNT.fullmatch(str(case.now.value))
-    return size(amount[1], f"{amount[2]}ib") if amount else None
+    return _size_of(case.now.value)
 
 
 def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:

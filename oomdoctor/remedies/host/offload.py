@@ -6,9 +6,11 @@ import math
 from typing import Final
 
 from oomdoctor.arithmetic import host as ram
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
+from oomdoctor.job.verbs import words_of
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
@@ -16,7 +18,9 @@ from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import nodes, size_of_model, size_of_trained
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.offload import (
+    TO_A_DISK,
     optimizer_on_the_cpu,
+    option_that_offloads,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
@@ -30,6 +34,9 @@ OFFLOADS: Final = (
     "offload_param.device", "cpu_offload_gb", "ref_reward_offload", "ref.offload", "vllm_enable_sleep",
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
+_BUFFERS: Final = 5
+_BYTES: Final = 2
+_PARTS: Final = 8
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 _SLEEP: Final = "enable_sleep"  # states are in RAM only while the engine works
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
@@ -48,7 +55,13 @@ def less_offload(case: Case) -> Answer:
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
         if not stated:
-            return _awake(case) or _parameters_back(case) or _states_back(case)
+            return (
+                _awake(case)
+                or _smaller_buffers_to_a_disk(case)
+                or _parameters_back(case)
+                or _states_back(case)
+                or _without(case)
+            )
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
@@ -75,6 +88,46 @@ def _awake(case: Case) -> Proposal | None:
         setting=row.setting,
         cost=say("the engines keep their GPU memory while the trainer works"),
     )
+
+
+def _without(case: Case) -> Proposal | None:
+    """Of a program with an option of its own."""
+    option = option_that_offloads(case.crash)
+    if option is None:
+        return None
+    return Proposal(
+        action=say("Run without {option}, or with less of it", option=option.flag),
+        setting=option.flag,
+        current=option.value,
+        cost=say("the GPU holds what was offloaded"),
+    )
+
+
+def _smaller_buffers_to_a_disk(case: Case) -> Proposal | None:
+    """DeepSpeed allocates all of them in one piece: runtime/swap_tensor/partitioned_param_swapper.py, and
+    buffer_count of runtime/zero/offload_config.py."""
+    crash = case.crash
+    option, refused = option_that_offloads(crash), crash.first(HostAllocation)
+    if option is None or refused is None or not refused.tried_bytes or "deepspeed" not in crash.job.frameworks:
+        return None
+    elements, rest = divmod(refused.tried_bytes, _BUFFERS * _BYTES)
+    if rest or not TO_A_DISK & frozenset(words_of(option.name)):
+        return None
+    then = elements // _PARTS
+    return Proposal(
+        action=say("Make DeepSpeed's buffers for the disk smaller: each has to hold the largest tensor"),
+        setting="buffer_size",
+        current=elements,
+        suggested=then,
+        snippet=f'"zero_optimization": {{"offload_param": {{"buffer_size": {then}}}}}',
+        derivation=say(
+            "{tried} / {buffers} buffers / {each} bytes = {elements}; / {parts} = {then}, {amount} in all",
+            tried=show(refused.tried_bytes), buffers=_BUFFERS, each=_BYTES, elements=elements, parts=_PARTS, then=then,
+            amount=show(refused.tried_bytes / _PARTS),
+        ),
+        assumes=(say("buffer_count 5 (DeepSpeed's default) and 16-bit weights (not in the log)"),),
+        cost=say("slower reads from the disk"),
+    )  # fmt: skip
 
 
 def _parameters_back(case: Case) -> Proposal | None:

@@ -34,6 +34,8 @@ _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 
+_THREADS: Final = frozenset({"threads", "nthreads", "num_threads"})
+
 
 def move_process(case: Case) -> Answer:
     crash = case.crash
@@ -130,6 +132,15 @@ def fewer_workers(case: Case) -> Answer:
     """As many as fit below the threshold, from what one of them holds."""
     if (threads := held.fewer_threads(case)) is not None:
         return threads
+    row = case.row
+    if row is not None and of_threads(row):
+        if case.now is not None or row.smallest_default(None) is not None:
+            return half(case)
+        return Proposal(
+            action=say("Let each process work on fewer parts at once ({name})", name=row.setting),
+            suggested=row.value,
+            derivation=say("{value} is a usual start value", value=row.value),
+        )
     memory = node_memory(case.crash)
     threshold = threshold_of(case.crash)
     group = memory.group if memory is not None else None
@@ -173,6 +184,11 @@ def fewer_workers(case: Case) -> Answer:
         assumes=(*_not_listed(memory, group), *assumed),
         snippet=line,
     )
+
+
+def of_threads(row: Spelling | None) -> bool:
+    """Whether the option counts what one process does at once, and no processes."""
+    return row is not None and row.setting.strip("-") in _THREADS
 
 
 def _not_listed(memory: NodeMemory, group: Holder) -> Iterator[str]:

@@ -18,6 +18,7 @@ _BUFFSIZE: Final = 4 * MIB
 _A_GOOD_PART: Final = 2  # half of what could be replaced
 TRAINER: Final = r"transformers/trainer"
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
+_KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/performance/how_to_tune_workloads
 # transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
@@ -58,7 +59,7 @@ def fewer_predictions(case: Case) -> Answer:
         return _fewer_outputs(root)
     if nccl_was_refused(crash) is not None:
         return _smaller_buffers_of_nccl()
-    if (of_its_own := held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
+    if (of_its_own := held.smaller_bucket(case) or held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
         return of_its_own
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)
@@ -68,6 +69,12 @@ def fewer_predictions(case: Case) -> Answer:
             snippet="cmake -B build -DGGML_SCHED_MAX_COPIES=1",
             setting="",
             cost=say("slower prompts on several GPUs"),
+        )
+    if case.row is not None and _KEEPS_THE_ORDER in case.row.write:
+        return Proposal(
+            action=say("Let DuckDB write rows as they come instead of keeping all to put them in order"),
+            suggested=case.row.value,
+            cost=say("the order of the rows is lost"),
         )
     if not keeps_predictions(case.cause, crash):
         return None

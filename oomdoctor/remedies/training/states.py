@@ -21,11 +21,9 @@ from oomdoctor.remedies.sizes import cards_of_trainer, size_of_model, size_of_tr
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.whatif.states import OPTIMIZER, is_on
 from oomdoctor.signs.arrays import array_copied_to_one_core
+from oomdoctor.signs.optimizer import copies_of_whole_lists
 from oomdoctor.units import show
 
-# The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
-# torch/optim/adamw.py, "foreach"
-_COPIES: Final = r"\b_foreach_\w+"
 # transformers/training_args.py, OptimizerNames: bitsandbytes has 8-bit optimizers for accelerators only
 _OF_A_CARD: Final = "adamw_bnb_8bit"
 _ON_THE_HOST: Final = "adafactor"
@@ -61,7 +59,7 @@ def more_gpus(case: Case) -> Answer:
 
 def low_memory_optimizer(case: Case) -> Answer:
     """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
-    if (case.row is None or case.row.is_call) and case.crash.in_trace(_COPIES) is not None:
+    if (case.row is None or case.row.is_call) and copies_of_whole_lists(case.crash) is not None:
         return Proposal(
             action=say("Let the optimizer update the parameters in place (fused), without copies of its states"),
             snippet="optimizer = torch.optim.AdamW(model.parameters(), fused=True)",

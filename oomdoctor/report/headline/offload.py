@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import EngineShort
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import machine_after
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say
 from oomdoctor.report.headline.figures import brief, briefly
 from oomdoctor.report.headline.host import group, group_held
@@ -15,6 +18,7 @@ from oomdoctor.signs.host_caches import caches_of_ranks
 from oomdoctor.signs.offload import (
     names_of_switches,
     optimizer_on_the_cpu,
+    option_that_offloads,
     partitions_off_the_card,
     sleeping_engines_have_it,
 )
@@ -49,6 +53,18 @@ def host_cache_free(refusal: HostCacheTooLarge) -> str | None:
 def offloads(crash: Crash) -> str | None:
     """The settings that keep states in RAM."""
     return names_of_switches(crash) or None
+
+
+@about(option_that_offloads)
+def offload_option(option: Setting) -> str | None:
+    """The option of the launch line that moves states off the GPU."""
+    return option.flag
+
+
+@about(machine_after)
+def ram_left(after: MachineMemory) -> str | None:
+    """The RAM that was available after the failure."""
+    return briefly(after.available_bytes)
 
 
 @about(root(BufferFull))

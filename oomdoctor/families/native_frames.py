@@ -1,0 +1,54 @@
+"""The frames of compiled programs: what PyTorch's C++ code prints below an error, and Rust's backtraces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoctor.families.event import Frame
+from oomdoctor.patterns import late
+from oomdoctor.streams import Line
+
+_HEAD: Final = 3  # lines between a message and the first of its frames
+# c10/util/Backtrace.cpp: "frame #4: at::native::conv_backward(at::Tensor const&) + 0x15ef (0x2b13 in /lib/libtorch.so)"
+_CPP: Final = late(r"\s{0,8}frame #\d{1,3}: (.{1,2000}?) \+ 0x")
+# std/src/backtrace.rs, Display: "   4: candle_core::quantized::QTensor::dequantize"
+_RUST: Final = late(r"\s{0,8}\d{1,3}: (?=\S{0,300}::)(\S[^\"=]{1,400})$")
+_RUST_FILE: Final = late(r"\s{4,30}at \S")
+# Debug, all in one line: '[{ fn: "core::ops::call", file: "./src/ops.rs", line: 31 }, ...'
+_RUST_DEBUG: Final = late(r"\{ fn: \"([^\"]{1,400})\"")
+_DEBUGGED: Final = 'Backtrace [{ fn: "'
+_FILLERS: Final = late(r"\(anonymous namespace\)|\{\{closure\}\}|::h[0-9a-f]{16}$")
+_PARAMETERS: Final = late(r"(?<=[\w:])<[^<>]{0,300}>")
+_NESTED: Final = 3
+_NAME: Final = late(r"[A-Za-z_]\w{0,120}")
+
+
+def native_frames(message: str, after: Sequence[Line]) -> tuple[Frame, ...]:
+    """The frames in a message, or right behind it, innermost last; a method's name has its class before it."""
+    names = (match[1] for match in _RUST_DEBUG.finditer(message)) if _DEBUGGED in message else _behind(after)
+    return tuple(frame for name in names if (frame := _frame(name)) is not None)[::-1]
+
+
+def _behind(after: Sequence[Line]) -> Iterator[str]:
+    begun = False
+    for position, line in enumerate(after):
+        if position >= _HEAD and not begun:
+            return
+        match = _CPP.match(line.text) or _RUST.match(line.text)
+        if match is not None:
+            begun = True
+            yield match[1]
+        elif begun and not _RUST_FILE.match(line.text):
+            return
+
+
+def _frame(text: str) -> Frame | None:
+    bare = _FILLERS.sub("", text)
+    for _ in range(_NESTED):
+        bare = _PARAMETERS.sub("", bare)
+    names = _NAME.findall(bare.partition("(")[0])
+    if not names:
+        return None
+    of_class = len(names) > 1 and names[-2][0].isupper()
+    return Frame("", 0, ".".join(names[-2:]) if of_class else names[-1])

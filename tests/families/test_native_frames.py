@@ -1,0 +1,98 @@
+"""The frames of compiled programs, where a message has no traceback of Python's."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoctor.families.event import Event, Frame, Place
+from oomdoctor.families.surroundings import Neighbourhood
+from oomdoctor.job.doing import doing_of
+from oomdoctor.streams import page
+
+REFUSED = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+CPP = f"""\
+{REFUSED}
+Exception raised from createHandle at /build/aten/src/ATen/cuda/HandlePool.cpp:11 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x4d (0x7f12 in /env/lib/libc10.so)
+frame #1: <unknown function> + 0xcfc185 (0x7f13 in /env/lib/libtorch_cuda.so)
+frame #2: at::native::(anonymous namespace)::slow_conv2d_backward_out<at::Half, (int)3>(int) + 0x15 (0x7f in /l.so)
+frame #3: torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::Node>&) + 0x8a (0x7f15 in /l.so)
+frame #4: torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::Task> const&) + 0x3f (0x7f in /l.so)
+"""
+RUST = """\
+Error: DriverError(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")
+   0: candle_core::error::Error::bt
+             at /src/candle-core/src/error.rs:264:25
+   1: <candle_nn::linear::Linear as candle_core::Module>::forward
+   2: tool::run::{{closure}}::h0123456789abcdef
+Retrying later
+"""
+DEBUG = (
+    'ERROR engine: step failed: Bt { inner: Cuda("out of memory"), backtrace: '
+    'Backtrace [{ fn: "candle_core::Error::bt" }, '
+    '{ fn: "candle_core::quantized::QTensor::dequantize_f16", file: "./src/q.rs", line: 31 }, '
+    '{ fn: "candle_core::quantized::QMatMul::forward_via_f16" }, { fn: "<T as core::Engine>::step::{{closure}}" }] }'
+)
+
+
+def trace(text: str) -> tuple[Frame, ...]:
+    return Neighbourhood(page("a", 1, text.encode())).around(0).trace
+
+
+def functions(text: str) -> list[str]:
+    return [frame.function for frame in trace(text)]
+
+
+def test_c10s_frames_are_innermost_last_and_without_their_parameters() -> None:
+    assert functions(CPP) == [
+        "Engine.thread_main",
+        "Engine.evaluate_function",
+        "slow_conv2d_backward_out",
+        "function",
+        "Error.Error",
+    ]
+
+
+def test_rusts_frames_stand_below_the_message() -> None:
+    assert functions(RUST) == ["run", "Module.forward", "Error.bt"]
+
+
+def test_rusts_frames_stand_in_the_message() -> None:
+    assert functions(DEBUG) == ["Engine.step", "QMatMul.forward_via_f16", "QTensor.dequantize_f16", "Error.bt"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{REFUSED}\nstep 3\nstep 4\nstep 5\nframe #0: c10::Error::Error(int) + 0x4d (0x7f12 in /env/lib/libc10.so)\n",
+        f"{REFUSED}\n   1: retries left\n   2: tasks are waiting\n",
+        f'{REFUSED}\n  0: "std::vector"\n',
+        f"{REFUSED}\nframe #12 was dropped by the decoder + 0x3\n",
+        REFUSED + ' { fn: "core::run" }',
+    ],
+)
+def test_what_only_looks_like_frames(text: str) -> None:
+    assert trace(text) == ()
+
+
+def test_a_traceback_of_python_says_more() -> None:
+    text = f'Traceback (most recent call last):\n  File "/app/fit.py", line 3, in fit\n    model(x)\n{CPP}'
+    lines = page("a", 1, text.encode())
+    assert [frame.function for frame in Neighbourhood(lines).around(3).trace] == ["fit"]
+
+
+@pytest.mark.parametrize(
+    ("frames", "stage"),
+    [
+        (("frame #2: at::native::slow_conv2d_backward(at::Tensor&) + 0x15 (0x7f in /l.so)",), "backward"),
+        # the autograd engine runs a node's function, and evaluates no model
+        (("frame #3: torch::autograd::Engine::evaluate_function(int) + 0x8a (0x7f in /l.so)",), "unknown"),
+        (("   3: candle_core::quantized::QMatMul::forward_via_f16",), "forward"),
+        # what it calls unpacks weights, and loads none
+        (("   2: candle_core::QTensor::dequantize_f16", "   3: candle_core::QMatMul::forward_via_f16"), "forward"),
+        (("   2: candle_core::QTensor::dequantize_f16", "   3: tool::Model::from_gguf"), "unknown"),
+    ],
+)
+def test_what_they_say_of_the_stage(frames: tuple[str, ...], stage: str) -> None:
+    around = Neighbourhood(page("a", 1, "\n".join((REFUSED, *frames)).encode())).around(0)
+    assert doing_of(Event(at=Place("a.log", 1, 1, REFUSED), around=around)).stage == stage
