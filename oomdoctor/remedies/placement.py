@@ -13,7 +13,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
-from oomdoctor.incident.card import card_of
+from oomdoctor.incident.card import SLACK, card_of
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import counted, listed, mark, say
@@ -198,19 +198,30 @@ def _alone(crash: Crash) -> Refusal | None:
 
 
 def _too_little(case: Case) -> Refusal | None:
-    """All that is not this process's PyTorch memory is less than what was missing: gone, it would not do."""
+    """What others can hold is less than what was missing: gone, it would not do."""
     it = card(case.crash)
     if case.cause == _SHARED or it.beyond_bytes is None or it.tried_bytes is None or it.free_bytes is None:
         return None
     missing = it.tried_bytes - it.free_bytes
-    if it.beyond_bytes >= missing:
+    beside = it.beyond_bytes if it.own_bytes is not None else it.beyond_bytes - SLACK
+    if beside >= missing:
         return None
+    amounts = {"tried": it.tried_bytes, "free": it.free_bytes, "missing": missing, "beyond": it.beyond_bytes}
+    figures = {name: show(amount) for name, amount in amounts.items()}
+    if it.own_bytes is not None:
+        return Refusal(
+            say(
+                "{tried} requested - {free} free = {missing} missing; all others together hold at most {beyond}",
+                **figures,
+            )
+        )
     return Refusal(
         say(
-            "{tried} requested - {free} free = {missing} missing; all others together hold at most {beyond}",
-            tried=show(it.tried_bytes), free=show(it.free_bytes), missing=show(missing), beyond=show(it.beyond_bytes),
+            "{tried} requested - {free} free = {missing} missing; others hold less: of the {beyond} that are not "
+            "PyTorch's, about 1 GiB is this process's driver context (assumed)",
+            **figures,
         )
-    )  # fmt: skip
+    )
 
 
 def _named(pids: Mapping[int, int | None]) -> str:

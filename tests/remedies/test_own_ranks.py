@@ -148,7 +148,7 @@ def test_what_relieves_the_card_stands_once(tmp_path: Path) -> None:
         assert len(knobs) == len(set(knobs))
 
 
-@pytest.mark.parametrize(("tried", "is_no_help"), [("8.00 GiB", False), ("8.20 GiB", True)])
+@pytest.mark.parametrize(("tried", "is_no_help"), [("7.00 GiB", False), ("7.20 GiB", True)])
 def test_nobody_is_sent_away_where_that_would_not_be_enough(tried: str, is_no_help: bool) -> None:
     text = cuda(tried=tried, total="24.00 GiB", free="4.00 GiB", own="15.80 GiB").replace(
         "Including non-PyTorch memory, this process has 15.80 GiB memory in use. ", ""

@@ -233,3 +233,22 @@ def test_a_cache_of_pictures_is_left_out_or_paid_for_on_the_disk(above: str, siz
     log = CACHED if size else CACHED.replace("Caching images (", "Reading images (")
     found = advise(above + log, "stream-data", cause="dataset-in-ram")[0].get("stream-data")
     assert (found is not None and f"uncompressed ({size}" in found.cost) is (size is not None)
+
+
+@pytest.mark.parametrize(
+    ("total", "cause", "given"),
+    [
+        ("12.60", "gpu-memory-exhausted", True),  # 2.60 GiB are not PyTorch's, 1.00 of them the driver's
+        ("12.40", "gpu-memory-exhausted", False),
+        ("10.40", "gpu-memory-exhausted", False),
+        ("12.40", "gpu-shared", True),
+    ],
+)
+def test_what_others_can_hold_beside_the_drivers_own(total: str, cause: str, given: bool) -> None:
+    refused = (
+        f"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; {total} GiB total capacity; 9.00 GiB "
+        "already allocated; 512.00 MiB free; 9.50 GiB reserved in total by PyTorch)"
+    )
+    chosen, rejected = advise(refused, "free-the-gpu", cause=cause)
+    assert ("free-the-gpu" in chosen) is given
+    assert given or "driver context (assumed)" in rejected["free-the-gpu"].why
