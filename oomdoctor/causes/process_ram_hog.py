@@ -5,20 +5,19 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, flight_record, kills, node, own_work, ray_kills
+from oomdoctor.signs import Grade, flight_record, host_refusals, kills, node, own_work, ray_kills
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
-from oomdoctor.signs.host_refusals import large_piece_refused, one_piece_of_the_machine_refused
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
 OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add-nodes", "shard-states",
                 "smaller-microbatch", "more-gpus")  # fmt: skip
 OF_EQUALS = ("less-offload", "move-process", "more-host-memory", "restart-periodically", "shard-states", "more-gpus")
-OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights",
-                        "more-host-memory")  # fmt: skip
+OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights")
 OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory", "smaller-buffers")
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading", "collect-evidence")
 # A process of the cluster's own: its code is not the job's
 OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")
+OF_A_TASK = ("smaller-partitions", "narrow-dtypes", "smaller-microbatch", "move-process", "more-host-memory")
 OF_A_CLUSTER = ("clear-references", "smaller-buffers", "move-process", "restart-periodically", "smaller-microbatch",
                 "more-host-memory")  # fmt: skip
 
@@ -47,8 +46,8 @@ CAUSE = Cause(
         Row(kills.killed_process_held_most, Grade.PROVES),
         Row(kills.killed_process_was_large, Grade.POINTS),
         Row(kills.a_process_holds_it_afterwards, Grade.POINTS),
-        Row(one_piece_of_the_machine_refused, Grade.POINTS, OF_A_PIECE),
-        Row(large_piece_refused, Grade.LEFT, OF_A_PIECE),
+        Row(host_refusals.one_piece_of_the_machine_refused, Grade.POINTS, OF_A_PIECE),
+        Row(host_refusals.large_piece_refused, Grade.LEFT, OF_A_PIECE),
         Row(ray_kills.ray_killed_who_held_most, Grade.NAMES),
     ),
     # Who held it is no answer where the log shows with what, and the process is the job itself.
@@ -65,6 +64,7 @@ CAUSE = Cause(
         (node.a_helper_of_the_cluster_is_the_largest, OF_A_HELPER),
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
         (node.several_hold_as_much, OF_EQUALS),
+        (node.a_task_is_the_largest, OF_A_TASK),
         (node.a_rank_is_the_largest, OF_A_TRAINER),
         (node.an_engine_is_the_largest, OF_AN_ENGINES_WORKER),
         (ray_kills.ray_killed_for_memory, OF_A_CLUSTER),

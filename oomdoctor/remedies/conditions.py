@@ -47,7 +47,7 @@ from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use, ranks_beside_the_killed
 from oomdoctor.signs.library import nccl_was_refused
-from oomdoctor.signs.node import an_engine_is_the_largest
+from oomdoctor.signs.node import a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
     optimizer_on_the_cpu,
@@ -445,9 +445,12 @@ def model_of_a_library(case: Case) -> bool:
 
 
 def data_in_parts(case: Case) -> bool:
-    """What data libraries compute on a GPU is divided by their caller; what fit() is given goes there as a whole."""
-    computes = case.crash.pool == "gpu" and case.crash.job.task == "data"
-    return option_for_it(case) or (computes and data_goes_to_the_card_in_one_piece(case.crash) is None)
+    """What data libraries compute on a GPU is divided by their caller, and so is what a task of Ray is called with; what
+    fit() is given goes to the GPU as a whole."""
+    crash = case.crash
+    computes = crash.pool == "gpu" and crash.job.task == "data"
+    divided = computes and data_goes_to_the_card_in_one_piece(crash) is None
+    return option_for_it(case) or divided or a_task_is_the_largest(crash) is not None
 
 
 def kept_is_known(case: Case) -> bool:

@@ -22,7 +22,7 @@ from oomdoctor.remedies.host.limits import raise_limit
 from oomdoctor.remedies.host.node import files_to_disk, free_disk, more_host_memory
 from oomdoctor.remedies.host.object_store import bigger_store, smaller_store
 from oomdoctor.remedies.host.offload import less_offload
-from oomdoctor.remedies.host.processes import fewer_workers, move_process, restart
+from oomdoctor.remedies.host.processes import fewer_workers, move_process, restart, smaller_parts
 from oomdoctor.remedies.host.shm import bigger_shm
 from oomdoctor.remedies.host.swap import less_swap_space
 from oomdoctor.remedies.host.thresholds import tune_monitor
@@ -81,6 +81,7 @@ COMPUTE: Final[Mapping[str, Compute]] = {
     "low-memory-loading": load_in_parts,
     "low-memory-optimizer": low_memory_optimizer,
     "smaller-buffers": fewer_predictions,
+    "smaller-partitions": smaller_parts,
     "clear-references": clear_references,
     "memory-efficient-attention": fused_attention,
     "sequence-parallel": split_sequences,

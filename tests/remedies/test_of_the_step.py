@@ -140,3 +140,20 @@ def test_what_steps_leave_behind_is_looked_at_behind_the_batch(knobs: tuple[str,
     assert with_references("activations", knobs, crash).index("clear-references") == second
     (first, *_) = crashes_of(REFUSED)
     assert with_references("activations", knobs, first) == knobs
+
+
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [
+        ("ray::count_cells", True),
+        ("ray::Counter.count_cells", False),
+        ("ray::Counter", False),
+        ("ray::IDLE", False),
+        ("python count_cells.py", False),
+    ],
+)
+def test_a_task_of_ray_gets_less_to_work_on(command: str, given: bool) -> None:
+    log = kill(60.0, 64.0, f"801\t52.00\t{command}\n802\t1.20\tray::IDLE\n")
+    chosen, _ = advise(log, "smaller-partitions", "more-host-memory")
+    assert ("smaller-partitions" in chosen) is given
+    assert not given or chosen["smaller-partitions"].action.startswith("Give each call of count_cells less to work on")

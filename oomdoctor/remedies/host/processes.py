@@ -22,6 +22,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
 from oomdoctor.signs.kills import ranks_beside_the_killed
+from oomdoctor.signs.node import a_task_is_the_largest
 from oomdoctor.units import show
 
 SEVERAL: Final = 2
@@ -279,6 +280,16 @@ def _of_tasks(case: Case) -> Proposal | None:
         action=say("Run fewer Ray tasks at once: let each request more CPUs"),
         assumes=(say("Ray killed tasks; of actors the program starts as many as it is told"),) if unnamed else (),
         snippet=row.snippet(row.value),
+    )
+
+
+def smaller_parts(case: Case) -> Answer:
+    """A task of Ray works on what it is called with, and gives it back at its end."""
+    memory = node_memory(case.crash)
+    if case.row is not None or memory is None or memory.heaviest is None or a_task_is_the_largest(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Give each call of {task} less to work on, and call it more often", task=memory.heaviest.name)
     )
 
 
