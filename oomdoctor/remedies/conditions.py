@@ -445,7 +445,7 @@ def model_of_a_library(case: Case) -> bool:
 
 
 def data_in_parts(case: Case) -> bool:
-    """What data libraries compute on a GPU is divided by their caller, and so is what a task of Ray is called with; what
+    """What data libraries compute on a GPU is divided by their caller, and what a task of Ray is called with, too; what
     fit() is given goes to the GPU as a whole."""
     crash = case.crash
     computes = crash.pool == "gpu" and crash.job.task == "data"
