@@ -274,12 +274,13 @@ def _has_one(has: frozenset[str], name: str) -> bool:
 
 
 def in_front(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
-    """The knobs, before them the one that the line itself proves and nobody has named."""
+    """The knobs, before them the one that the line itself proves."""
     shown = next((one for one in readings(crash) if _proves(one)), None)
-    if shown is None or shown.row.knob in knobs:
+    if shown is None or shown.row.knob in knobs[:1]:
         return knobs
-    first = 1 if knobs and knobs[0] in _FIRST else 0
-    return (*knobs[:first], shown.row.knob, *knobs[first:])
+    others = [knob for knob in knobs if knob != shown.row.knob]
+    first = 1 if others and others[0] in _FIRST else 0
+    return (*others[:first], shown.row.knob, *others[first:])
 
 
 def _proves(reading: Reading) -> bool:

@@ -14,6 +14,9 @@ from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
 
 _DEVICES: Final = ("device_config", "device")
+_CACHE: Final = r"(?i)\bKV[ _-]?cache\b"
+_ANSWERS: Final = ("serving", "inference", "unknown")  # tasks
+_LENGTHS: Final = ("max_model_len", "max_seq_len", "max_context_length", "context_length", "n_ctx", "ctx_size")
 _OF_A_PASS: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "rollout", "eval"})
 _MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|(?:^|/)torch/(?:autograd|optim)/|/modeling_\w{1,40}\.py"
 # vLLM: vllm/v1/worker/cpu_worker.py, cpu_model_runner.py and vllm/platforms/cpu.py
@@ -24,9 +27,10 @@ _ENGINE_ON_THE_CPU: Final = (
 
 @sign
 def an_engine_computes_on_the_host(crash: Crash) -> Seen | None:
-    """A serving engine failed to allocate host memory and runs on the CPU, by its own words or because llama.cpp has
-    no GPU buffer: weights, cache and scratch space are in host memory."""
-    if crash.pool not in RAM or not (_was_refused(crash) or _on_the_processor(crash) or _without_a_card(crash)):
+    """A serving engine ran out of host memory and runs on the CPU, by its own words or because llama.cpp has no GPU
+    buffer: weights, cache and scratch space are in host memory."""
+    ways = (_was_refused, _on_the_processor, _without_a_card, _with_a_cache_of_its_own)
+    if crash.pool not in RAM or not any(way(crash) for way in ways):
         return None
     words = say("The engine runs on the CPU: its weights, KV cache and buffers are in host memory.")
     return Seen(words=words, evidence=(crash.root,))
@@ -47,6 +51,14 @@ def _without_a_card(crash: Crash) -> bool:
         return False
     of_devices = (buffer for buffer in crash.every(Buffer) if not _is_sum_of_a_cache(buffer))
     return all(buffer.pool in RAM for buffer in of_devices)
+
+
+def _with_a_cache_of_its_own(crash: Crash) -> bool:
+    """A server that somebody wrote speaks of its KV cache, whose length it was started with, and of no GPU."""
+    job = crash.job
+    if job.task not in _ANSWERS or job.runs_engine or crash.context.hardware.get("gpu_name") is not None:
+        return False
+    return crash.mentions(_CACHE) is not None and crash.setting(*_LENGTHS) is not None
 
 
 def _is_sum_of_a_cache(buffer: Buffer) -> bool:

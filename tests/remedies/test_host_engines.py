@@ -50,6 +50,27 @@ def test_a_card_has_what_the_engine_keeps(log: str) -> None:
     assert advise(log, *KNOBS)[0] == {}
 
 
+OWN_SERVER = "+ python chat_server.py {option}\nserver: model loaded on {device}\nserver: {does}\n"
+KILLED = "run.sh: line 2:    41 Killed                  python chat_server.py {option}\nexit code: 137\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "device", "does", "computes"),
+    [
+        ("--max-model-len 4096 --max-num-seqs 32", "cpu", "serving batch 1, preparing the KV cache", True),
+        ("--max-model-len 4096 --max-num-seqs 32", "cpu", "serving batch 1", False),
+        ("--max-num-seqs 32", "cpu", "serving batch 1, preparing the KV cache", False),
+        ("--max-model-len 4096", "cpu", "KV cache off\n{'loss': 2.31, 'learning_rate': 1e-05, 'epoch': 0.1}", False),
+        ("--max-model-len 4096", "NVIDIA A100-SXM4-80GB", "serving batch 1, preparing the KV cache", False),
+    ],
+)
+def test_a_server_that_somebody_wrote_has_its_cache_on_the_host(
+    option: str, device: str, does: str, *, computes: bool
+) -> None:
+    (crash,) = crashes_of((OWN_SERVER + KILLED).format(option=option, device=device, does=does))
+    assert (an_engine_computes_on_the_host(crash) is not None) == computes
+
+
 def test_on_a_card_they_relieve_the_card_alone() -> None:
     log = VLLM.format("cuda") + (
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
