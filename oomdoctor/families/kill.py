@@ -265,7 +265,8 @@ _CRASHED = late(
 CRASH_LINES: Final = 60
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
-_STOPPED = late(r"Main process received (?:SIGINT|SIGTERM|\d)")  # DeepSpeed's, behind all that it has ended
+_KERNELS = late(r"\bKill(?:ed)? process (\d{1,9}) \(")
+TEAR_DOWN: Final = mark("DeepSpeed's launcher ends its other processes after every failure")
 _ENTRY = late(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
 _FIELD = late(r"^\s{0,8}(rank|host|exitcode|error_file|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
 _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
@@ -504,10 +505,17 @@ def _deepspeed(page: Page, index: int) -> Iterator[Read]:
     figures = _by_code((code[1],)) if code else {}
     figures["subprocesses"] = tuple(subprocesses)
     figures["host"] = lines[-1].mark.host
-    if code is None and own_error(page, index) is None and _STOPPED.search(page.after(index, 600)[-1].text) is None:
+    if code is not None:
+        yield from _death(page, index, "deepspeed", figures, lines[-1:])
+    elif _loaded(page, index) or _killed_by_the_kernel(page, subprocesses):
         yield from _vanished(page, index, "deepspeed", lines, subprocesses=tuple(subprocesses), host=figures["host"])
     else:
-        yield from _death(page, index, "deepspeed", figures, lines[-1:] if code else lines)
+        yield Lookalike(place_of(page, lines[0], lines[-1]), TEAR_DOWN)
+
+
+def _killed_by_the_kernel(page: Page, pids: Sequence[int]) -> bool:
+    named = (_KERNELS.search(line.text[:CHARACTERS]) for line in page.lines)
+    return any(int(killed[1]) in pids for killed in named if killed is not None)
 
 
 def _table(page: Page, index: int) -> Iterator[Read]:
