@@ -123,6 +123,10 @@ _SLURM_TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of 
 # What slurmstepd logs of each task's end (mgr.c, _log_task_exit, 17.11 on)
 _SLURM_END = late(r"\btasks? (\d{1,9}) \(\d{1,9}\) Out Of Memory \(OOM\)")
 _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
+# slurmd tells srun so and kills the job (slurmd/req.c, _enforce_job_mem_limit); "at some point" tells of no kill
+_SLURM_NOTICE = late(
+    r"(?:^|\bsrun: |\bslurm(?:step)?d\S{0,80}: )(?:error: )?Exceeded job memory limit\s{0,4}[.!]?\s{0,4}$"
+)
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
 # "/tasks/oom" is containerd's name of the event, as `ctr events` prints it
 _ENGINE_EVENT = late(
@@ -741,6 +745,7 @@ _RECORDS: Final[tuple[tuple[re.Pattern[str], Callable[[Page, int], Event]], ...]
     (_SLURM_TASK, _slurm),
     (_SLURM_END, _slurm_end),
     (_SLURM_POLL, _slurm_poll),
+    (_SLURM_NOTICE, _slurm),
     (_CGROUP, _cgroup),
     (_CLOUD, _cloud),
     (_EVICTED, _pressure),

@@ -139,7 +139,8 @@ _SACRIFICE = late(r"\bKill process \d{1,9} \(")
 _REAPED = late(r"\boom_reaper: (?:reaped process |unable to reap pid:)(\d{1,9}) \(")
 _TELLING = late(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
-    r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|Memory cgroup stats for|\bcache:\d{1,20}KB"
+    r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|\bcache:\d{1,20}KB"
+    r"|Memory cgroup (?:stats for|out of mem)"
     r"|\bmem_cgroup_(?:out_of_memory|oom_synchronize)\b|as a result of limit of|no killable processes"
     r"|Kill(?:ed)? process \d|reaped process \d|unable to reap pid:\d"
 )
@@ -151,6 +152,7 @@ _TRACE_OF_A_LIMIT = (
     "mem_cgroup_oom_synchronize",
     "try_charge_memcg",
     "Memory cgroup stats for",
+    "Memory cgroup out of mem",
 )
 _PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)|^.{0,2000}?\"(?:msg|MESSAGE)\"\s{0,4}:\s{0,4}\"")
 
@@ -166,7 +168,10 @@ _SYSTEMD = late(
 )
 _SAME_UNIT_LINES = 8
 # What stands in a report of the kernel's and nowhere else: the killer's own functions, the title of its table
-_INSIDE = late(r"\b(?:mem_cgroup_)?out_of_memory(?:\.\w{1,12})?\+0x|Tasks state \(memory values in pages\)")
+_INSIDE = late(
+    r"\b(?:mem_cgroup_)?out_of_memory(?:\.\w{1,12})?\+0x|Tasks state \(memory values in pages\)"
+    r"|Memory cgroup stats for /"
+)
 # What systemd-oomd lists of each group before it kills one
 _CANDIDATES: Final = 60
 _PATH = late(r"\bPath: (/\S{1,400})")
@@ -547,11 +552,13 @@ FAMILY = Family(
         "out_of_memory+0x",
         "out_of_memory.cold+0x",
         "Tasks state (memory values in pages)",
+        "Memory cgroup stats for /",
     ),
     triggers=(
         "out_of_memory+0x",
         "out_of_memory.",
         "Tasks state (memory",
+        "Memory cgroup stats for /",
         "invoked oom-killer",
         "oom-kill:constraint=",
         "Killed process",

@@ -114,6 +114,9 @@ _REFUSED = late(
     r"allocating [\d.]{1,20} MiB on device \d{1,3}: \w{2,6}Malloc\w{0,8} failed: out of memory"
     r"|failed to allocate (?:\w{1,20} )?buffer of size \d"
     r"|ggml_aligned_malloc: insufficient memory"
+    # ggml_init's, of what malloc gave it: "GGML_ASSERT: FILE:LINE: ..." to 2024, "FILE:LINE: GGML_ASSERT(...) failed"
+    r"|\bGGML_ASSERT: \S{1,200}:\d{1,6}: \S{0,8}mem_buffer != (?:NULL|nullptr)\b"
+    r"|\bGGML_ASSERT\(\S{0,8}mem_buffer != (?:NULL|nullptr)\) failed"
     r"|(?:ggml|llama|llm|clip|graph|sched)_\w{1,60}[:(].{0,120}(?:"
     r"unable to allocate (?:\w{1,20} )?buffer|failed to allocate buffer for \w{2,4} cache"
     r"|failed to allocate compute (?:pp )?buffers|failed to allocate buffer, size ="
@@ -176,8 +179,9 @@ _GAP = 2  # other lines between two of one failure
 _OWNERS = (
     ("compute", late(r"graph_reserve|sched_reserve|gallocr|KV buffer size|KV self size|output buffer size")),
     ("kv", late(r"kv_cache|kv self size|llama_context: |llama_new_context_with_model: |constructing llama_context")),
-    ("weights", late(r"load_tensors|llama_model_load|print_info|llm_load_|llama_model_loader")),
+    ("weights", late(r"load_tensors|\b[a-z]\w{1,20}_model_load|print_info|llm_load_")),
 )
+_ARENA = "mem_buffer != "
 METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
 _METALS_LINES = 6
 # Metal says of a failed command buffer no more than a number; ggml's account above says what was allocated of how much
@@ -429,7 +433,7 @@ def _refused(page: Page, index: int) -> Read:
     what = figures.setdefault("what", None if computes else _owner(page, index, text))
     if _LARGEST.search(text):
         figures["limited"] = True
-    host = _pool(device) == "host_ram" or "ggml_aligned_malloc" in text or "cpu_buffer" in text
+    host = _pool(device) == "host_ram" or any(words in text for words in ("ggml_aligned_malloc", "cpu_buffer", _ARENA))
     host = host or _ON_THE_HOST.search(text) is not None
     host = host or (_GRAPH.search(text) is not None and _has_no_card(page, index))
     stage = "serving" if decodes else _stage(what, text)
@@ -572,6 +576,7 @@ FAMILY = Family(
         "ailed to alloc",
         "unable to allocate",
         "insufficient memory",
+        _ARENA,
         "OutOfMemory",
         "failed to decode the batch",
         *_FULL,
@@ -589,6 +594,7 @@ FAMILY = Family(
         "initial output buffer",
         "memory for conversion",
         "ggml_aligned_malloc",
+        _ARENA,
         "memory allocation of size",
         "of memory on device",
         "failed with status 5",

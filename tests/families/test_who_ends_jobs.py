@@ -8,6 +8,9 @@ import pytest
 from reports import body
 
 ENDED = (
+    ("srun: Exceeded job memory limit\nsrun: error: gn12: task 0: Killed", "cgroup"),
+    ("slurmstepd: error: Exceeded job memory limit\nsrun: error: gn12: tasks 0-3: Killed", "cgroup"),
+    ("slurmd[gn12]: error: Exceeded job memory limit", "cgroup"),
     ("slurmstepd-gn12: task 0 (901) Out Of Memory (OOM)", "cgroup"),
     ("[2026-02-11T08:31:04.881] [7712.2] task 17 (66120) Out Of Memory (OOM)", "cgroup"),
     ('2026-02-11 08:31:04.101 +0000 UTC default /tasks/oom {"container_id":"trainer-7"}', "cgroup"),
@@ -25,6 +28,10 @@ ENDED = (
     ("Feb 11 08:31:04 ws3 earlyoom[701]: Killing process 881 (tiler) with badness 210", "host_ram"),
 )  # fmt: skip
 OTHERS = (
+    "slurmstepd: error: Exceeded job memory limit at some point.",
+    "slurmstepd: error: Exceeded step memory limit at some point. Job may have been partially swapped out to disk.",
+    "a job that prints Exceeded job memory limit",
+    "srun: Exceeded job memory limit is what it would print",
     "slurmstepd-gn12: task 0 (901) exited. Killed by signal 15.",
     "slurmstepd-gn12: task 0 (901) exited with exit code 1.",
     '2026-02-11 08:31:04.101 +0000 UTC default /tasks/exit {"container_id":"trainer-7","exit_status":1}',
