@@ -134,6 +134,7 @@ _DEVICE_FAILED = late(
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))
     for allocator, *patterns in (
+        ("torch7", r"\.lua:\d{1,7}: \$ Torch: not enough memory: you"),  # Lua's, no PyTorch
         (
             "torch",
             r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)",

@@ -1,4 +1,4 @@
-"""The frames of compiled programs: what PyTorch's C++ code prints below an error, and Rust's backtraces."""
+"""The frames of other languages: what PyTorch's C++ code prints below an error, the tracebacks of Rust and of Lua."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ _RUST_FILE: Final = late(r"\s{4,30}at \S")
 # Debug, all in one line: '[{ fn: "core::ops::call", file: "./src/ops.rs", line: 31 }, ...'
 _RUST_DEBUG: Final = late(r"\{ fn: \"([^\"]{1,400})\"")
 _DEBUGGED: Final = 'Backtrace [{ fn: "'
+# Lua's debug.traceback, innermost first: "	/torch/nn/Tanh.lua:4: in function 'Tanh_updateOutput'"
+_LUA: Final = "stack traceback:"
+_LUA_FRAME: Final = late(
+    r"\s{1,12}(\S{1,300}\.lua|\[C\]):(?:(\d{1,7}):)? in (?:[a-z ]{1,12} ['<](\w{0,120})|main chunk)"
+)
 _FILLERS: Final = late(r"\(anonymous namespace\)|\{\{closure\}\}|::h[0-9a-f]{16}$")
 _PARAMETERS: Final = late(r"(?<=[\w:])<[^<>]{0,300}>")
 _NESTED: Final = 3
@@ -26,8 +31,16 @@ _NAME: Final = late(r"[A-Za-z_]\w{0,120}")
 
 def native_frames(message: str, after: Sequence[Line]) -> tuple[Frame, ...]:
     """The frames in a message, or right behind it, innermost last; a method's name has its class before it."""
+    if any(line.text.strip() == _LUA for line in after[:_HEAD]):
+        return _of_lua(after)
     names = (match[1] for match in _RUST_DEBUG.finditer(message)) if _DEBUGGED in message else _behind(after)
     return tuple(frame for name in names if (frame := _frame(name)) is not None)[::-1]
+
+
+def _of_lua(after: Sequence[Line]) -> tuple[Frame, ...]:
+    found = (_LUA_FRAME.match(line.text) for line in after)
+    named = (match for match in found if match is not None and match[3])
+    return tuple(Frame(match[1], int(match[2] or 0), match[3]) for match in named)[::-1]
 
 
 def _behind(after: Sequence[Line]) -> Iterator[str]:

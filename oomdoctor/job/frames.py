@@ -98,11 +98,10 @@ def _by_name(frame: Frame) -> Row:
         return of_remote_call(frame.function)
     function = _name(frame)
     file = "/" + frame.file.replace("\\", "/")
-    listed = max(
-        (rows.of_function(function), SILENCE, *rows.of_place(file, function), *rows.of_code(frame.code)),
-        key=lambda row: row.weight,
-    )
-    return listed if listed.stage else verbs.of_identifier(function, _place_of(frame))
+    named = rows.of_function(function)
+    told = max((named, SILENCE, *rows.of_place(file, function), *rows.of_code(frame.code)), key=lambda row: row.weight)
+    verb = verbs.of_identifier(function, _place_of(frame))
+    return told if named.stage or (told.stage and told.weight >= verb.weight) else verb
 
 
 def _place_of(frame: Frame) -> str:

@@ -124,6 +124,8 @@ def _world(root: Event, names: Collection[str], engine: str | None) -> World:
         return "torch"  # no other allocator has this sentence
     if isinstance(root, HostAllocation) and root.allocator == "torch":
         return "torch"  # nor this one on the CPU
+    if isinstance(root, HostAllocation) and root.allocator == "torch7":
+        return "none"  # Lua's, whose folders are named like PyTorch's
     if isinstance(root, ArrayOutOfMemory):
         own = framework(root.framework)
         return own.world if own is not None else "none"

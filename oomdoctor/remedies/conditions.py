@@ -313,7 +313,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if _sees_one_picture(crash) or _is_of_no_batches(crash):
         return False
-    if not isinstance(crash.root, HostAllocation) or crash.root.allocator == "torch":
+    if not isinstance(crash.root, HostAllocation) or crash.root.allocator in ("torch", "torch7"):
         return True
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)

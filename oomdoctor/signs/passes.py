@@ -58,7 +58,7 @@ _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}
 _ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
 # What all environments hold at once, as Brax, gymnax and MuJoCo Playground name it: brax/training/agents/ppo/train.py
 _STATES_OF_WORLDS: Final = r"\benv_states?\b|\bnum_envs\b"
-_ON_THE_CPU: Final = ("torch", "c++")  # TensorFlow's is C++'s
+_ON_THE_CPU: Final = ("torch", "torch7", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
 

@@ -35,6 +35,18 @@ DEBUG = (
 )
 
 
+LUA = """\
+/lua/nn/THNN.lua:88: $ Torch: not enough memory: you tried to reallocate 7GB. Buy new RAM! at /lib/TH/THGeneral.c:251
+stack traceback:
+\t[C]: in function 'v'
+\t/lua/nn/THNN.lua:88: in function 'Sigmoid_updateOutput'
+\t/lua/nn/Sigmoid.lua:4: in function </lua/nn/Sigmoid.lua:3>
+\t[C]: in function 'xpcall'
+\tfit.lua:31: in function 'evaluate_all'
+\tfit.lua:70: in main chunk
+"""
+
+
 def trace(text: str) -> tuple[Frame, ...]:
     return Neighbourhood(page("a", 1, text.encode())).around(0).trace
 
@@ -55,6 +67,11 @@ def test_c10s_frames_are_innermost_last_and_without_their_parameters() -> None:
 
 def test_rusts_frames_stand_below_the_message() -> None:
     assert functions(RUST) == ["run", "Module.forward", "Error.bt"]
+
+
+def test_luas_frames_stand_below_their_title() -> None:
+    assert functions(LUA) == ["evaluate_all", "xpcall", "Sigmoid_updateOutput", "v"]
+    assert functions(LUA.replace("stack traceback:", "called from:")) == []
 
 
 def test_rusts_frames_stand_in_the_message() -> None:

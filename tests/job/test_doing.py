@@ -96,6 +96,21 @@ FORWARD = "transformers/models/llama/modeling_llama.py forward"
         (("transformers/trainer.py evaluate", "transformers/trainer.py prediction_step", CALL, FORWARD), "eval"),
         (("app/loader.py getCrop", "numpy/lib/arraypad.py pad"), "data_load"),
         (("app/math.py apply_rope",), "forward"),
+        (("app/train.py main noise = transformer(", "torch/nn/modules/module.py _wrapped_call_impl"), "forward"),
+        (("app/train.py main scores = self.model(rows)",), "forward"),
+        (
+            ("app/train.py main self.model = make(rows)", "app/rnn.py __init__ self.w = Parameter(torch.Tensor(n, m))"),
+            "model_load",
+        ),
+        (("app/dec.py forward_step", "torch/nn/functional.py log_softmax ret = input.log_softmax(dim)"), "forward"),
+        (("/torch/nn/THNN.lua Tanh_updateOutput",), "forward"),
+        (("/torch/nn/THNN.lua Linear_accGradParameters",), "backward"),
+        # a verb may tell more than the folder that it stands in
+        (
+            ("ray/rllib/evaluation/worker_set.py sync_weights w = ray.put(x)", "ray/_raylet.pyx check_status"),
+            "weight_sync",
+        ),
+        (("ray/rllib/evaluation/worker_set.py foreach_worker",), "rollout"),
         (("app/draw.py rasterize_triangles",), "forward"),
         (("vllm/model_executor/models/utils.py _merge_multimodal_embeddings",), "forward"),
         (("app/model.py forward", "app/model.py center_crop"), "forward"),  # of its features
@@ -576,7 +591,7 @@ def test_a_count_at_which_the_job_saves_tells_that_it_saved(lines: tuple[str, ..
         ("Epoch 3: 100%|██████████| 100/100 [00:10<00:15, loss=0.41]", "unknown"),  # between two epochs
         ("epoch 3 done, loss 0.41", "unknown"),
         ("Training completed", "unknown"),
-        ("    loss = model(batch)", "unknown"),  # source
+        ("    loss = totals[-1]", "unknown"),  # source
         ("0% packet loss 5%", "unknown"),
         ("loss of 3 workers", "unknown"),
         ("lossless: 3", "unknown"),
