@@ -34,6 +34,11 @@ _ENDED: Final = late(
 # "1000/6060 [6:41:34<", "global_step: 200"; how often the job saves, and how seldom that has to be to tell
 _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
 _BAR: Final = late(r"(?<!\d)\d{1,2}%\|[^|\n]{0,400}\| ?\d{1,9}/\d{1,9} \[\d")
+_AT_ITS_END: Final = late(r"(?<!\d)100%(?: Completed )?\|(?:[^|\n]{0,400}\|)? ?(?:(\d{1,9})/\1(?!\d)|[^|\n]{0,400}$)")
+# "Val 3/40 12/60 acc 0.5", "validation: [12/60]"
+_VALIDATION: Final = late(
+    r"(?i)[\W\d]{0,40}(?:val(?:id(?:ation)?)?|eval(?:uation)?)\b[^/\n]{0,30}?(?:\b\d{1,7}/\d{1,7}\W{1,3})?\b(\d{1,7})/(\d{1,7})\b"
+)
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
 _SELDOM: Final = 10
 # Source that lost the head of its frame: how far above the message it stands, and what begins a statement
@@ -195,9 +200,9 @@ def _of_training(event: Event) -> _Said:
 
 def _of_the_bar(event: Event) -> _Said:
     """The bar that was under way: it is printed once more when the failure closes it."""
-    bar = next((line for line in event.around.below[:_NEAR] if _BAR.search(line)), None)
+    bar = next((line for line in event.around.below[:_NEAR] if _BAR.search(line) or _VALIDATION.match(line)), None)
     row = _progress(bar) if bar is not None and _last_progress(event) is _MUTE else None
-    return (row, bar) if row is not None and row.stage == TRAINING else _MUTE
+    return (row, bar) if row is not None and row.stage in (TRAINING, "eval") else _MUTE
 
 
 def _last_progress(event: Event) -> _Said:
@@ -210,18 +215,22 @@ def _last_progress(event: Event) -> _Said:
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> Row | None:
     """What a line says of the progress; silence where the job is past what stands above, and it does not say where."""
+    short = line[:CHARACTERS]
+    if _AT_ITS_END.search(short):
+        return SILENCE
     listed = rows.of_line("progress", line)
     if listed and listed.stage not in ("", TRAINING):
         return listed
+    if counts := _VALIDATION.match(short):
+        return SILENCE._replace(stage="eval") if int(counts[1]) < int(counts[2]) else SILENCE
     said = verbs.of_sentence(line) or verbs.of_graph(line) or verbs.of_node(line)
     if said or (listed and not listed.stage):
         return said or SILENCE
-    short = line[:CHARACTERS]
     if _ENDED.search(short):
         return SILENCE
     if OF_A_TRACEBACK.match(line) or not (listed or _LOSS.search(short)):
         return None  # source only looks like a loop's print
-    return SILENCE if "100%|" in short else SILENCE._replace(stage=TRAINING)
+    return SILENCE._replace(stage=TRAINING)
 
 
 def _of_saving(event: Event) -> _Said:

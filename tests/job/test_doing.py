@@ -248,6 +248,12 @@ def test_what_the_message_itself_says_stays() -> None:
         ("> initializing pipeline with size 1", "model_load"),
         ("GPU KV cache size: 178,880 tokens", "kv_cache_init"),
         ("Resuming training from checkpoint /out/checkpoint-500", "checkpoint_load"),
+        ("Val 12/40 7/60 acc 0.61 time 31.5s", "eval"),
+        ("[2031-02-03 04:05:06] validation: [7/60] dice 0.61", "eval"),
+        # at its end, and what comes behind it is not said
+        ("Val 12/40 60/60 acc 0.61 time 31.5s", "unknown"),
+        ("Loading pipeline components...: 100%|██████████| 7/7 [00:01<00:00,  5.2it/s]", "unknown"),
+        ("100%|██████████| 30/30 [00:41<00:00,  1.4s/it]", "unknown"),
         ("Decode batch. #running-req: 12, #token: 5000", "serving"),
         ("llama_init_from_model: failed to initialize the context: it", "kv_cache_init"),
         # past everything that stands above, and somewhere in a step
@@ -258,7 +264,7 @@ def test_what_the_message_itself_says_stays() -> None:
     ],
 )
 def test_without_frames_the_last_progress_line_tells(line: str, stage: str) -> None:
-    assert stage_of(event(before=("Loading checkpoint shards: 100%|█| 4/4", line, "nothing"))) == stage
+    assert stage_of(event(before=("Loading checkpoint shards:  75%|█| 3/4", line, "nothing"))) == stage
 
 
 @pytest.mark.parametrize(
@@ -273,10 +279,13 @@ def test_without_frames_the_last_progress_line_tells(line: str, stage: str) -> N
         "evaluating the options",
         "CUDA graphs are on",
         "memory profile",
+        "validation split: 7 of 60 patients",
+        "values 7/60",
+        "evaluator at /data/7/60",
     ],
 )
 def test_a_line_that_only_sounds_like_progress_is_none(line: str) -> None:
-    assert stage_of(event(before=("Loading checkpoint shards: 100%|█| 4/4", line))) == "model_load"
+    assert stage_of(event(before=("Loading checkpoint shards:  75%|█| 3/4", line))) == "model_load"
     assert stage_of(event(before=(line,))) == "unknown"
 
 
@@ -717,3 +726,9 @@ def test_a_constructors_result_that_is_moved_is_a_model() -> None:
     )
     assert doing("app/run.py main net = PairNet(3, 4).to(device)", pool="host_ram").stage == "unknown"
     assert doing("app/run.py main x = rows.repeat(3).to(device)").stage == "unknown"
+
+
+def test_a_validation_that_goes_on_below_was_under_way() -> None:
+    assert doing(below=("Val 3/40 2/60 acc 0.61",)).stage == "eval"
+    assert doing(before=("Loading checkpoint shards:  50%|█    | 2/4",), below=("Val 3/40 2/60",)).stage == "model_load"
+    assert doing(below=("Val 3/40 60/60 acc 0.61",)).stage == "unknown"
