@@ -67,6 +67,15 @@ _MORE = late(r"(?i)\b(?:larger|higher|increas(?:e|ing)|rais(?:e|ing)|bigger)\b")
 CHARACTERS: Final = 800
 
 # What a program looked up, and found less than it was to have: "available_size()=9.0 < need_size=30"
+# What a check compares, and what both sides were: "allocating <= available failed, 900 > 300", "(900 vs. 300)"
+_AMOUNTS: Final = late(
+    r"\b(?P<asked>[A-Za-z_][\w.>()-]{0,60}) ?<=? ?(?P<left>[A-Za-z_][\w.>()-]{0,60})\W{1,3}"
+    r"(?:fail(?:ed|s|ure)?\b\W{0,3})?\(?(?P<needed>\d{1,19}) (?:>=?|vs\.?) (?P<there>\d{1,19})\b(?![.\d])"
+)
+_CHECKED: Final = late(r"(?i)\b(?:assert|check|enforce|require|ensure|verif|expect)\w{0,8}\b|\bfailed\b")
+_OF_MEMORY: Final = late(r"(?i)alloc|mem(?!ber|o\b)|bytes|reserv")
+_TO_BE_HAD: Final = late(r"(?i)avail|free|remain|left|capacity|limit|total|budget|alloc|mem(?!ber|o\b)")
+_SOME_BYTES: Final = 1 << 20  # what is less may be counted in something else
 _COUNT: Final = r"\s?[=:]\s?(?P<{}>\d{{1,12}})(?:\.\d{{1,3}})?"
 _LESS_THAN_NEEDED = late(
     rf"(?i)\b(?:avail(?:able)?|free|remaining)(?:_\w{{1,20}})?(?:\(\))?{_COUNT.format('there')}\s?<\s?"
@@ -140,6 +149,17 @@ def less_than_needed(text: str) -> tuple[int, int] | None:
     return (needed, there) if there < needed else None
 
 
+def compared_by_a_check(text: str) -> tuple[int, int] | None:
+    """The bytes that were to be taken and those that were to be had, where a failed check on memory prints both."""
+    shown = text[:CHARACTERS]
+    found = _AMOUNTS.search(shown) if "<" in shown else None
+    if found is None or not _CHECKED.search(shown) or not _TO_BE_HAD.search(found["left"]):
+        return None
+    needed, there = int(found["needed"]), int(found["there"])
+    of_memory = _OF_MEMORY.search(f"{found['asked']} {found['left']}") is not None
+    return (needed, there) if of_memory and needed >= _SOME_BYTES and there < needed else None
+
+
 def overflowed(text: str) -> int | None:
     """A count below nothing, or of more than any machine has, where the line speaks of what is to be taken."""
     shown = text[:CHARACTERS]
@@ -166,6 +186,7 @@ def about_to_take(text: str) -> bool:
 
 __all__ = [
     "about_to_take",
+    "compared_by_a_check",
     "factors_of_overflow",
     "mended_by_a_smaller_share",
     "overflowed",

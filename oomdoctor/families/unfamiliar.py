@@ -18,6 +18,7 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
+    compared_by_a_check,
     factors_of_overflow,
     less_than_needed,
     mended_by_a_smaller_share,
@@ -155,6 +156,7 @@ _ALLOCATING = late(
     r"[\w%(),/&+ -]{1,60})\W{0,12}$"
 )
 _HEADING: Final = 3  # lines: a frame and an empty one may stand between
+_OF_THE_HOST = late(r"(?i)cpu|host|sys(?:tem)?_?mem")
 _OF_A_DEVICE = late(r"(?i)\b(?:gpu|device)\b|\w_d\b")
 
 
@@ -250,6 +252,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
             yield from _nameless(page, index, text)
         else:
             yield from _less_than_needed(page, index, text)
+            yield from _compared(page, index, text, is_raised=is_raised)
             yield from _looked_up(page, index, text, is_raised=is_raised)
         return
     line = page.lines[index]
@@ -402,6 +405,31 @@ def _less_than_needed(page: Page, index: int, text: str) -> Iterator[Read]:
         needed=counts[0],
         available=counts[1],
     )
+
+
+def _compared(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
+    """What a failed check on memory prints of both sides; its file is named in the line or below it."""
+    amounts = compared_by_a_check(text)
+    if amounts is None or echo(text) or ends_well(page, index):
+        return
+    if not (is_raised or is_loud(page, index, text, sure=True, compared=True)):
+        return
+    line = page.lines[index]
+    near = f"{line.mark.source or ''} {' '.join(one.text[:AT_MOST] for one in page.after(index, _FRAMES))}"
+    yield Shortage(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool=_pool_of_a_check(page, text, near),
+        tried_bytes=amounts[0],
+        free_bytes=amounts[1],
+    )
+
+
+def _pool_of_a_check(page: Page, text: str, near: str) -> str:
+    if _OF_THE_HOST.search(text):
+        return "host_ram"
+    return "gpu" if _OF_A_DEVICE.search(near) or page.once(_names_a_card) else "host_ram"
 
 
 def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:

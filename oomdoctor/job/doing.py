@@ -245,7 +245,8 @@ def _of_saving(event: Event) -> _Said:
 
 def _of_start(event: Event) -> _Said:
     """What only says that something did not start, and not at which of its steps."""
-    return _by_lines(event.around.below[:_NEAR], _failed_start)
+    around = event.around
+    return _by_lines((*around.below[:_NEAR], *reversed(around.before[-_NEAR:])), _failed_start)
 
 
 @lru_cache(maxsize=4096)

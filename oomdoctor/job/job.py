@@ -196,8 +196,9 @@ def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], sta
         return False
     if stage in _ENGINE_STEPS:
         return True
+    printed = {event.family for event in events}
     named = not training and (
-        any(name in engines() for name in names) or any(event.family == "vllm_figures" for event in events)
+        any(name in engines() for name in names) or not printed.isdisjoint(("vllm_figures", "vllm_cascade"))
     )
     if any(not _LIBRARY_FILE.search(frame.file) for frame in trace):
         return False  # somebody's own script, beside an engine or not

@@ -87,6 +87,19 @@ def test_a_pool_of_tensorflow_that_found_nearly_nothing_free() -> None:
     assert ranking(*dump(209715200))[0] == "gpu-shared"
 
 
+def test_no_array_is_too_large_for_a_limit_that_is_no_cards() -> None:
+    def at(limit: int) -> tuple[str, ...]:
+        stats = ("Stats: ", f"Limit:     {limit}", "InUse:     7340032", "MaxInUse:  7340032", "")
+        return (
+            *stats,
+            "W op_kernel.cc:1295] Resource exhausted: OOM when allocating tensor of shape [2,500,600,3] and type float",
+        )
+
+    assert ranking(*at(9437184))[0] == "gpu-shared"
+    assert "activations" not in ranking(*at(9437184))
+    assert ranking(*at(11330115994))[0] == "activations"
+
+
 def test_not_where_the_request_fits_on_no_card_of_this_size() -> None:
     others = ((331, "30.00 GiB"), (912, "12.00 GiB"))
     assert "more than the whole GPU has" in ruled_out(

@@ -142,3 +142,15 @@ def test_a_share_that_is_set_where_no_card_is_printed() -> None:
     finding = judged(CAUSE, "vllm serve m --gpu-memory-utilization 0.85\n" + bare)
     assert isinstance(finding, Finding)
     assert "The engine takes 0.85 of GPU memory" in finding.why
+
+
+START = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+
+
+def test_an_engine_that_did_not_start_is_who_was_refused() -> None:
+    for log in (f"{START}\n{FULL}", f"{FULL}\n{START}"):
+        assert grade(CAUSE, log) == Grade.POINTS
+    assert judged(CAUSE, FULL) is None
+    assert judged(CAUSE, f"ValueError: Engine initialization failed\n{FULL}") is None
+    trained = traceback(("openrlhf/trainer/ppo.py", "training_step"), end=FULL)
+    assert judged(CAUSE, f"{START}\n{trained}") is None

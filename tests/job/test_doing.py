@@ -732,3 +732,10 @@ def test_a_validation_that_goes_on_below_was_under_way() -> None:
     assert doing(below=("Val 3/40 2/60 acc 0.61",)).stage == "eval"
     assert doing(before=("Loading checkpoint shards:  50%|█    | 2/4",), below=("Val 3/40 2/60",)).stage == "model_load"
     assert doing(below=("Val 3/40 60/60 acc 0.61",)).stage == "unknown"
+
+
+def test_an_engine_that_did_not_start_says_so_on_either_side() -> None:
+    start = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    assert doing(before=(start, "")).stage == doing(below=(start,)).stage == "engine_init"
+    assert doing(before=(start, "Avg prompt throughput: 10.0 tokens/s")).stage == "serving"
+    assert doing(before=("the engine core is initialized",)).stage == "unknown"
