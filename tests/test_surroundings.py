@@ -477,6 +477,7 @@ OTHER_RANK = f"""\
 
 def test_a_rank_without_its_own_frames_has_those_of_the_next() -> None:
     assert functions(OTHER_RANK) == ["main"]
+    assert functions(OTHER_RANK.replace("[rank2]: Trace", "[rank5]: going down\n[rank2]: Trace")) == ["main"]
 
 
 @pytest.mark.parametrize(
