@@ -465,28 +465,3 @@ Traceback (most recent call last):
     create(handle)
 {OOM}"""
     assert [frame.code for frame in trace(text)] == ["engine.wake(", "allocator.wake_up(tags)", "create(handle)"]
-
-
-OTHER_RANK = f"""\
-[rank5]: {OOM}
-[rank2]: Traceback (most recent call last):
-[rank2]:   File "/app/fit.py", line 9, in main
-[rank2]:     scores = net(rows)
-"""
-
-
-def test_a_rank_without_its_own_frames_has_those_of_the_next() -> None:
-    assert functions(OTHER_RANK) == ["main"]
-    assert functions(OTHER_RANK.replace("[rank2]: Trace", "[rank5]: going down\n[rank2]: Trace")) == ["main"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        OTHER_RANK + "[rank2]: ValueError: rows are missing\n",  # the next failed of something else
-        OTHER_RANK.replace("[rank2]:", "[rank5]: all is well\n" * 40 + "[rank2]:"),  # too far below
-        f"[rank5]: {OOM}\n[rank2]: saving\n[rank2]: saved\n",
-    ],
-)
-def test_what_another_rank_shows_is_not_of_this_failure(text: str) -> None:
-    assert functions(text) == []

@@ -60,7 +60,7 @@ class Neighbourhood:
         else:
             trace = frames(before if shown else before[-EXCERPT:], text)
             trace += frames_behind(text, after) if waits(trace) else ()
-            trace = trace or native_frames(text, after) or self._of_another_rank(index)
+            trace = trace or native_frames(text, after)
         earlier = tuple([line.text for line in before[-BEFORE:]])
         held_back = tuple([line.text for line in before[-BEFORE:] if line.mark.repeated])
         later = tuple([line.text for line in after])
@@ -78,15 +78,6 @@ class Neighbourhood:
             cut=inside or bool(cut),
             time=time,
         )
-
-    def _of_another_rank(self, index: int) -> tuple[Frame, ...]:
-        """The traceback of the next rank, where this one's is not there: ranks run the same program."""
-        line = self._page.lines[index]
-        if line.mark.rank is None:
-            return ()
-        below = range(index + 1, min(index + 1 + AFTER, len(self._page.lines)))
-        other = next((at for at in below if self._page.lines[at].mark.rank not in (None, line.mark.rank)), None)
-        return () if other is None else frames_behind(line.text, self._page.after(other, TRACEBACK))
 
     def _is_newest_first(self) -> bool:
         """Whether the times on this page go back: some web viewers export a log so."""
