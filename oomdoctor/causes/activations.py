@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import (
-    Grade,
-    allocator,
-    arrays,
-    generation,
-    ggml,
-    logits,
-    neighbours,
-    other_words,
-    passes,
-    snapshot,
-    warm_up,
-)
+from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
@@ -52,7 +40,7 @@ CAUSE = Cause(
         mark("Activations do not fit on {gpu}[ {doing}][ ({asker})]")),
     pools=("gpu", "host_ram"), before=("absurd-size",),
     silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
-            arrays.array_beyond_the_limit, neighbours.tensorflow_found_nearly_nothing_free),
+            arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(
         Row(snapshot.passes_hold_most, Grade.PROVES), Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS),

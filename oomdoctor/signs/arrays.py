@@ -12,6 +12,7 @@ from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
+from oomdoctor.signs.neighbours import tensorflow_found_nearly_nothing_free
 from oomdoctor.signs.trace import CREATED, STRAW
 from oomdoctor.units import GIB, show
 
@@ -48,8 +49,11 @@ def far_beyond_a_machine(crash: Crash) -> bool:
 
 @sign
 def small_array_on_a_full_card(crash: Crash) -> Seen | None:
-    """The allocation is only as large as a small array: the GPU, or the machine, was already full."""
+    """The allocation is only as large as a small array, or TensorFlow's limit is less than any GPU has: the GPU, or the
+    machine, was already full."""
     array = crash.root
+    if tensorflow_found_nearly_nothing_free(crash) is not None:
+        return Seen(words="")
     if not isinstance(array, ArrayOutOfMemory) or array.used_bytes:
         return None
     tried = array.usual_bytes if array.pool == "host_ram" else array.tried_bytes
