@@ -276,7 +276,7 @@ def a_task_is_the_largest(crash: Crash) -> Seen | None:
     """The largest process of the table is a task of Ray: a function that keeps nothing from one call to the next."""
     memory = table(crash)
     top = memory.heaviest if memory is not None else None
-    if top is None or not top.is_a_worker or top.role is not None:
+    if memory is None or top is None or not memory.dominates(top) or not top.is_a_worker or top.role is not None:
         return None
     return Seen(words="") if top.name.isidentifier() and top.name.islower() else None
 
