@@ -26,6 +26,7 @@ CAUSE = Cause(
         Row(sizes.probe_for_what_no_card_has, Grade.NAMES, ("fix-environment", "pin-version")),
         Row(sizes.host_size_of_the_largest, Grade.POINTS),
         Row(sizes.host_size_that_few_machines_have, Grade.POINTS),
+        Row(arrays.arguments_of_many_devices, Grade.NAMES, ("fix-shape", "shard-states")),
         Row(arrays.lengthy_array_beyond_the_limit, Grade.POINTS, ("fix-shape", "pin-version")),
         Row(sizes.picture_beyond_any_format, Grade.POINTS, ("fix-shape", "smaller-input")),
         Row(sizes.device_size_of_many_cards, Grade.POINTS),

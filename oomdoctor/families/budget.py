@@ -285,6 +285,12 @@ _USAGE: Final = late(
     rf"Worker is at \d{{1,3}}% memory usage\..{{0,60}}Process memory: (?P<used>{_AMOUNT}) -- Worker memory limit: "
     rf"(?P<limit>{_AMOUNT})"
 )
+# distributed/worker_memory.py, since 2021.10
+_PAUSES: Final = "Pausing worker"
+_RESUMES: Final = "Resuming worker"
+_PAUSED: Final = mark(
+    "a Dask worker is paused near its limit, and no line below resumes it: it takes no tasks until its memory falls"
+)
 # What Spark cannot cache in memory it writes to a disk, or computes again
 _NOT_CACHED: Final = late(r"\bMemoryStore: (?:Not enough space to cache|Failed to reserve initial|Will not store)")
 _MAPS: Final = late(r"OutOfMemoryError: Map failed\b|\bnot enough memory mappings\b")
@@ -301,11 +307,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
     if match := _USAGE.search(text):
         yield BudgetUsage(**_about(page, index), program="dask", **_figures(match))
+        if _PAUSES in text and not _resumes_below(page, index):
+            yield Lookalike(place_of(page, page.lines[index]), _PAUSED)
     elif _NOT_CACHED.search(text):
         why = mark("data that is not cached in memory is written to disk or computed again; the job continues")
         yield Lookalike(place_of(page, page.lines[index]), why)
     else:
         yield from _refused(page, index, text)
+
+
+def _resumes_below(page: Page, index: int) -> bool:
+    return any(_RESUMES in line.text for line in page.lines[index + 1 :])
 
 
 def _refused(page: Page, index: int, text: str) -> Iterator[Read]:

@@ -127,6 +127,10 @@ _SLURM_POLL = late(r"exceeded (virtual )?memory limit \(\d")
 _SLURM_NOTICE = late(
     r"(?:^|\bsrun: |\bslurm(?:step)?d\S{0,80}: )(?:error: )?Exceeded job memory limit\s{0,4}[.!]?\s{0,4}$"
 )
+# Slurm prints it where the cgroup's failcnt is not 0: task_cgroup_memory.c, task_cgroup_memory_check_oom, up to 17.02
+_TOUCHED = mark(
+    "the limit was reached at some point, which page cache alone may do; whether anything was killed, it does not say"
+)
 _CACHE = late(r"Exceeded (?:job|step) memory limit at some point|hit memory(?:\+swap)? limit at least once")
 # "/tasks/oom" is containerd's name of the event, as `ctr events` prints it
 _ENGINE_EVENT = late(
@@ -255,7 +259,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS]
     at = place_of(page, page.lines[index])
     if _CACHE.search(text):
-        yield Lookalike(at, mark("the page cache touched the limit; no process was killed"))
+        yield Lookalike(at, _TOUCHED)
     elif _NOT_KILLED.search(text) or _is_described(page, index):
         return
     elif _DISK.search(text):

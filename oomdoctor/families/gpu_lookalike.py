@@ -80,6 +80,11 @@ _LOOKALIKES = tuple(
             mark("the driver or the GPU does not answer; memory is not short"),
             r"Failed to initialize NVML|Unable to determine the device handle for|GPU is lost",
         ),
+        (
+            # nv.c and nv-pci.c of open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu.c
+            mark("the GPU fell off the bus: hardware, power or driver; memory is not short"),
+            r"\bfallen off the bus\b",
+        ),
         (mark("the kernel asks the graphics driver for pages; no process was killed"), r"Purging GPU memory"),
         (mark("XLA warns that a program may not fit; no allocation has failed yet"), r"Can't reduce memory use below"),
         (
@@ -125,6 +130,7 @@ FAMILY = Family(
         "memory size limit",
         "resources requested for launch",
         "NVRM: Xid",
+        "fallen off the bus",
         "uncorrectable ",
         "illegal memory access",
         "failed with error 7",

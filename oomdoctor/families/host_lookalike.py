@@ -84,6 +84,15 @@ _LOOKALIKES = tuple(
             r"\bTCP: out of memory -- consider|\bzram: Error allocating memory for compressed page",
         ),
         (
+            # mm/page_alloc.c: WARN_ON_ONCE_GFP(order > MAX_PAGE_ORDER, gfp)
+            mark("the kernel was asked for more pages in one piece than it ever gives; memory need not be short"),
+            r"\bPID: \d{1,10} at mm/page_alloc\.c:\d{1,6} __alloc_(?:frozen_)?pages(?:_nodemask|_noprof)?\+",
+        ),
+        (
+            mark("Ray's object store evicted objects that nobody uses, to make room, as it should"),
+            r"\bThere is not enough space to create this object, so evicting \d",
+        ),
+        (
             mark("an address, a port or a terminal was not available, not memory"),
             r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:ports?|gateway|for interface|ip(?:v[46])?|pseudo)\b)",
             r"(?i:\bto allocate (?:a |an |any |new |free ){0,3}(?:address(?:es)?|subnet|network|tty|pty)\b)",
@@ -193,6 +202,8 @@ FAMILY = Family(
         "SLUB: Unable",
         "cma_alloc: ",
         "swiotlb buffer",
+        "at mm/page_alloc.c:",
+        "so evicting ",
         "TCP: out of memory",
         "zram: Error",
         " leaked ",

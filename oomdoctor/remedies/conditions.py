@@ -39,7 +39,7 @@ from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
-from oomdoctor.signs.arrays import PICTURES, array_copied_to_one_core
+from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
@@ -309,7 +309,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if case.cause == "shm-too-small" and not _loads_batches(crash):
         return False
-    if _beyond_a_half(crash.root) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
+    if _beyond_a_half(crash) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
     if _sees_one_picture(crash) or _is_of_no_batches(crash):
         return False
@@ -352,7 +352,10 @@ def _shards_states(crash: Crash) -> bool:
     return any(one is not None and one.layer == "states" for one in map(framework, crash.job.frameworks))
 
 
-def _beyond_a_half(root: object) -> bool:
+def _beyond_a_half(crash: Crash) -> bool:
+    root = crash.root
+    if arguments_of_many_devices(crash) is not None:
+        return True
     if not isinstance(root, DeviceOutOfMemory) or not root.tried_bytes or not root.total_bytes:
         return False
     return root.tried_bytes > HALVES * root.total_bytes

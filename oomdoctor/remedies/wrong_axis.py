@@ -11,7 +11,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import shapes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
-from oomdoctor.signs.arrays import most_padded
+from oomdoctor.signs.arrays import arguments_of_many_devices, most_padded
 from oomdoctor.units import show
 
 FAR: Final = 1000  # times the next dimension: nobody means both
@@ -22,6 +22,8 @@ def fix_shape(case: Case) -> Answer:
     padded = most_padded(case.crash)
     if padded is not None:
         return _filled_tiles(padded)
+    if arguments_of_many_devices(case.crash) is not None:
+        return _of_arguments(case.crash)
     shape = getattr(case.crash.root, "shape", None)
     if not shape:
         return None
@@ -61,6 +63,15 @@ def _filled_tiles(padded: ProgramBuffer) -> Proposal:
         ),
         derivation=f"{show(padded.bytes or 0)} -> {show(padded.unpadded_bytes or 0)}",
         subject=padded.shape,
+    )
+
+
+def _of_arguments(crash: Crash) -> Proposal:
+    """docs.jax.dev, jax.tree.map and jax.numpy.shape."""
+    in_jax = getattr(crash.root, "framework", "") == "jax"
+    return Proposal(
+        action=say("Print the shapes of what the compiled function is given: one of them is wrong or belongs in parts"),
+        snippet="print(jax.tree.map(jax.numpy.shape, ARGUMENTS))" if in_jax else None,
     )
 
 

@@ -34,6 +34,9 @@ MOST_IN_ONE_PIECE: Final = 48 * GIB
 # What puts an array on a device as it is, and what TensorFlow says where that fails
 _COPY: Final = r"\bdevice_put\b|\bconvert_to_(?:eager_)?tensor\b"
 _OF_A_STEP: Final = r"\bloss(?:es)?\b|\bgrads?\b|\bvalue_and_grad\b|\b(?:train|update)_step\b|\btrain_on_batch\b"
+# xla/service/gpu/gpu_hlo_schedule.cc, since 0.4.30: what a program is given and gives back, beside what it may use
+_GIVEN: Final = r"input/output arguments \(\d{1,15}\) exceeds the base limit \(\d{1,15}\)"
+_IN_BYTES: Final = late(r"\((\d{1,15})\)")
 # libtpu says the one of whatever is put on a core, and of a program's arrays that it was running
 _COPIES: Final = late(r"Dst tensor is not initialized|Error allocating device buffer")
 
@@ -101,6 +104,26 @@ def lengthy_array_beyond_the_limit(crash: Crash) -> Seen | None:
         held=show(held),
     )
     return Seen(words=words, evidence=(array,))
+
+
+@sign
+def arguments_of_many_devices(crash: Crash) -> Seen | None:
+    """What a compiled program is given and gives back is many times the device: nothing that it computes makes that
+    fit, neither a part of a batch nor what is computed again."""
+    line = crash.mentions(_GIVEN) if isinstance(crash.root, ArrayOutOfMemory) else None
+    if line is None:
+        return None
+    given, limit = (int(size) for size in _IN_BYTES.findall(line[line.index("arguments (") :])[:2])
+    if given < MANY_DEVICES * limit:
+        return None
+    words = say(
+        "XLA counts {given} of arguments and results of the program, {times} times its limit on this device ({limit}). "
+        "An array that the program is given has a wrong shape, or belongs on many devices.",
+        given=show(given),
+        limit=show(limit),
+        times=f"{given / limit:.0f}",
+    )
+    return Seen(words=words, evidence=(crash.root,))
 
 
 @sign

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import FORWARD, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.absurd_size import CAUSE
@@ -62,3 +63,28 @@ def test_the_shape_and_how_often_the_machine_it_is() -> None:
     machine = "MemTotal:       263000000 kB"
     assert "requested 8704.00 GiB, 35 times the machine's memory" in finding(CAUSE, machine, square).why
     assert "GiB, 15 times the machine's" in finding(CAUSE, machine, TORCH.format(4123168604160)).why
+
+
+GIVEN = (
+    "2025-06-02 09:10:11.120000: E external/xla/xla/service/gpu/gpu_hlo_schedule.cc:654] The byte size of input/output "
+    "arguments ({}) exceeds the base limit (68719476736). This indicates an error in the calculation!"
+)
+FULL = (
+    "2025-06-02 09:10:13.130000: W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out "
+    "of memory trying to allocate {}GiB (rounded to {})requested by op"
+)
+
+
+def test_arguments_of_many_devices() -> None:
+    lines = (GIVEN.format(687194767360), FULL.format("640.00", 687194767360))
+    assert "10 times its limit on this device (64.00 GiB)" in finding(CAUSE, *lines).why
+    assert ranking(*lines)[0] == "absurd-size"
+
+
+@pytest.mark.parametrize("size", [85899345920, 481036337152])
+def test_arguments_of_a_few_devices_may_be_meant(size: int) -> None:
+    assert ranking(GIVEN.format(size), FULL.format("448.00", 481036337152))[0] != "absurd-size"
+
+
+def test_no_arguments_without_xlas_line() -> None:
+    assert ranking(FULL.format("640.00", 687194767360))[0] != "absurd-size"

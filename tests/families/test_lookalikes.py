@@ -280,3 +280,46 @@ RAISED = '  File "/venv/ray/_private/worker.py", line 2782, in get\n    {}'
 def test_an_error_of_rays_own_is_of_the_node(code: str, kind: str) -> None:
     call = "ray.exceptions.RayTaskError(OutOfMemoryError): ray::collect() (pid=7, ip=10.1.0.9)"
     assert read(call, *RAISED.format(code).split("\n"))[0] == [kind]
+
+
+PAUSED = (
+    "2025-03-01 10:20:30,400 - distributed.worker.memory - WARNING - Worker is at 86% memory usage. Pausing worker.  "
+    "Process memory: 3.21 GiB -- Worker memory limit: 3.73 GiB"
+)
+RESUMED = PAUSED.replace("86%", "55%").replace("Pausing worker. ", "Resuming worker.")
+BUG = "[ 4021.118802] WARNING: CPU: 3 PID: 2210 at mm/page_alloc.c:4{}"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", "fell off the bus"),
+        ("               NVRM: fallen off the bus and is not responding to commands.", "fell off the bus"),
+        (BUG.format("543 __alloc_pages+0x308/0x698"), "than it ever gives"),
+        (BUG.format("678 __alloc_frozen_pages_noprof+0x2df/0x370"), "than it ever gives"),
+        (
+            "I0402 11:20:31.118 eviction_policy.cc:81] There is not enough space to create this object, so evicting 7 obj",
+            "to make room",
+        ),
+        (PAUSED, "no line below resumes it"),
+        ("slurmstepd: error: Exceeded step memory limit at some point.", "it does not say"),
+    ],
+)
+def test_what_sounds_like_memory_is_named(line: str, words: str) -> None:
+    failures, [why] = read(line)
+    assert not failures
+    assert words in why
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("he has fallen off the wagon",),
+        (BUG.format("100 __alloc_pages_slowpath.constprop.0+0xd2b/0xdf0"),),
+        (BUG.format("543 free_unref_page+0x308/0x698"),),
+        (PAUSED, "2025-03-01 10:20:31,400 - distributed.core - INFO - Event loop was unresponsive", RESUMED),
+        (RESUMED,),
+    ],
+)
+def test_what_only_resembles_it_is_not(lines: tuple[str, ...]) -> None:
+    assert read(*lines) == ([], [])

@@ -409,3 +409,37 @@ def test_modules_in_32_bits_take_four_bytes_and_do_not_train_in_unsloth() -> Non
     assert "device_map" in (loaded.snippet or "")
     tuned = advise("==((====))==  Unsloth 2025.2.4: Fast Qwen2 patching.\n" + PLANNED, knob)[0]
     assert knob not in tuned or not tuned[knob].snippet
+
+
+POLARS = "import polars as pl\n{}\nmemory allocation of 4194304 bytes failed\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "streams"),
+    [
+        ("pl.scan_parquet('a.parquet').sink_parquet('b.parquet')", True),
+        ("frame.lazy().sink_csv(out)", True),
+        ("pl.scan_parquet('a.parquet').collect()", False),
+        ("pl.read_parquet('sink_parquet/a.parquet')", False),
+    ],
+)
+def test_a_query_that_streams_into_a_file_is_not_told_to_stream(code: str, *, streams: bool) -> None:
+    chosen, _ = advise(POLARS.format(code), "stream-data", "spill-to-disk", cause="dataset-in-ram")
+    assert ("stream-data" not in chosen) is streams
+    assert "spill-to-disk" in chosen
+
+
+LOADS_IT = "{}!!! Exception during processing !!! CUDA error: out of memory\nTraceback (most recent call last):\n"
+COMFY = '  File "/srv/ComfyUI/execution.py", line 327, in execute\n    run(node)\n{}'
+OF_A_MODEL = '  File "/srv/ComfyUI/nodes.py", line 5, in load_model\n    sd = load_torch_file(path)\n'
+OF_AN_IMAGE = (
+    '  File "/srv/ComfyUI/comfy/ldm/modules/diffusionmodules/model.py", line 9, in forward\n    h = conv2d(x)\n'
+)
+
+
+@pytest.mark.parametrize(("frames", "pictures"), [(OF_A_MODEL, False), (OF_AN_IMAGE, True)])
+def test_a_model_that_is_loaded_sees_no_picture(frames: str, *, pictures: bool) -> None:
+    log = LOADS_IT.format("") + COMFY.format(frames) + "RuntimeError: CUDA error: out of memory\n"
+    chosen, _ = advise(log, "tiled-processing", "smaller-input", "offload-parameters", cause="gpu-memory-exhausted")
+    assert ({"tiled-processing", "smaller-input"} <= chosen.keys()) is pictures
+    assert bool({"tiled-processing", "smaller-input"} & chosen.keys()) is pictures

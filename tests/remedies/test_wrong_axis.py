@@ -83,3 +83,29 @@ def test_an_array_that_is_mostly_padding_is_reshaped(tile: str, layout: str) -> 
 def test_no_array_is_reshaped_that_is_mostly_its_own_numbers() -> None:
     log = COMPILED.format(tile=":T(8,128)", own="8.00G")
     assert "Reshape" not in advise(log, "fix-shape", cause="activations")[0]["fix-shape"].action
+
+
+GIVEN = (
+    "E external/xla/xla/service/gpu/gpu_hlo_schedule.cc:654] The byte size of input/output arguments ({}) exceeds the "
+    "base limit (68719476736). This indicates an error in the calculation!\n"
+    "W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to allocate "
+    "640.00GiB (rounded to 687194767360)requested by op\n"
+)
+KNOBS = ("fix-shape", "smaller-microbatch", "gradient-checkpointing")
+
+
+def test_of_arguments_no_batch_is_halved_and_nothing_is_computed_again() -> None:
+    chosen, _ = advise(GIVEN.format(687194767360), *KNOBS, cause="absurd-size")
+    assert list(chosen) == ["fix-shape"]
+    assert chosen["fix-shape"].snippet == "print(jax.tree.map(jax.numpy.shape, ARGUMENTS))"
+
+
+def test_of_arguments_a_little_beyond_the_limit_a_batch_may_be() -> None:
+    chosen, _ = advise(GIVEN.format(70866960384), *KNOBS, cause="activations")
+    assert list(chosen) == ["fix-shape", "smaller-microbatch"]
+    assert chosen["fix-shape"].snippet is None
+
+
+def test_what_is_refused_without_arguments_is_computed_again() -> None:
+    chosen, _ = advise(GIVEN.split("\n", 1)[1], *KNOBS, cause="activations")
+    assert "gradient-checkpointing" in chosen
