@@ -152,9 +152,10 @@ _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
 )
 _SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b|/slurmd/job\d"
-# The last is `kubectl exec`'s.
+# `kubectl exec` says how a command terminated.
 IN_A_POD: Final = (
     r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b|\bcommand terminated with exit code \d"
+    r"|\bOOMKilling\b.{0,40}\bkernel-monitor\b"  # config/kernel-monitor.json of node-problem-detector
 )
 CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + IN_A_POD
 _OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 137\b")

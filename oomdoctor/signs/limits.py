@@ -21,10 +21,12 @@ from oomdoctor.incident.node import (
     is_a_bystander,
     largest_kill,
     machine_before,
+    resident,
     stated_limit,
 )
 from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import joined, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import settling
 from oomdoctor.signs.flight_record import grown_in_words
@@ -40,6 +42,8 @@ MUCH_SHARED: Final = 0.25  # of what the control group used
 _ENDED: Final = (
     r"\bCANCELLED\b|: Out Of Memory|Terminating StepId|forcing job termination|^Killed$|: Exited with exit code"
 )
+_SCORE: Final = late(r"\bKill process \d{1,10} \(.{1,40}\),? score (\d{1,6}) or sacrifice child")
+_REQUESTS_NOTHING: Final = 1000  # OOM_SCORE_ADJ_MAX, of a container without a request
 OF_NUMA_NODES: Final = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 MANAGERS: Final = {
     "slurm": "Slurm",
@@ -70,8 +74,54 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
     kill = _kill_in_a_group(crash)
     if kill is None:
         return None
-    words = joined((_limit_hit(kill), _victim(kill), _of_nobody(kill)))
+    shared = several_containers_share_the_group(crash)
+    victims = shared.words if shared is not None else _victim(kill)
+    words = joined((_limit_hit(kill), victims, _of_nobody(kill)))
     return Seen(words=words, evidence=(kill, *_records_beside(crash, kill)), pool="cgroup")
+
+
+@sign
+def several_containers_share_the_group(crash: Crash) -> Seen | None:
+    """Beside a large process the kernel killed one of a pod that requests nothing, and so has no limit, which held next
+    to nothing: the group that is full is one that all such pods share."""
+    kills = [kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"]
+    large = max(kills, key=lambda kill: held_by(kill) or 0, default=None)
+    small = next((kill for kill in kills if is_a_bystander(held_by(kill), None) and _without_a_limit(kill)), None)
+    if large is None or small is None or is_a_bystander(held_by(large), None):
+        return None
+    words = say(
+        "The kernel killed {name} (host PID {pid}), which held {held}, and {other}, which held {little} and has no "
+        "limit of its own: the group that is full holds several containers.",
+        name=large.process.name,
+        pid=large.process.pid,
+        held=held_in_words(large),
+        other=small.process.name,
+        little=held_in_words(small),
+    )
+    return Seen(words=joined((words, _limit_by_its_score(large))), evidence=(large, small))
+
+
+def _without_a_limit(kill: KernelKill) -> bool:
+    """Of a pod that requests nothing, the kubelet sets oom_score_adj to 1000, and of all others to less
+    (pkg/kubelet/qos/policy.go). The score, up to 5.0, is printed of who is killed for himself, not with his group."""
+    score = _SCORE.search(kill.at.text)
+    return score is not None and int(score[1]) >= _REQUESTS_NOTHING
+
+
+def _limit_by_its_score(kill: KernelKill) -> str:
+    """mm/oom_kill.c up to 5.0: a thousand times the share of the group's limit, and oom_score_adj on top."""
+    score, held = _SCORE.search(kill.at.text), resident(kill)
+    part = int(score[1]) - _REQUESTS_NOTHING if score is not None else 0
+    if part <= 0 or not held:
+        return ""
+    return say(
+        "Its limit is about {held} / {part} = {limit}, from the score of {name} less an oom_score_adj of 1000 "
+        "(assumed).",
+        held=show(held),
+        part=f"{part / _REQUESTS_NOTHING:.3f}",
+        limit=show(held * _REQUESTS_NOTHING / part),
+        name=kill.process.name,
+    )
 
 
 def _of_nobody(kill: KernelKill) -> str:

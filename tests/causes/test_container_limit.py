@@ -137,3 +137,35 @@ def test_a_row_of_slurms_table_tells_its_figures_only_below_their_names() -> Non
     assert "peak 57.34 GiB" in named.why
     assert isinstance(bare, Finding)
     assert "GiB" not in bare.why
+
+
+PODS = (
+    "  Warning  OOMKilling  9m  kernel-monitor, node-3  Memory cgroup out of memory: Kill process 71 (indexer) score "
+    "{first} or sacrifice child\n"
+    "Killed process 71 (indexer) total-vm:90000000kB, anon-rss:{large}kB, file-rss:0kB, shmem-rss:0kB\n"
+    "  Warning  OOMKilling  9m  kernel-monitor, node-3  Memory cgroup out of memory: Kill process 82 (agent) score "
+    "{second} or sacrifice child\n"
+    "Killed process 82 (agent) total-vm:90000kB, anon-rss:{small}kB, file-rss:0kB, shmem-rss:0kB\n"
+)
+
+
+def of_pods(first: int = 1400, second: int = 1000, large: int = 4194304, small: int = 8192) -> str:
+    found = judgement_of(CAUSE, crash_of(PODS.format(first=first, second=second, large=large, small=small)))
+    assert isinstance(found, Finding)
+    return found.why
+
+
+def test_a_pod_without_a_limit_dies_of_a_limit_that_others_share() -> None:
+    assert "indexer (host PID 71), which held 4.00 GiB, and agent, which held 8 MiB and has no limit" in of_pods()
+    assert "4.00 GiB / 0.400 = 10.00 GiB" in of_pods()
+    assert " / " not in of_pods(first=970)
+
+
+def test_who_may_have_a_limit_dies_of_his_own() -> None:
+    assert "several containers" not in of_pods(second=999)  # requests something
+    assert "several containers" not in of_pods(small=90000)  # may have filled a limit
+    assert "several containers" not in of_pods(large=9000)  # and nobody did
+    group = "Memory cgroup out of memory: Killed process 71 (a) total-vm:9kB, anon-rss:{}kB, oom_score_adj:1000\n"
+    found = judgement_of(CAUSE, crash_of(group.format(4194304) + group.replace("71 (a)", "82 (b)").format(8192)))
+    assert isinstance(found, Finding)
+    assert "several containers" not in found.why  # one group may be killed as a whole

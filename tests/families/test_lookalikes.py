@@ -298,7 +298,7 @@ BUG = "[ 4021.118802] WARNING: CPU: 3 PID: 2210 at mm/page_alloc.c:4{}"
         (BUG.format("543 __alloc_pages+0x308/0x698"), "than it ever gives"),
         (BUG.format("678 __alloc_frozen_pages_noprof+0x2df/0x370"), "than it ever gives"),
         (
-            "I0402 11:20:31.118 eviction_policy.cc:81] There is not enough space to create this object, so evicting 7 obj",
+            "I0402 11:20:31.118 eviction_policy.cc:81] There is not enough space to create this object, so evicting 7",
             "to make room",
         ),
         (PAUSED, "no line below resumes it"),

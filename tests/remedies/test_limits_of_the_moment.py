@@ -216,3 +216,27 @@ def test_a_rate_that_tells(free: tuple[int, ...], tmp_path: Path) -> None:
     first = incident(tmp_path, falling(*free))["diagnoses"][0]
     assert "falls by about" in first["headline"]
     assert "every step" in first["explanation"]
+
+
+PODS = (
+    "  Warning  OOMKilling  9m  {by}, node-3  Memory cgroup out of memory: Kill process 71 (indexer) score 1400 or "
+    "sacrifice child\n"
+    "Killed process 71 (indexer) total-vm:90000000kB, anon-rss:4194304kB, file-rss:0kB, shmem-rss:0kB\n"
+    "  Warning  OOMKilling  9m  {by}, node-3  Memory cgroup out of memory: Kill process 82 (agent) score {score} or "
+    "sacrifice child\n"
+    "Killed process 82 (agent) total-vm:90000kB, anon-rss:8192kB, file-rss:0kB, shmem-rss:0kB\n"
+)
+
+
+def test_a_limit_that_pods_share_is_left_to_those_with_one_of_their_own() -> None:
+    log = PODS.format(by="kernel-monitor", score=1000)
+    remedy = advise(log, "raise-container-limit", cause="container-limit")[0]["raise-container-limit"]
+    assert "--limits=memory=5Gi" in (remedy.snippet or "")
+    assert remedy.derivation == "4.00 GiB x 1.25 = 5.00 GiB, rounded up"
+
+
+@pytest.mark.parametrize(("by", "score"), [("kernel-monitor", 998), ("someone", 1000)])
+def test_any_other_limit_is_raised(by: str, score: int) -> None:
+    log = PODS.format(by=by, score=score)
+    remedy = advise(log, "raise-container-limit", cause="container-limit")[0]["raise-container-limit"]
+    assert "5Gi" not in (remedy.snippet or "")

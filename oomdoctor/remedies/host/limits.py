@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import machine_after
+from oomdoctor.incident.node import held_by, machine_after
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host.offload import OFF, OFFLOADS, adam_states
@@ -64,6 +64,8 @@ def raise_limit(case: Case) -> Answer:
         return _of_a_larger_container(case.row)
     limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
+    if limit is None and manager == "kubernetes" and limits.several_containers_share_the_group(crash) is not None:
+        return _of_all_pods(crash)
     if limit is None:
         asked = _ask_for_more(crash, manager)
         created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
@@ -164,6 +166,27 @@ def _requested_by_the_pod(crash: Crash) -> Proposal:
             f"--requests=memory={amount} --limits=memory={amount}   # or statefulset, daemonset"
         ),
         setting="",
+        cost=say("the pod waits for a node that has as much free"),
+    )
+
+
+def _of_all_pods(crash: Crash) -> Proposal:
+    """Pods without a limit share what the node allots to all: kubernetes.io, tasks/administer-cluster/
+    reserve-compute-resources, Node Allocatable."""
+    held = max(held_by(kill) or 0 for kill in crash.every(KernelKill))
+    amount = f"{gib_up(MORE * held)}Gi"
+    return Proposal(
+        action=say(
+            "Give the largest container a request and a limit of its own, or move it: the node's share for pods is full"
+        ),
+        snippet=(
+            "kubectl describe node NODE | grep -A 12 'Allocated resources'\n"
+            "kubectl set resources deployment NAME -c CONTAINER "
+            f"--requests=memory={amount} --limits=memory={amount}   # or statefulset, daemonset"
+        ),
+        setting="",
+        derivation=say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}"),
+        assumes=(say("25 % more is a guess: the peak is unknown"),),
         cost=say("the pod waits for a node that has as much free"),
     )
 
