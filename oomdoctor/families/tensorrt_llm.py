@@ -55,6 +55,7 @@ class CreationFailed(Event, frozen=True, kw_only=True):
 
     component: str | None = None
     free_bytes: Usage[int | None] = None  # before the attempt
+    start_bytes: Usage[int | None] = None  # free before the first component
     total_bytes: Usage[int | None] = None
 
     def identity(self) -> str:
@@ -154,6 +155,7 @@ _CLAUSES = {
     "component": values(component=str.strip),
     "card_total": values(total_bytes=_gib),
     "card_free": values(free_bytes=_gib),
+    "card_start": values(start_bytes=_gib),
 }
 
 _read_sentences = reader("tensorrt_llm", _SENTENCES, _CLAUSES)

@@ -26,7 +26,7 @@ from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.engine_steps import weights_on_another_card
 from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
 from oomdoctor.signs.machine import is_in_a_notebook
-from oomdoctor.signs.neighbours import a_server_woke_to_less
+from oomdoctor.signs.neighbours import a_server_woke_to_less, nothing_was_taken_at_the_start
 from oomdoctor.signs.placement import own_processes, parent, ranks, restored
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
@@ -108,6 +108,8 @@ def free_the_gpu(case: Case) -> Answer:
             snippet=on_the_devices(case.crash),
             cost="",
         )
+    if not pids and (start := nothing_was_taken_at_the_start(case.crash)) is not None:
+        return Refusal(start.words)
     if not pids:
         return _none_but_own(case)
     return Proposal(

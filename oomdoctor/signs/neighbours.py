@@ -15,6 +15,7 @@ from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_table import CardProcess, GpuTable
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.sglang import UnbalancedCards
+from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
@@ -178,30 +179,29 @@ def cards_are_unequal(crash: Crash) -> Seen | None:
 
 @sign
 def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """Less than 5 % of the GPU was in use before vLLM loaded anything."""
+    """Less than 5 % of the GPU was in use before the engine loaded anything."""
     start = _start(crash)
-    if start is None or _share_in_use(start) >= LITTLE:
+    if start is None or _share_in_use(*start[1:]) >= LITTLE:
         return None
-    return Seen(
-        words=say("{taken} of {total} ({share}) was in use before the engine loaded anything", **_figures(start))
-    )
+    words = say("{taken} of {total} ({share}) was in use before the engine loaded anything", **_figures(*start[1:]))
+    return Seen(words=words)
 
 
 @sign
 def much_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """At least 25 % of the GPU was in use before vLLM loaded anything."""
+    """At least 25 % of the GPU was in use before the engine loaded anything."""
     return _at_the_start(crash, MUCH)
 
 
 @sign
 def some_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """At least 10 % of the GPU was in use before vLLM loaded anything."""
+    """At least 10 % of the GPU was in use before the engine loaded anything."""
     return _at_the_start(crash, HIDDEN)
 
 
 @sign
 def little_was_taken_at_the_start(crash: Crash) -> Seen | None:
-    """At least 5 % of the GPU was in use before vLLM loaded anything."""
+    """At least 5 % of the GPU was in use before the engine loaded anything."""
     return _at_the_start(crash, LITTLE)
 
 
@@ -565,31 +565,29 @@ def _processes_beside(refused: DeviceOutOfMemory, crash: Crash) -> Iterator[tupl
                 yield table, process
 
 
-def _start(crash: Crash) -> NotEnoughFree | None:
-    """vLLM's refusal to start, where it prints what is free and what there is."""
+def _start(crash: Crash) -> tuple[NotEnoughFree | CreationFailed, int, int] | None:
+    """What was free before an engine loaded anything, of how much, where its refusal prints both."""
     root = crash.root
-    return root if isinstance(root, NotEnoughFree) and root.free_bytes is not None and root.total_bytes else None
+    if not isinstance(root, NotEnoughFree | CreationFailed) or not root.total_bytes:
+        return None
+    free = root.free_bytes if isinstance(root, NotEnoughFree) else root.start_bytes
+    return (root, free, root.total_bytes) if free is not None else None
 
 
-def _share_in_use(start: NotEnoughFree) -> float:
-    return 1 - (start.free_bytes or 0) / (start.total_bytes or 1)
+def _share_in_use(free: int, total: int) -> float:
+    return 1 - free / total
 
 
 def _at_the_start(crash: Crash, least: float) -> Seen | None:
     start = _start(crash)
-    if start is None or _share_in_use(start) < least:
+    if start is None or _share_in_use(*start[1:]) < least:
         return None
-    words = say("{taken} of {total} ({share}) was in use before the engine loaded anything.", **_figures(start))
-    return Seen(words=words, evidence=(start,))
+    words = say("{taken} of {total} ({share}) was in use before the engine loaded anything.", **_figures(*start[1:]))
+    return Seen(words=words, evidence=(start[0],))
 
 
-def _figures(start: NotEnoughFree) -> dict[str, str]:
-    total = start.total_bytes or 0
-    return {
-        "taken": show(total - (start.free_bytes or 0)),
-        "total": show(total),
-        "share": percent(_share_in_use(start)),
-    }
+def _figures(free: int, total: int) -> dict[str, str]:
+    return {"taken": show(total - free), "total": show(total), "share": percent(_share_in_use(free, total))}
 
 
 def _without_figures(crash: Crash) -> DeviceRefusal | None:

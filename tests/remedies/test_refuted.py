@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, cuda
 
+SHARE = "vllm-utilization-too-high"
 ALONE = cuda(tried="448.00 MiB", total="15.77 GiB", free="289.38 MiB", own="15.49 GiB")
 BESIDE = cuda(tried="448.00 MiB", total="15.77 GiB", free="289.38 MiB", own="11.49 GiB")
 
@@ -180,3 +181,23 @@ def test_a_process_without_ray_requests_no_gpu_of_it() -> None:
     )
     remedies = advise(log, "fix-resource-request", cause="gpu-visibility")[0]
     assert "num_gpus" not in str(remedies.get("fix-resource-request"))
+
+
+CREATES = (
+    "[TRT-LLM] [RANK 0] [E] Failed to initialize executor on rank 0: Executor creation failed due to insufficient GPU "
+    "memory.\n\nThe following component could not be created: KV cache\nTotal GPU memory (GiB): 80.00\n"
+    "Free GPU memory before component creation attempt (GiB): 41.20\n\n"
+    "Previously created components and free GPU memory before/after creation (GiB):\n"
+    "Model: {} / 41.20\nSampler: 41.20 / 41.20\n"
+)
+
+
+def test_nobody_is_stopped_on_a_gpu_that_was_empty_at_the_start() -> None:
+    chosen, rejected = advise(CREATES.format("79.50"), "free-the-gpu", "lower-engine-reservation", cause=SHARE)
+    assert "512 MiB of 80.00 GiB (0.6%) was in use before" in rejected["free-the-gpu"].why
+    assert chosen["lower-engine-reservation"].snippet == "--kv_cache_free_gpu_memory_fraction 0.7"
+
+
+@pytest.mark.parametrize("log", [CREATES.format("75.00"), CREATES.partition("Previously")[0]])
+def test_who_was_there_at_the_start_is_looked_for(log: str) -> None:
+    assert "free-the-gpu" in advise(log, "free-the-gpu", cause=SHARE)[0]
