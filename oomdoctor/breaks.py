@@ -17,6 +17,9 @@ _WRITTEN = late(
     rf"(?=[\s\"',\])}}]|File |Traceback |During handling |The above exception |{_EXCEPTION}\b|$)"
 )
 _RECORD = late(r"(?<=\S )\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,10}[^()\n]{0,80}\) \S")
+_WRITERS = late(r"(?:^|(?<=\S ))\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,10}[^()\n]{0,80}\) (?=[^\s(])")
+PID: Final = " pid="  # in the names of Ray's writers
+SEVERAL: Final = 3  # writers on one line: a message of one may name another
 _PART = late(
     rf"{_FRAME}|Traceback \(most recent call (?:last|first)\):?"
     r"|During handling of the above exception, another exception occurred:"
@@ -43,6 +46,12 @@ def records(text: str) -> list[str]:
         return [piece for piece in pieces if piece.strip(_CLOSED)]
     starts = [match.start() for match in _RECORD.finditer(text)]
     return _cut(text, starts) if starts else [text]
+
+
+def of_writers(text: str) -> list[str]:
+    """What each of several writers said, where a line that begins with the name of one holds those of others."""
+    starts = [match.start() for match in _WRITERS.finditer(text)]
+    return _cut(text, starts[1:]) if len(starts) >= SEVERAL and not starts[0] else [text]
 
 
 def parts(text: str) -> list[str]:

@@ -468,6 +468,12 @@ class _Sheet:
 
     def write(self, number: int, physical: str) -> None:
         """Put the clean lines of one physical line."""
+        if physical.count(breaks.PID) >= breaks.SEVERAL and len(said := breaks.of_writers(physical)) > 1:
+            already = len(self.lines)
+            for each in said:
+                self.write(number, each)
+            self.widths[already:] = [len(physical)] * (len(self.lines) - already)
+            return
         first = physical[:1]
         dressed = first in _SIGNS_THAT_BEGIN or (first in _LETTERS_THAT_BEGIN and _HEADED.match(physical))
         if self.traced and breaks.SIGN in physical and breaks.lost(physical):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oomdoctor import diagnose
-from oomdoctor.breaks import lost, parts, records
+from oomdoctor.breaks import lost, of_writers, parts, records
 from oomdoctor.streams import page
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -126,3 +126,32 @@ def test_a_carriage_return_in_such_a_line_is_no_part_of_a_report(tmp_path: Path)
     log.write_text(line + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", newline="")
     assert "\r" not in json.dumps(diagnose(log).as_json(), ensure_ascii=False)
     assert "\\r" not in json.dumps(diagnose(log).as_json())
+
+
+SAID = (
+    "(Roller pid=7) step 1",
+    "(Roller pid=8, ip=10.0.0.2) Sampling:  50%|#####     | 4/8 [00:37<00:37, 9.1s/it]",
+    "(Learner pid=9, ip=10.0.0.3) [rank2]: RuntimeError: CUDA error: out of memory",
+)
+
+
+def test_what_several_writers_say_on_one_line_is_theirs() -> None:
+    found = page("a", 1, " ".join(SAID).encode()).lines
+    assert "out of memory" in found[-1].text
+    assert found[-1].number == 1
+    assert "Learner" in found[-1].writer
+    assert "pid=9" in found[-1].raw
+    assert "Sampling" not in found[-1].raw
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        " ".join(SAID[:2]),  # one may name another
+        "(Roller pid=7) waits for (Learner pid=9) and others",
+        "actors: (Roller pid=7) (Roller pid=8) (Learner pid=9) are there",
+        "step: (Roller pid=7) ends, (Roller pid=8) ends, (Learner pid=9) ends",
+    ],
+)
+def test_writers_that_are_only_named_part_no_line(line: str) -> None:
+    assert of_writers(line) == [line]

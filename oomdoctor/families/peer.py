@@ -113,7 +113,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         if not any(_BETWEEN_PROCESSES.search(text) for text in above) or any(_OTHERS.search(text) for text in above):
             return
     figures = _figures(line.text[:CHARACTERS])
-    rank = figures.pop("rank", line.mark.rank)
+    in_its_group = figures.pop("rank", None)  # c10d's own prefix is of the job: c10/util/Logging.cpp
+    rank = line.mark.rank if line.mark.rank is not None else in_its_group
     yield LostPeer(
         at=place_of(page, line),
         time=line.mark.time,

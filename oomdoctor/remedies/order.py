@@ -19,6 +19,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, is_a_bystander, node_memory, ray_kill, used_bytes
 from oomdoctor.incident.prints import several_steps_went_by
+from oomdoctor.language import say
 from oomdoctor.remedies import Remedy, misread, own_options
 from oomdoctor.remedies.engine.requests import cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
@@ -272,11 +273,17 @@ def others_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
     return [look, *(one for one in remedies if one is not look)]
 
 
+def _is_a_start(remedy: Remedy) -> bool:
+    """Whether its value hangs on nothing in the log."""
+    value = remedy.suggested
+    return isinstance(value, float) and remedy.derivation == say("{value} is a usual start value", value=f"{value:g}")
+
+
 def stated_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
     """What the log states of an engine's batches is lowered before a share that it does not: nobody knows how large
     that is."""
     share = next((one for one in remedies if one.knob == _SHARE), None)
-    if cause != _RESERVES or share is None or share.suggested is not None:
+    if cause != _RESERVES or share is None or (share.suggested is not None and not _is_a_start(share)):
         return list(remedies)
     stated = [one for one in remedies if one.knob in _OF_AN_ENGINES_BATCHES and one.current is not None]
     return [*stated, *(one for one in remedies if one not in stated)]

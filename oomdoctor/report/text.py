@@ -83,6 +83,8 @@ _ERROR = late(
     r"(?P<name>(?:\w{1,40}\.){0,4}\w{0,40}(?:Error|Exception)\b)"
     r"|(?i:\bout of memory\b|\boom[- ]?kill|\bkilled process\b)"
 )
+# A bar that was not ended when the line's own words came: tqdm/std.py, format_meter
+_BAR = late(r"[^\n]{0,400}\b\d{1,3}%\|[^|\n]{0,400}\| ?[\d.]{1,12}[kMG]?/[\d.]{1,12}[kMG]? \[[^\]\n]{0,200}\] ?(?=\S)")
 # What says that memory was short, and the first size behind it: "out of memory. Tried to allocate 2.00 GiB"
 _AMOUNT = late(
     r"(?i)\b(?:out of memory|alloc\w{0,8}|exhausted|oom[- ]?kill\w{0,4}|killed process)\b.{0,160}?"
@@ -601,11 +603,13 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
 def _shortened(words: str, room: int) -> str:
     """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does, and where that
     would cut off the amount, as far behind that as the amount needs."""
+    bar = _BAR.match(words)
+    words = words[bar.end() :] if bar is not None else words
     begin = _begin(words, room - 3)
     amount = _AMOUNT.search(words)
     if amount is not None and cell_len(words[begin : amount.end()]) > room - (6 if begin else 3):
         begin = _up_to(words, amount.end(), room - 6)
-    words = "..." + words[begin:] if begin else words
+    words = "..." + words[begin:] if begin or bar is not None else words
     return words if cell_len(words) <= room else set_cell_size(words, room - 3) + "..."
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, cuda
 
+from oomdoctor.remedies.order import stated_ahead
+
+SHARE_KNOB = "lower-engine-reservation"
 SHARE = "vllm-utilization-too-high"
 ALONE = cuda(tried="448.00 MiB", total="15.77 GiB", free="289.38 MiB", own="15.49 GiB")
 BESIDE = cuda(tried="448.00 MiB", total="15.77 GiB", free="289.38 MiB", own="11.49 GiB")
@@ -201,3 +204,16 @@ def test_nobody_is_stopped_on_a_gpu_that_was_empty_at_the_start() -> None:
 @pytest.mark.parametrize("log", [CREATES.format("75.00"), CREATES.partition("Previously")[0]])
 def test_who_was_there_at_the_start_is_looked_for(log: str) -> None:
     assert "free-the-gpu" in advise(log, "free-the-gpu", cause=SHARE)[0]
+
+
+@pytest.mark.parametrize(("options", "first"), [("--max_batch_size 64", "fewer-sequences"), ("", SHARE_KNOB)])
+def test_a_value_to_begin_with_stands_behind_what_the_log_states(options: str, first: str) -> None:
+    knobs = (SHARE_KNOB, "fewer-sequences")
+    chosen, _ = advise(f"trtllm-serve m/m {options}\n" + CREATES.format("79.50"), *knobs, cause=SHARE)
+    assert stated_ahead(list(chosen.values()), SHARE)[0].knob == first
+
+
+def test_a_share_that_follows_from_the_log_stays_first() -> None:
+    log = "trtllm-serve m/m --max_batch_size 64 --kv_cache_free_gpu_memory_fraction 0.9\n" + CREATES.format("79.50")
+    chosen, _ = advise(log, SHARE_KNOB, "fewer-sequences", cause=SHARE)
+    assert stated_ahead(list(chosen.values()), SHARE)[0].knob == SHARE_KNOB

@@ -103,3 +103,18 @@ def test_the_other_ranks_are_asked_where_this_one_only_waited(
     text = text_of(tmp_path, *lines)
     assert ("<the logs of the other ranks>" in text) is asks
     assert ("dmesg" in text) is asks
+
+
+def test_whose_line_it_is_on_a_line_of_several(tmp_path: Path) -> None:
+    said = "(Engine pid=21) Sampling done (Engine pid=22, ip=10.1.0.2) Sampling done (Actor pid=33, ip=10.1.0.3) "
+    _, _, whys = told(tmp_path, said + WATCHDOG.format(op="BROADCAST"))
+    assert "rank 5 (Actor) waited 600 s in BROADCAST" in whys[0]
+
+
+def test_the_rank_of_the_job_and_not_that_of_its_group(tmp_path: Path) -> None:
+    _, _, whys = told(tmp_path, WATCHDOG.format(op="BROADCAST").replace("[Rank 5]", "[PG ID 1 PG GUID 2 Rank 1]"))
+    assert "rank 5 " in whys[0]
+    _, _, whys = told(
+        tmp_path, WATCHDOG.format(op="BROADCAST").removeprefix("[rank5]:").replace("[Rank 5]", "[Rank 1]")
+    )
+    assert "rank 1 " in whys[0]

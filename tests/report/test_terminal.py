@@ -495,3 +495,19 @@ def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
 )
 def test_a_line_that_is_cut_keeps_what_leads_to_a_few_words(line: str, shown: str) -> None:
     assert _shortened(line, 44) == shown
+
+
+BAR = "Epoch 2:  40%|####      | 4/10 [00:12<00:18,  3.1s/it, loss=2.1]"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (f"{BAR}ERROR: a worker met an unexpected end of its file", "...ERROR: a worker met an unexpected end ..."),
+        (f"{BAR} {BAR} Killed by a signal", "...Killed by a signal"),
+        (BAR, "Epoch 2:  40%|####      | 4/10 [00:12<00:..."),  # the bar is all that it says
+        ("loss 40%|4 of [10] steps were worth to be told here", "loss 40%|4 of [10] steps were worth to be..."),
+    ],
+)
+def test_a_line_behind_a_progress_bar_begins_with_its_own_words(line: str, shown: str) -> None:
+    assert _shortened(line, 44) == shown
