@@ -209,7 +209,9 @@ def test_who_was_there_at_the_start_is_looked_for(log: str) -> None:
 @pytest.mark.parametrize(("options", "first"), [("--max_batch_size 64", "fewer-sequences"), ("", SHARE_KNOB)])
 def test_a_value_to_begin_with_stands_behind_what_the_log_states(options: str, first: str) -> None:
     knobs = (SHARE_KNOB, "fewer-sequences")
-    chosen, _ = advise(f"trtllm-serve m/m {options}\n" + CREATES.format("79.50"), *knobs, cause=SHARE)
+    log = f"trtllm-serve m/m {options}\n" + CREATES.format("79.50").replace("created: KV cache", "created: Sampler")
+    chosen, _ = advise(log, *knobs, cause=SHARE)
+    assert len(chosen) == len(knobs)
     assert stated_ahead(list(chosen.values()), SHARE)[0].knob == first
 
 
