@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import driven
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
@@ -126,8 +127,8 @@ def reaching(case: Case) -> Answer:
         return function(case)
     if not moved_whole(case.crash) or case.crash.job.task in _TRAINING:
         return None
-    if case.knob in _AFTERWARDS:
-        return Skip()
+    if case.knob in _AFTERWARDS or (case.knob == "mixed-precision" and driven(case.crash.job.frameworks)):
+        return Skip()  # nobody who starts a program has its line of code
     return _half_before_the_move() if case.knob == "mixed-precision" else None
 
 

@@ -48,7 +48,7 @@ def idle_is_barely_enough(crash: Crash) -> Seen | None:
     tried, idle = card(crash).tried_bytes, _idle_bytes(crash)
     if tried is None or idle is None or not tried <= idle <= tried + max(ROUNDED * tried, ROUNDED * GIB):
         return None
-    words = say("what lies idle is no more than the {tried} that were requested", tried=show(tried))
+    words = say("what lies idle is hardly more than the {tried} that were requested", tried=show(tried))
     return Seen(words=words)
 
 

@@ -740,3 +740,18 @@ def test_deepspeed_chat_offloads_by_a_flag_of_its_own(log: str, line: str | None
 def test_no_other_user_of_deepspeed_has_that_flag(launch: str) -> None:
     remedy = advise(f"{launch}\n{cuda()}", "offload-optimizer", cause="optimizer-states")[0].get("offload-optimizer")
     assert remedy is None or remedy.snippet != "--offload"
+
+
+APPLIES = (
+    '  File "{}/env/lib/python3.10/site-packages/torch/nn/modules/module.py", line 905, in <lambda>\n'
+    "    return self._apply(lambda t: t.cuda(device))\n"
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 8.00 GiB total capacity; "
+    "7.28 GiB already allocated; 0 bytes free; 7.29 GiB reserved in total by PyTorch)\n"
+)
+
+
+@pytest.mark.parametrize(("place", "own"), [("/home/user/job", True), ("/home/user/oobabooga_linux", False)])
+def test_a_line_of_code_is_for_who_has_the_code(place: str, *, own: bool) -> None:
+    chosen, _ = advise(APPLIES.format(place), "mixed-precision", "quantize-weights", cause="model-does-not-fit")
+    assert ("mixed-precision" in chosen) is own
+    assert own or chosen["quantize-weights"].snippet == "--load-in-4bit"
