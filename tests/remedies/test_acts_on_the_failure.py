@@ -273,6 +273,45 @@ def test_earlyoom_that_kills_early(free: int, share: str, limit: str, given: boo
     assert ("more-host-memory" in chosen) != given
 
 
+OOMD = (
+    "Jan 09 04:10:07 n7 systemd-oomd[611]: Memory pressure for /jobs.slice is {found}% > {limit}% for > 30s with "
+    "reclaim activity\n"
+    "Jan 09 04:10:07 n7 systemd-oomd[611]: Killed /jobs.slice/fit.service due to memory pressure for /jobs.slice be>\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "limit", "then"),
+    [("41.07", "2.00", 50), ("41.07", "30.00", 50), ("71.50", "60.00", None), ("97.20", "5.00", None)],
+)
+def test_systemds_guard_bears_more_where_it_was_told_to_bear_little(found: str, limit: str, then: int | None) -> None:
+    chosen, _ = advise(OOMD.format(found=found, limit=limit), "fix-environment", "more-host-memory")
+    snippet = chosen["fix-environment"].snippet if "fix-environment" in chosen else ""
+    line = f"systemctl set-property jobs.slice ManagedOOMMemoryPressureLimit={then}%"
+    assert (snippet == line) == (then is not None)
+
+
+@pytest.mark.parametrize("manager", ["", " --user"])
+def test_a_unit_of_a_user_is_changed_by_the_users_own_manager(manager: str) -> None:
+    above = "/user.slice/user@1000.service/app.slice" if manager else "/user.slice/app.slice"
+    log = (
+        f"systemd-oomd[611]: Marked {above}/a.scope for killing due to memory pressure for {above} being 33.10% > 4.00%"
+        " for > 20s with reclaim activity\n"
+    )
+    chosen, _ = advise(log, "fix-environment")
+    assert f"systemctl{manager} set-property app.slice " in (chosen["fix-environment"].snippet or "")
+
+
+FILLS = "tensorflow/core/kernels/data/shuffle_dataset_op.cc:172] Filling up shuffle buffer (this may take a while): "
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_shuffle_buffer_that_was_full_is_halved(filled: bool) -> None:
+    log = f"{FILLS}4931 of 6000\n" + "shuffle_dataset_op.cc:221] Shuffle buffer filled.\n" * filled + "Killed\n"
+    chosen, _ = advise(log, "smaller-buffers")
+    assert chosen["smaller-buffers"].suggested == (3000 if filled else 1000)
+
+
 # The cluster
 
 
