@@ -21,10 +21,12 @@ from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import REFUSED_WHAT_IS_FREE, Answer, Case, Proposal
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs import commands
+from oomdoctor.signs.card import no_unified_memory_at_all
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, request_of
 from oomdoctor.units import percent, show
 
+_SWITCHES_IT_OFF: Final = "unified-memory"  # in the option of a program that sets the variable itself
 _AVAILABLE: Final = 10  # per cent
 _ALWAYS: Final = 100  # per cent: tasks wait all the time, and nothing is killed
 _OF_A_USER: Final = ".service/"  # below user@UID.service its own manager is asked
@@ -38,6 +40,8 @@ def fix_environment(case: Case) -> Answer:
         return _guard_that_waits(early) if early.pressed is None else _pressure_that_is_borne(early, early.pressed)
     if (misread := of_bytes(case.crash)) is not None:
         return misread
+    if no_unified_memory_at_all(case.crash) is not None:
+        return _without_unified_memory(case.row)
     if case.cause == REFUSED_WHAT_IS_FREE and case.row is not None:
         return _driver_and_mask(case.crash, case.row)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
@@ -78,6 +82,17 @@ def _limits_of_the_process(held: int) -> Proposal:
         ),
         setting="",
         snippet=f"{commands.ADDRESS_LIMIT}; {commands.MAPS_LIMIT}; dmesg -T | tail -n 50",
+    )
+
+
+def _without_unified_memory(row: Spelling | None) -> Proposal:
+    """XLA asks the driver for GPU memory alone then: stream_executor's GpuDriver::DeviceAllocate."""
+    own = row.write if row is not None and _SWITCHES_IT_OFF in row.write else None
+    return Proposal(
+        action=say("Do without unified memory"),
+        setting=None if own else "",
+        snippet=own or "unset TF_FORCE_UNIFIED_MEMORY XLA_PYTHON_CLIENT_MEM_FRACTION",
+        cost=say("what is larger than the GPU does not fit any more"),
     )
 
 
