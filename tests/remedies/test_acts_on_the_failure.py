@@ -313,6 +313,36 @@ def test_a_shuffle_buffer_that_was_full_is_halved(filled: bool) -> None:
     assert chosen["smaller-buffers"].suggested == (3000 if filled else 1000)
 
 
+# What the refused piece is of
+
+TABLE = (
+    "numpy.core._exceptions.MemoryError: Unable to allocate {} for an array with shape (900000, 30000) and data type {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "dtype", "given"),
+    [
+        ("", "201. GiB", "float64", True),
+        ("", "201. GiB", "int64", True),
+        ("", "101. GiB", "float32", False),
+        ("", "25.1 GiB", "uint8", False),
+        ("    x = m.toarray()", "101. GiB", "float32", True),
+    ],
+)
+def test_numbers_that_are_narrow_are_not_made_narrow(line: str, size: str, dtype: str, given: bool) -> None:
+    trace = f'Traceback (most recent call last):\n  File "/x/fit.py", line 9, in main\n{line}\n' if line else ""
+    chosen, _ = advise(trace + TABLE.format(size, dtype), "narrow-dtypes")
+    assert ("narrow-dtypes" in chosen) == given
+
+
+@pytest.mark.parametrize("by_java", [True, False])
+def test_a_trainers_batch_is_not_in_a_java_process_beside_it(by_java: bool) -> None:
+    java = "# Native memory allocation (mmap) failed to map 16384 bytes for committing reserved memory.\n"
+    log = "python -m verl.trainer.main_ppo\n" + (java if by_java else ON_THE_HOST)
+    assert ("smaller-microbatch" in advise(log, "smaller-microbatch")[0]) != by_java
+
+
 # Programs of XLA
 
 ORDINAL = (
