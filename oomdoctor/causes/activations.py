@@ -11,9 +11,9 @@ ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-
                    "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
 INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
+PAIR_KNOBS = ("shorter-sequences", "gradient-checkpointing", "smaller-microbatch", "memory-efficient-attention")
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
-# In an engine the batch is what its own settings let in.
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
 BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
@@ -43,10 +43,9 @@ CAUSE = Cause(
             arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(
-        Row(snapshot.passes_hold_most, Grade.PROVES), Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS),
-        Row(passes.in_a_backward_pass, Grade.NAMES), Row(passes.in_a_forward_pass, Grade.NAMES),
-        Row(ggml.several_copies_in_a_fork, Grade.NAMES),
-        Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
+        Row(snapshot.passes_hold_most, Grade.PROVES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
+        Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),
+        Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.padded_beyond_the_device, Grade.NAMES),
         Row(arrays.array_of_a_shape, Grade.NAMES), Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
@@ -71,6 +70,7 @@ CAUSE = Cause(
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing"),
     knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS),
-                 (passes.drawing, DRAWING_KNOBS), (passes.generating, INFERENCE_KNOBS),
-                 (passes.in_attention, ATTENTION_KNOBS), (allocator.beyond_the_watermark, MAC_KNOBS)),
+                 (passes.drawing, DRAWING_KNOBS), (arrays.pairs_hold_most, PAIR_KNOBS),
+                 (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
+                 (allocator.beyond_the_watermark, MAC_KNOBS)),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from oomdoctor.signs.arrays import array_copied_to_one_core
 from oomdoctor.signs.card import (
     card_is_full,
     log_ends_before_the_error,
+    no_unified_memory_at_all,
     profiling_disturbed,
     refused_beside_a_reservation,
     table_counts_refusals,
@@ -21,6 +22,7 @@ RESERVING_KNOBS = ("free-the-gpu", "cap-preallocation", "smaller-microbatch", "s
 COPY_KNOBS = ("free-the-gpu", "shard-states", "mixed-precision", "collect-evidence")
 DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
 STATES_KNOBS = ("smaller-microbatch", "shorter-sequences", "offload-optimizer", "free-the-gpu", "collect-evidence")
+UNIFIED_KNOBS = ("fix-environment", "free-the-gpu", "cap-preallocation", "collect-evidence")
 
 CAUSE = Cause(
     id="gpu-memory-exhausted",
@@ -38,6 +40,7 @@ CAUSE = Cause(
     fallback=True,
     silent=(profiling_disturbed,),
     signs=(
+        Row(no_unified_memory_at_all, Grade.POINTS, UNIFIED_KNOBS),
         Row(table_counts_refusals, Grade.HINTS),
         Row(card_is_full, Grade.LEFT),  # the last resort, whatever else is known
     ),

@@ -39,6 +39,7 @@ CAUSE = Cause(
         mark(
             "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
         ),
+        mark("{killer} killed {killed}: {group_pressure}"),
         mark("{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory"),
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),

@@ -51,6 +51,13 @@ _LOOKALIKES = tuple(
             r"(?i:shared memory)\b.{0,40}\bexceeds (?:the )?device limit|requires \d{1,9} bytes of shared memory",
             r"Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
         ),
+        (  # stream_executor/cuda/cuda_driver.cc and rocm_driver.cc, UnifiedMemoryAllocate
+            mark(
+                "the driver takes no request for unified memory here, whatever its size: unset TF_FORCE_UNIFIED_MEMORY "
+                "(ColabFold: --disable-unified-memory); not a lack of memory"
+            ),
+            r"bytes unified memory; result: (?!.{0,80}OUT_?OF_?MEMORY|.{0,80}OutOfMemory)",
+        ),
         (mark("a kernel needs more registers than a block has"), r"too many resources requested for launch"),
         (
             HARDWARE,
@@ -126,6 +133,7 @@ FAMILY = Family(
         "unhandled system error",
         "ncclSystemError",
         "memory space ",
+        "bytes unified memory; ",
         "scoped vmem limit",
         "memory size limit",
         "resources requested for launch",

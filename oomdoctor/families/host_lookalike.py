@@ -118,6 +118,13 @@ _LOOKALIKES = tuple(
         ),
         (mark("the limit on processes (pids) was hit, not memory"), r"fork rejected by pids controller"),
         (
+            mark(
+                "OpenBLAS may start no more threads: the limit on processes (ulimit -u) was hit, not memory; "
+                "OPENBLAS_NUM_THREADS=1 starts fewer"
+            ),
+            r"\bblas_thread_init: RLIMIT_NPROC \d{1,5} current",  # blas_server.c; larger ones were not hit
+        ),
+        (
             mark("the loader's block for thread-local data is used up, not memory: import that library earlier"),
             r"in static TLS block",
         ),
@@ -208,6 +215,7 @@ FAMILY = Family(
         "zram: Error",
         " leaked ",
         "inotify",
+        "RLIMIT_NPROC ",
         "file watchers",
         "no space left on device",
         "or disk is full",

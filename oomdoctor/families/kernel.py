@@ -111,6 +111,7 @@ class UserspaceKill(Event, frozen=True, kw_only=True):
     limit_fraction: Threshold[float | None] = None
     signal: str | None = None
     unit: str | None = None  # the unit or cgroup
+    pressed: str | None = None  # the cgroup whose tasks waited for memory
     processes: int | None = None  # of the unit, all of them killed
 
     def identity(self) -> str:
@@ -167,10 +168,15 @@ _SYSTEMD = late(
     r"|systemd-oomd killed \d{1,6} process"
 )
 _SAME_UNIT_LINES = 8
+_OOMDS_LINES: Final = 8  # one for each process that it kills stands between
 # What stands in a report of the kernel's and nowhere else: the killer's own functions, the title of its table
 _INSIDE = late(
     r"\b(?:mem_cgroup_)?out_of_memory(?:\.\w{1,12})?\+0x|Tasks state \(memory values in pages\)"
     r"|Memory cgroup stats for /"
+)
+# The line of a kill for pressure is the longer one, and journalctl cuts it; what was found stands above it, too
+_PRESSED = late(
+    r"\b[Mm]emory pressure for (/\S{1,400}) (?:is|being) (\d{1,3}(?:\.\d{1,2})?%) > (\d{1,3}(?:\.\d{1,2})?%) for"
 )
 # What systemd-oomd lists of each group before it kills one
 _CANDIDATES: Final = 60
@@ -434,7 +440,7 @@ def _biggest(rows: Sequence[dict[str, Any]], page_bytes: int) -> tuple[Task, ...
 def _oomd(page: Page, index: int) -> UserspaceKill:
     first = page.lines[index]
     values = _values(first.text)
-    pressure = values.get("oomd_pressure", ())
+    pressed, pressure = _pressed(page, index)
     limit = values.get("oomd_limit") or pressure[1:]
     memory, swap = values.get("oomd_memory", ()), values.get("oomd_swap", ())
     return UserspaceKill(
@@ -442,6 +448,7 @@ def _oomd(page: Page, index: int) -> UserspaceKill:
         time=first.mark.time,
         killer="systemd-oomd",
         unit=values["oomd_unit"][0] if values.get("oomd_unit") else None,
+        pressed=pressed,
         pressure_fraction=_fraction(pressure[:1]),
         limit_fraction=_fraction(limit),
         used_bytes=_whole(memory[:1]),
@@ -449,6 +456,15 @@ def _oomd(page: Page, index: int) -> UserspaceKill:
         swap_used_bytes=_whole(swap[:1]),
         swap_total_bytes=_whole(swap[1:]),
     )
+
+
+def _pressed(page: Page, index: int) -> tuple[str | None, tuple[str, ...]]:
+    """The group under pressure, and its pressure with the limit: of this kill, not of the one before."""
+    above = takewhile(lambda text: not _OOMD.search(text), _texts_above(page, index, _OOMDS_LINES))
+    for text in (page.lines[index].text, *above):
+        if "due to memory used" not in text and (match := _PRESSED.search(text)) is not None:
+            return match[1], (match[2], match[3])
+    return None, ()
 
 
 def _earlyoom(page: Page, index: int) -> UserspaceKill:
@@ -470,8 +486,8 @@ def _earlyoom(page: Page, index: int) -> UserspaceKill:
     )
 
 
-def _texts_above(page: Page, index: int) -> list[str]:
-    return [line.text for line in reversed(page.before(index, 3))]
+def _texts_above(page: Page, index: int, count: int = 3) -> list[str]:
+    return [line.text for line in reversed(page.before(index, count))]
 
 
 def _sent(values: dict[str, tuple[str, ...]]) -> str | None:

@@ -45,6 +45,7 @@ LOW_LIMIT: Final = 0.9
 # Of the machine's memory: where earlyoom kills with more available, it was told to. It acts at 10 % by itself (its man
 # page, 1.0 to 1.8).
 STILL_AVAILABLE: Final = 0.2
+LITTLE_PRESSURE: Final = 0.3  # half of what systemd-oomd bears by itself: oomd.conf(5), DefaultMemoryPressureLimit=
 # One request from which on a single process is the matter.
 LARGE: Final = 1 * GIB
 # Of what a process held: a part of shared memory that is worth a word.
@@ -394,6 +395,8 @@ def of_low_limit(crash: Crash) -> str:
     early = early_kill(crash)
     if early is None:
         return ""
+    if early.pressure_fraction is not None:
+        return say("systemd-oomd bears 60% by default: somebody has set its limit.")
     return say(
         "earlyoom was told to kill when {limit} of the memory is available (10% by default): {available} of {total} "
         "were.",
@@ -403,12 +406,19 @@ def of_low_limit(crash: Crash) -> str:
     )
 
 
+def pressure_kill(crash: Crash) -> UserspaceKill | None:
+    """The kill of a guard because tasks waited for memory, which may be short in their group alone."""
+    return next((kill for kill in crash.every(UserspaceKill) if kill.pressure_fraction is not None), None)
+
+
 def early_kill(crash: Crash) -> UserspaceKill | None:
-    """The kill of a guard that was told to kill while much of the memory is available."""
+    """The kill of a guard that was told to kill while much of the memory is available, or at little pressure."""
     return next((kill for kill in crash.every(UserspaceKill) if _is_early(kill)), None)
 
 
 def _is_early(kill: UserspaceKill) -> bool:
+    if kill.pressure_fraction is not None:
+        return 0 < (kill.limit_fraction or 0) <= LITTLE_PRESSURE
     free, total = kill.available_bytes, kill.total_bytes
     if kill.killer != "earlyoom" or not free or not total or not kill.limit_fraction:
         return False

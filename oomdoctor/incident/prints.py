@@ -41,6 +41,10 @@ class Held(Struct, frozen=True):
     count: int
     total: int | None = None
 
+    @property
+    def is_full(self) -> bool:
+        return self.count == self.total
+
 
 def own_lines(crash: Crash) -> Iterator[str]:
     """The job's own lines before its end, the last first."""

@@ -69,6 +69,8 @@ _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
+_OF_JAVA: Final = "jvm"  # an allocator, of a process beside the one that computes batches
+_NARROW: Final = frozenset({"float32", "float16", "int32", "int16", "int8", "uint16", "uint8", "bool", "|S1"})
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_LOADING: Final = ("checkpoint-spike", "device-misplacement", "host-model-load")  # causes
 _WEIGHTS_MOVE: Final = frozenset({"model_load", "checkpoint_load", "checkpoint_save", "weight_sync"})
@@ -274,6 +276,13 @@ def something_in_32_bits(case: Case) -> bool:
     return not types & OF_16_BITS or bool(types & OF_32_BITS)
 
 
+def wide_numbers(case: Case) -> bool:
+    """Not where the array that was refused is of narrow ones already; an option or a line may be of another."""
+    root = case.crash.root
+    narrow = isinstance(root, HostAllocation) and root.dtype in _NARROW
+    return not narrow or case.now is not None or own_line.shows(case.knob, case.crash)
+
+
 def attention(case: Case) -> bool:
     """Arrays of JAX and TensorFlow are of anything, so is a tensor that is too large at once, and who computes pictures
     may have none: there, a frame, a line or a model's name tells of attention. The scores of few tokens are small."""
@@ -315,6 +324,8 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator in ("torch", "torch7"):
         return True
+    if crash.root.allocator == _OF_JAVA:
+        return False
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
 
@@ -636,6 +647,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "past the load": past_the_load,
     "something in 32 bits": something_in_32_bits,
     "gradients": gradients,
+    "wide numbers": wide_numbers,
     "attention": attention,
     "sequences": sequences,
     "pictures": pictures,

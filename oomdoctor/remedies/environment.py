@@ -14,26 +14,34 @@ from oomdoctor.incident.devices import NVIDIA, maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.conditions import LOCAL_RAY
 from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import REFUSED_WHAT_IS_FREE, Answer, Case, Proposal
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs import commands
+from oomdoctor.signs.card import no_unified_memory_at_all
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, request_of
 from oomdoctor.units import percent, show
 
+_SWITCHES_IT_OFF: Final = "unified-memory"  # in the option of a program that sets the variable itself
 _AVAILABLE: Final = 10  # per cent
+_ALWAYS: Final = 100  # per cent: tasks wait all the time, and nothing is killed
+_OF_A_USER: Final = ".service/"  # below user@UID.service its own manager is asked
+_UNIT: Final = late(r"[A-Za-z0-9:_.@-]{1,200}\.(?:slice|service|scope)")
 
 
 def fix_environment(case: Case) -> Answer:
     if case.crash.pool == "scheduling":
         return _visible_gpus(case.crash)
     if (early := early_kill(case.crash)) is not None and case.crash.pool in RAM:
-        return _guard_that_waits(early)
+        return _guard_that_waits(early) if early.pressed is None else _pressure_that_is_borne(early, early.pressed)
     if (misread := of_bytes(case.crash)) is not None:
         return misread
+    if no_unified_memory_at_all(case.crash) is not None:
+        return _without_unified_memory(case.row)
     if case.cause == REFUSED_WHAT_IS_FREE and case.row is not None:
         return _driver_and_mask(case.crash, case.row)
     if case.row is None and case.crash.pool in ("gpu", "kv_cache"):
@@ -77,6 +85,17 @@ def _limits_of_the_process(held: int) -> Proposal:
     )
 
 
+def _without_unified_memory(row: Spelling | None) -> Proposal:
+    """XLA asks the driver for GPU memory alone then: stream_executor's GpuDriver::DeviceAllocate."""
+    own = row.write if row is not None and _SWITCHES_IT_OFF in row.write else None
+    return Proposal(
+        action=say("Do without unified memory"),
+        setting=None if own else "",
+        snippet=own or "unset TF_FORCE_UNIFIED_MEMORY XLA_PYTHON_CLIENT_MEM_FRACTION",
+        cost=say("what is larger than the GPU does not fit any more"),
+    )
+
+
 def _guard_that_waits(early: UserspaceKill) -> Proposal:
     """earlyoom at the limit that it has by itself: earlyoom.1, and earlyoom.default of its repository."""
     total, free = early.total_bytes or 0, early.available_bytes or 0
@@ -96,6 +115,28 @@ def _guard_that_waits(early: UserspaceKill) -> Proposal:
             more=show(free - total * _AVAILABLE // 100),
         ),
         cost=say("less memory is left for the rest of the machine"),
+    )
+
+
+def _pressure_that_is_borne(early: UserspaceKill, group: str) -> Proposal | None:
+    """A limit of systemd-oomd above what was found: systemd.resource-control(5), ManagedOOMMemoryPressureLimit=."""
+    unit, found = group.rsplit("/", 1)[-1], early.pressure_fraction or 0
+    then = 10 * (int(10 * found) + 1)
+    if _UNIT.fullmatch(unit) is None or then >= _ALWAYS:
+        return None
+    manager = " --user" if _OF_A_USER in group else ""
+    return Proposal(
+        action=say(
+            "Let systemd-oomd kill {unit} later: at a pressure of {then}%, not of {now}",
+            unit=unit,
+            then=then,
+            now=percent(early.limit_fraction or 0),
+        ),
+        setting="",
+        suggested=then,
+        snippet=f"systemctl{manager} set-property {unit} ManagedOOMMemoryPressureLimit={then}%",
+        derivation=say("{found} were found, rounded up = {then}%", found=f"{found:.2%}", then=then),
+        cost=say("it may stall for longer before something is killed"),
     )
 
 

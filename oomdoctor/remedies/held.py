@@ -21,6 +21,7 @@ _OF_JAVA: Final = late(r"native thread|\[os,thread\]")
 _OF_LIBRARIES: Final = late(r"OpenBLAS|libgomp|OMP: ")
 _THREADS: Final = "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4"
 _PARTS: Final = 10
+_SHUFFLES: Final = "shuffle"
 _BYTES_OF_GRADIENTS: Final = frozenset({2.0, 4.0})
 _STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
 _STACKS_OF_JAVA: Final = "-Xss512k"
@@ -43,8 +44,9 @@ def that_fits(crash: Crash, now: object) -> tuple[int, str] | None:
 
 def smaller_buffer(case: Case) -> Proposal | None:
     """The buffer that was filling, by the option that says how much it may hold."""
-    found = that_fits(case.crash, case.now.value) if case.now is not None else None
-    if found is None or case.now is None:
+    if case.now is None:
+        return _half_of_a_full_one(case)
+    if (found := that_fits(case.crash, case.now.value)) is None:
         return None
     then, why = found
     name = (case.now.written or case.now.name).strip().rstrip("=")
@@ -55,6 +57,20 @@ def smaller_buffer(case: Case) -> Proposal | None:
         setting=name,
         snippet=case.as_launched(then) or f"{case.now.name}={then}",
         derivation=why,
+    )
+
+
+def _half_of_a_full_one(case: Case) -> Proposal | None:
+    """Of the shuffle buffer, whose size was printed when it was full, in a framework's own words."""
+    held, row = buffer_of(case.crash), case.row
+    if held is None or row is None or not held.is_full or _SHUFFLES not in row.write or _SHUFFLES not in held.what:
+        return None
+    return Proposal(
+        action=say("Make the shuffle buffer smaller: {now:,} -> {then:,}", now=held.count, then=held.count // 2),
+        current=held.count,
+        suggested=held.count // 2,
+        derivation=f"{held.count} / 2 = {held.count // 2}",
+        cost=say("data are shuffled less well"),
     )
 
 

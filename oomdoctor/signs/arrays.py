@@ -9,6 +9,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
@@ -19,6 +20,7 @@ from oomdoctor.units import GIB, show
 LITTLE: Final = 0.1  # of the device
 NOTHING: Final = 0.01  # of the process's limit
 MANY_DEVICES: Final = 8  # times its memory: no batch is trimmed to fit
+PAIRS: Final = 256  # of one thing; of fewer an array is small
 PICTURES: Final = 4  # dimensions: batch, height, width and channels
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
 
@@ -272,6 +274,26 @@ def _of_a_program(array: ArrayOutOfMemory, largest: ProgramBuffer) -> str:
     )
 
 
+def _what_they_grow_with(crash: Crash) -> str:
+    if some(crash.job.frameworks, "has no batch"):
+        return say("They grow with the size of each input.")
+    return say("They grow with the batch size.")
+
+
+@sign
+def pairs_hold_most(crash: Crash) -> Seen | None:
+    """The largest array of the program ends with two axes of one length: it is over all pairs of what goes in."""
+    return Seen(words="") if paired_length(crash.root) is not None else None
+
+
+def paired_length(root: object) -> int | None:
+    """The length of the two last axes of the program's largest array, where it is one and no other is larger."""
+    largest = root.largest_buffer if isinstance(root, ArrayOutOfMemory) else None
+    lengths = largest.lengths if largest is not None else []
+    is_square = len(lengths) > 1 and lengths[-1] == lengths[-2] >= max(PAIRS, *lengths)
+    return lengths[-1] if is_square else None
+
+
 def _what_it_grows_with(largest: ProgramBuffer) -> str:
     axes = (largest.shape or "").partition("[")[2].rstrip("]").split(",")
     if len(axes) == PICTURES and axes[0] == "1":
@@ -312,10 +334,16 @@ def arguments_most_of_the_device(crash: Crash) -> Seen | None:
 def program_larger_than_the_device(crash: Crash) -> Seen | None:
     """A compiled program states how much memory it needs, and the GPU has less."""
     array = _program(crash)
-    if array is None:
+    if array is None or (array.arguments_bytes is not None and _works_with_more(array)):
         return None
     words = say("The program needs {used} before anything runs; the GPU has {total}.", **_figures(array))
     return Seen(words=words, evidence=(array,))
+
+
+def _works_with_more(array: ArrayOutOfMemory) -> bool:
+    """The intermediate results alone are larger than the device, beside next to no weights."""
+    total = array.total_bytes or 0
+    return (array.arguments_bytes or 0) <= LITTLE * total < total < (array.temporary_bytes or 0)
 
 
 @sign
@@ -330,17 +358,17 @@ def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
         return None
     if works_with > array.total_bytes:
         words = say(
-            "The program needs {used}; the GPU has {total}. Its intermediate results alone take {temporary}, and they "
-            "grow with the batch size.",
+            "The program needs {used}; the GPU has {total}. Its intermediate results alone take {temporary}.",
             temporary=show(works_with),
             **_figures(array),
         )
     else:
         words = say(
             "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take only "
-            "{arguments}; its intermediate results take the rest and grow with the batch size.",
+            "{arguments}; its intermediate results take the rest.",
             **_figures(array),
         )
+    words = joined((words, _what_they_grow_with(crash)))
     return Seen(words=words, evidence=(array,), stage="forward")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from oomdoctor.families.cuda_error import DeviceRefusal
@@ -17,17 +18,39 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import WHOLE_LOG, WORKERS
 from oomdoctor.signs.trace import asked, card, refusal
-from oomdoctor.units import percent, show
+from oomdoctor.units import GIB, percent, show
 
 # stream_executor/cuda/cuda_driver.cc; the pool asks for nine tenths of it again and again
 _UNIFIED: Final = late(r"\bfailed to alloc (\d{1,20}) bytes unified memory\b")
+A_PIECE: Final = GIB
 _OF_UNIFIED: Final = "free -h; env | grep -E 'MEM_FRACTION|UNIFIED_MEMORY'; nvidia-smi"
 
 
 def unified_request(crash: Crash) -> int | None:
     """The largest piece of unified memory that JAX or TensorFlow did not get before the failure."""
-    found = (_UNIFIED.search(line) for line in crash.root.around.before)
-    return max((int(one[1]) for one in found if one is not None), default=None)
+    return max(_unified_pieces(crash.root.around.before), default=None)
+
+
+def _unified_pieces(lines: Iterable[str]) -> list[int]:
+    return [int(one[1]) for line in lines if (one := _UNIFIED.search(line)) is not None]
+
+
+@sign
+def no_unified_memory_at_all(crash: Crash) -> Seen | None:
+    """Nothing but pieces of unified memory was refused, down to one that any machine has."""
+    root = crash.root
+    if _UNIFIED.search(root.at.text) is None or unified_request(crash) is not None:
+        return None
+    pieces = _unified_pieces((root.at.text, *root.around.after))
+    if min(pieces) > A_PIECE:
+        return None
+    words = say(
+        "No piece of unified memory was to be had, from {largest} down to {smallest}: that is GPU memory and host RAM "
+        "together. Either both are full, or the driver does not provide it here.",
+        largest=show(max(pieces)),
+        smallest=show(min(pieces)),
+    )
+    return Seen(words=words, evidence=(root,), next_evidence=(_OF_UNIFIED,))
 
 
 @sign

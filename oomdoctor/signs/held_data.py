@@ -13,7 +13,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
-from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, own_lines
+from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -29,6 +29,8 @@ _HOLDER: Final = late(
     r"\b(?! (?:hit|miss|size))[^\d\n%]{0,40}" + A_COUNT
 )
 _FILLING: Final = late(r"(?i)\bfilling (?:up )?\w{0,20} ?(?:buffer|memory|cache|queue)")
+# ... and its "Shuffle buffer filled." behind the last count
+_FILLED: Final = late(r"(?i)\b(?:buffer|memory|cache|queue) (?:is |was |now )?(?:filled|full)\b(?! of)")
 _COLLECTED: Final = late(
     r"(?i)\b(?P<what>loaded|decoded|read|collected|fetched|inserted|appended|added|stored|kept|parsed|indexed|ingested"
     r"|imported|received|buffered|gathered|accumulated)\b[^\d\n%]{0,30}" + A_COUNT
@@ -59,7 +61,9 @@ def a_buffer_was_filling(crash: Crash) -> Seen | None:
     if held is None:
         return None
     words = (
-        say("At the last print the {what} held {count:,} of {total:,}, and it was still filling.", what=held.what,
+        say("The {what} had just been filled: it held {count:,}.", what=held.what, count=held.count)
+        if held.is_full
+        else say("At the last print the {what} held {count:,} of {total:,}, and it was still filling.", what=held.what,
             count=held.count, total=held.total)
         if held.total
         else say("At the last print the {what} held {count:,}, and it was still growing.", what=held.what,
@@ -182,7 +186,10 @@ def buffer_of(crash: Crash) -> Held | None:
     """The buffer that was filling, and how much it held at the last print."""
     if not _was_killed(crash):
         return None
-    return growing(crash, _HOLDER, _FILLING)
+    held = growing(crash, _HOLDER, _FILLING)
+    if held is None or held.total is None or not is_told_last(own_lines(crash), _FILLED, (_HOLDER,)):
+        return held
+    return Held(held.what, held.total, held.total)
 
 
 def _stage(crash: Crash) -> str | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, UsageAboveThreshold
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import HELD_ELSEWHERE, HOG, is_a_bystander, ray_kill, used_bytes, victim
+from oomdoctor.incident.node import HELD_ELSEWHERE, HOG, is_a_bystander, pressure_kill, ray_kill, used_bytes, victim
 from oomdoctor.language import counted, joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -169,6 +169,16 @@ def found_full(crash: Crash) -> str:
         return say(
             "Ray's memory monitor stopped a task because the node was nearly out of memory; the log does not say who "
             "held the memory."
+        )
+    pressed = pressure_kill(crash)
+    if pressed is not None and pressed.pressed is not None:
+        return say(
+            "Tasks of {group} waited for memory {pressure} of the time, more than the {limit} that {killer} bears; the "
+            "log does not say who held the memory.",
+            group=pressed.pressed,
+            pressure=percent(pressed.pressure_fraction),
+            limit=percent(pressed.limit_fraction),
+            killer=pressed.killer,
         )
     return say("A process was killed because the node ran out of memory; the log does not say who held the memory.")
 

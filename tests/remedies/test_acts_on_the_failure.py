@@ -12,6 +12,7 @@ from oomdoctor import diagnose
 from oomdoctor.decision.diagnosis import decide
 from oomdoctor.remedies import reach
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.signs import arrays
 
 SLIME = "python slime/train.py --use-dynamic-batch-size --max-tokens-per-gpu 8192\n"
 CAST = '  File "/x/megatron/core/transformer/module.py", line 380, in float_conversion\n    val = val.float()\n'
@@ -271,6 +272,138 @@ def test_earlyoom_that_kills_early(free: int, share: str, limit: str, given: boo
     chosen, _ = advise(EARLY.format(free=free, share=share, limit=limit), "fix-environment", "more-host-memory")
     assert ("EARLYOOM_ARGS" in (chosen["fix-environment"].snippet or "")) == given
     assert ("more-host-memory" in chosen) != given
+
+
+OOMD = (
+    "Jan 09 04:10:07 n7 systemd-oomd[611]: Memory pressure for /jobs.slice is {found}% > {limit}% for > 30s with "
+    "reclaim activity\n"
+    "Jan 09 04:10:07 n7 systemd-oomd[611]: Killed /jobs.slice/fit.service due to memory pressure for /jobs.slice be>\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "limit", "then"),
+    [("41.07", "2.00", 50), ("41.07", "30.00", 50), ("71.50", "60.00", None), ("97.20", "5.00", None)],
+)
+def test_systemds_guard_bears_more_where_it_was_told_to_bear_little(found: str, limit: str, then: int | None) -> None:
+    chosen, _ = advise(OOMD.format(found=found, limit=limit), "fix-environment", "more-host-memory")
+    snippet = chosen["fix-environment"].snippet if "fix-environment" in chosen else ""
+    line = f"systemctl set-property jobs.slice ManagedOOMMemoryPressureLimit={then}%"
+    assert (snippet == line) == (then is not None)
+
+
+@pytest.mark.parametrize("manager", ["", " --user"])
+def test_a_unit_of_a_user_is_changed_by_the_users_own_manager(manager: str) -> None:
+    above = "/user.slice/user@1000.service/app.slice" if manager else "/user.slice/app.slice"
+    log = (
+        f"systemd-oomd[611]: Marked {above}/a.scope for killing due to memory pressure for {above} being 33.10% > 4.00%"
+        " for > 20s with reclaim activity\n"
+    )
+    chosen, _ = advise(log, "fix-environment")
+    assert f"systemctl{manager} set-property app.slice " in (chosen["fix-environment"].snippet or "")
+
+
+FILLS = "tensorflow/core/kernels/data/shuffle_dataset_op.cc:172] Filling up shuffle buffer (this may take a while): "
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_shuffle_buffer_that_was_full_is_halved(filled: bool) -> None:
+    log = f"{FILLS}4931 of 6000\n" + "shuffle_dataset_op.cc:221] Shuffle buffer filled.\n" * filled + "Killed\n"
+    chosen, _ = advise(log, "smaller-buffers")
+    assert chosen["smaller-buffers"].suggested == (3000 if filled else 1000)
+
+
+# What the refused piece is of
+
+TABLE = (
+    "numpy.core._exceptions.MemoryError: Unable to allocate {} for an array with shape (900000, 30000) and data type {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "dtype", "given"),
+    [
+        ("", "201. GiB", "float64", True),
+        ("", "201. GiB", "int64", True),
+        ("", "101. GiB", "float32", False),
+        ("", "25.1 GiB", "uint8", False),
+        ("    x = m.toarray()", "101. GiB", "float32", True),
+    ],
+)
+def test_numbers_that_are_narrow_are_not_made_narrow(line: str, size: str, dtype: str, given: bool) -> None:
+    trace = f'Traceback (most recent call last):\n  File "/x/fit.py", line 9, in main\n{line}\n' if line else ""
+    chosen, _ = advise(trace + TABLE.format(size, dtype), "narrow-dtypes")
+    assert ("narrow-dtypes" in chosen) == given
+
+
+@pytest.mark.parametrize("by_java", [True, False])
+def test_a_trainers_batch_is_not_in_a_java_process_beside_it(by_java: bool) -> None:
+    java = "# Native memory allocation (mmap) failed to map 16384 bytes for committing reserved memory.\n"
+    log = "python -m verl.trainer.main_ppo\n" + (java if by_java else ON_THE_HOST)
+    assert ("smaller-microbatch" in advise(log, "smaller-microbatch")[0]) != by_java
+
+
+# Programs of XLA
+
+ORDINAL = (
+    "pjrt_stream_executor_client.cc:2153] RESOURCE_EXHAUSTED: Failed to allocate request for {} on device ordinal {}"
+)
+PROGRAM = (
+    "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 90194313216 bytes.\n"
+    "Peak buffers:\n\tBuffer 1:\n\t\tSize: 21.00GiB\n\t\tXLA Label: fusion\n\t\tShape: {shape}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pairs"),
+    [
+        ("f32[8,16,2048,2048]", True),
+        ("f32[2048,8,16,2048]", False),
+        ("f32[4096,16,2048,2048]", False),  # more of something else
+        ("f32[8,64,64]", False),
+        ("f32[8,2048]", False),
+    ],
+)
+def test_an_array_over_all_pairs_is_made_shorter_first(shape: str, pairs: bool) -> None:
+    crash = crashes_of(PROGRAM.format(shape=shape))[0]
+    assert (arrays.pairs_hold_most(crash) is not None) == pairs
+    chosen, _ = advise(PROGRAM.format(shape=shape), "shorter-sequences")
+    assert ("2048 -> 1024" in chosen["shorter-sequences"].action) == pairs
+
+
+@pytest.mark.parametrize(
+    ("line", "batch"), [("Running colabfold 1.5.5 (abc)", False), ("cf_af.run_alphafold(x)", False), ("run(x)", True)]
+)
+def test_one_protein_after_the_other_has_no_batch(line: str, batch: bool) -> None:
+    chosen, _ = advise(f"{line}\n{PROGRAM.format(shape='f32[8,2048]')}", "smaller-microbatch")
+    assert ("smaller-microbatch" in chosen) == batch
+
+
+UNIFIED = (
+    "cuda_driver.cc:771] failed to alloc {} bytes unified memory; result: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "sizes", "line"),
+    [
+        ("", (4 << 30, 3 << 30, 900 << 20), "unset TF_FORCE_UNIFIED_MEMORY XLA_PYTHON_CLIENT_MEM_FRACTION"),
+        ("Running colabfold 1.5.5 (abc)\n", (1 << 30, 900 << 20), "--disable-unified-memory"),
+        ("", (300 << 30, 270 << 30), None),  # more than the machine may have
+    ],
+)
+def test_unified_memory_of_any_size_that_is_refused(head: str, sizes: tuple[int, ...], line: str | None) -> None:
+    chosen, _ = advise(head + "".join(map(UNIFIED.format, sizes)), "fix-environment")
+    found = chosen["fix-environment"].snippet if "fix-environment" in chosen else None
+    assert (found == line) == (line is not None or found is None)
+    assert found is None or "nvidia-smi" in found or line is not None
+
+
+@pytest.mark.parametrize(("second", "told"), [("3", "GPUs 1, 3"), ("1", "GPU 1")])
+def test_a_program_that_fails_on_several_gpus_names_them(tmp_path: Path, second: str, told: str) -> None:
+    said = "625.00MiB (655360000B)"
+    report = body(tmp_path, f"{ORDINAL.format(said, 1)}\n{ORDINAL.format(said, second)}\n")
+    assert report["diagnoses"][0]["headline"].endswith(f" on {told}")
 
 
 # The cluster

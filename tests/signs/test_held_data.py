@@ -38,6 +38,28 @@ def test_a_buffer_that_fills_is_named(lines: tuple[str, ...], held: tuple[str, i
     assert (found.what, found.count, found.total) == held
 
 
+FILLED = "shuffle_dataset_op.cc:482] Shuffle buffer filled."
+
+
+@pytest.mark.parametrize(
+    ("lines", "full"),
+    [
+        ((SHUFFLE, FILLED), True),
+        ((SHUFFLE, FILLED, "step 1 loss 4.2"), True),
+        ((SHUFFLE,), False),
+        ((FILLED, SHUFFLE), False),  # it fills anew
+        ((*REPLAY, "cache hits 900"), False),
+    ],
+)
+def test_a_buffer_that_was_filled_fills_no_more(lines: tuple[str, ...], full: bool) -> None:
+    failed = crash(*lines, *KILL)
+    held, seen = held_data.buffer_of(failed), held_data.a_buffer_was_filling(failed)
+    assert held is not None
+    assert seen is not None
+    assert held.is_full == full
+    assert ("just been filled" in seen.words) == full
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -19,6 +19,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import done
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.remedies.training.states import set_already
+from oomdoctor.signs.arrays import paired_length
 from oomdoctor.units import GIB, MIB, show
 
 AS_PRINTED: Final = 2 * MIB + GIB // 200  # the allocator rounds up to 2 MiB, the message to two decimals
@@ -52,6 +53,8 @@ def _are_few(crash: Crash) -> bool:
 def _by_the_square(crash: Crash) -> Proposal | None:
     """One piece larger than the GPU is a tensor over all pairs of tokens or pixels."""
     root = crash.root
+    if (pairs := paired_length(root)) is not None:
+        return _of_half_the_length(pairs)
     if not isinstance(root, DeviceOutOfMemory) or not root.tried_bytes or not root.total_bytes:
         return None
     room = root.free_bytes or root.total_bytes
@@ -72,6 +75,21 @@ def _by_the_square(crash: Crash) -> Proposal | None:
             share=f"{share:g}",
         ),
         assumes=(say("it grows with the square"),),
+        cost=say("longer inputs are cut"),
+    )
+
+
+def _of_half_the_length(pairs: int) -> Proposal:
+    """Of what goes in, where the largest array of the program is over all pairs of it."""
+    return Proposal(
+        action=say(
+            "Shorten what goes in, or cut it: {now} -> {then} of it take a quarter of the largest array",
+            now=pairs,
+            then=pairs // 2,
+        ),
+        setting="",
+        derivation=f"({pairs // 2} / {pairs})^2 = 1/4",
+        assumes=(say("the two equal axes are its length"),),
         cost=say("longer inputs are cut"),
     )
 

@@ -36,6 +36,7 @@ from oomdoctor.units import show
 # Unsloth's banner: "GPU: Tesla T4. Max memory: 14.741 GB."
 _ITS_MEMORY: Final = late(r"Max memory: (\d{1,4}(?:\.\d{1,3})? GB)")
 _SOURCE: Final = late(r"[\w.-]{1,60}:\d{1,6}")
+_ORDINAL: Final = late(r"(?P<said>Failed to allocate request for .{1,80} on device ordinal) (?P<ordinal>\d{1,4})\b")
 SHORT: Final = 40  # characters: a status that is longer is a sentence
 _WORK: Final[Mapping[str, str]] = {
     "forward": mark("The forward pass"),
@@ -55,9 +56,21 @@ def gpu(crash: Crash) -> str | None:
     process = (start(crash) or teller(crash)).process
     if process.gpu is None:
         return say("the GPU")
+    if len(ordinals := _ordinals(crash)) > 1:
+        return say("GPUs {numbers}", numbers=listed(map(str, ordinals)))
     if process.node:
         return say("GPU {number} of {node}", number=process.gpu, node=process.node)
     return say("GPU {number}", number=process.gpu)
+
+
+def _ordinals(crash: Crash) -> list[int]:
+    """The devices on which XLA's program failed in the same words, one after the other."""
+    lines = (crash.root.at.text, *crash.root.around.after) if isinstance(crash.root, ArrayOutOfMemory) else ()
+    first = _ORDINAL.search(crash.root.at.text)
+    if first is None:
+        return []
+    same = (one for line in lines if (one := _ORDINAL.search(line)) is not None and one["said"] == first["said"])
+    return sorted({int(one["ordinal"]) for one in same})
 
 
 def gpu_head(crash: Crash) -> str | None:

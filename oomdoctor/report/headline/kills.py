@@ -85,6 +85,17 @@ def left_at_the_kill(kill: UserspaceKill) -> str | None:
     return beside(kill.available_bytes, kill.total_bytes)
 
 
+@about(node.pressure_kill)
+def group_pressure(kill: UserspaceKill) -> str | None:
+    """How much of the time the tasks of a control group waited for memory, and how much of it a guard bears."""
+    return say(
+        "memory pressure of {group} was {pressure}, its limit is {limit}",
+        group=(kill.pressed or "").rsplit("/", 1)[-1],
+        pressure=percent(kill.pressure_fraction),
+        limit=percent(kill.limit_fraction),
+    )
+
+
 @where(only_small_processes_were_killed)
 def small_victims(crash: Crash) -> str | None:
     """Whom the kernel killed, where all of them held next to nothing: "3 processes of at most 5.1 MiB"."""
