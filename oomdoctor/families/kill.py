@@ -266,6 +266,9 @@ CRASH_LINES: Final = 60
 _REFUSED = late(r"bad_alloc|memory allocation of \d|[Oo]ut of memory|Cannot allocate memory|MemoryError")
 
 _KERNELS = late(r"\bKill(?:ed)? process (\d{1,9}) \(")
+# deepspeed/runtime/utils.py 0.3 to 0.19, see_memory_usage
+_HOST_USE: Final = late(r"\bCPU Virtual Memory:\s{1,4}used = [\d.]{1,10} GB, percent = (\d{1,3}(?:\.\d{1,3})?)%")
+NEARLY_FULL: Final = 80  # per cent
 TEAR_DOWN: Final = mark("DeepSpeed's launcher ends its other processes after every failure")
 _ENTRY = late(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
 _FIELD = late(r"^\s{0,8}(rank|host|exitcode|error_file|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
@@ -507,10 +510,17 @@ def _deepspeed(page: Page, index: int) -> Iterator[Read]:
     figures["host"] = lines[-1].mark.host
     if code is not None:
         yield from _death(page, index, "deepspeed", figures, lines[-1:])
-    elif _loaded(page, index) or _killed_by_the_kernel(page, subprocesses):
+    elif _loaded(page, index) or _killed_by_the_kernel(page, subprocesses) or _little_ram_was_left(page, index):
         yield from _vanished(page, index, "deepspeed", lines, subprocesses=tuple(subprocesses), host=figures["host"])
     else:
         yield Lookalike(place_of(page, lines[0], lines[-1]), TEAR_DOWN)
+
+
+def _little_ram_was_left(page: Page, index: int) -> bool:
+    """What `see_memory_usage` of DeepSpeed last printed of the host."""
+    above = (_HOST_USE.search(line.text[:CHARACTERS]) for line in reversed(page.before(index, CRASH_LINES)))
+    last = next((found for found in above if found is not None), None)
+    return last is not None and float(last[1]) >= NEARLY_FULL
 
 
 def _killed_by_the_kernel(page: Page, pids: Sequence[int]) -> bool:

@@ -386,6 +386,7 @@ FAMILY = Family(
     ),
     triggers=(
         "object store because it is full",
+        "ObjectStoreFullError: Failed to put object",
         "fit in the plasma store",
         "PlasmaStoreFull: ",
         "PlasmaError::OutOfMemory",

@@ -42,6 +42,8 @@ _READING_LINE: Final = (
     r"(?i)caching images|running tokenizer|tokenizing|\bmap \(num_proc|\bmap:|generating \w+ split|loading dataset"
     r"|filter \(num_proc|packing dataset|grouping texts|converting format of dataset|preprocessing dataset"
     r"|abruptly died during map"
+    # "Load the 24000 image of 25000."
+    r"|\b(?:load|read)(?:ing)?\b[^\n\d]{1,24}\b\d{1,9} (?:image|picture|file|sample|record|video|clip|document)s? of \d"
 )
 # keras/engine/training.py; tensorflow/python/framework/constant_op.py
 _FITTED: Final = r"\.(?:fit|evaluate|predict)\("

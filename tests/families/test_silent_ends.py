@@ -26,6 +26,8 @@ RAYS_GUESS = (
     "(1) The process is killed by SIGKILL by OOM killer due to high memory usage."
 )
 
+HOST_USE = "[INFO] [utils.py:799:see_memory_usage] CPU Virtual Memory:  used = {} GB, percent = {}%\n"
+
 SILENT = (
     "RuntimeError: 2 background processes are no longer alive. Exiting: look above",
     "Build server exited unexpectedly while 12 rules were running",
@@ -34,6 +36,7 @@ SILENT = (
     "[2031-01-02 03:04:05,678: ERROR/Main] Process 'Fork-7' pid:4242 exited with 'signal 9 (SIGKILL)'",
     f"Loading pipeline components...:  40%|####      | 2/5 [00:07<00:11,  3.70s/it]\n{HANDLER}Killing subprocess 901",
     f"{HANDLER}Killing subprocess 901\n['python', 'sft.py'] exits with return code = -9",
+    f"{HOST_USE.format('27.1', '86.9')}{HANDLER}Killing subprocess 901",
     RAYS_GUESS,
     "(Api pid=7) ERROR 01-02 03:04:05 [client.py:564] Engine core proc EngineCore_DP0 died unexpectedly, shutting down",
     "something was killed here",
@@ -76,6 +79,8 @@ TOLD = (
     "[2031-01-02 03:04:05,678: ERROR/Main] Process 'Fork-7' pid:4242 exited with 'signal 15 (SIGTERM)'",
     f"ValueError: unknown column\n{HANDLER}Killing subprocess 901",
     f'"enc.2.norm.bias", "enc.2.norm.weight".\n{HANDLER}Killing subprocess 901\n{HANDLER}Killing subprocess 902',
+    f"{HOST_USE.format('21.9', '70.1')}{HANDLER}Killing subprocess 901",
+    f"{HOST_USE.format('27.1', '86.9')}{HOST_USE.format('9.5', '30.5')}{HANDLER}Killing subprocess 901",
     f"{HANDLER}Killing subprocess 901\n{HANDLER}Main process received SIGINT, exiting",
     f"{RAYS_GUESS}\n(Worker pid=7) [2031-03-04 19:28:30,014 E 7 7] logging.cc:113: {UNHANDLED}",
     "INFO rollout worker killed by ray.kill",

@@ -42,6 +42,21 @@ def test_a_reader_that_vanished_may_have_failed_of_anything() -> None:
     assert not seen.shows_memory
 
 
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("Load the 7200 image of 8000.", True),
+        ("reading 312 files of 900", True),
+        ("Loaded 8000 images", False),
+        ("step 7200 of 8000", False),
+        ("Download the 7200 image of 8000.", False),
+        ("Load the 7200 image", False),
+    ],
+)
+def test_a_line_that_counts_what_is_read(line: str, *, reads: bool) -> None:
+    assert (host_data.vanished_at_a_line_on_data(crash(line, "Killed")) is not None) == reads
+
+
 def test_a_kill_for_memory_did_not_just_vanish() -> None:
     log = crash("Running tokenizer on dataset (num_proc=64):  71%|███████  | 639/900 [01:10<00:28]", *kill())
     assert host_data.memory_ran_out_at_a_line_on_data(log) is not None
