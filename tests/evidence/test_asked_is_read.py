@@ -29,6 +29,8 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "dmesg -T | grep -B": ("pairs/dmesg-machine-full/evidence.txt", {"kernel"}),
     "for boot in -1 0; do journalctl -t kernel": ("pairs/journal-of-the-container/evidence.txt", {"kernel"}),
     "grep -n -A 60 'Traceback": ("asked/traceback-by-grep.txt", {"cuda"}),
+    "grep -n -A 40 RESOURCE_EXHAUSTED": ("asked/account-of-xla-by-grep.txt", {"jax_tf"}),
+    "grep -n -iE 'model weights": ("asked/account-of-vllm-by-grep.txt", {"vllm_figures", "nvidia_smi"}),
     "Select-String -Path": ("asked/traceback-by-select-string.txt", {"cuda"}),
     "Get-CimInstance Win32_OperatingSystem": ("asked/memory-of-windows.txt", {"machine_memory"}),
     "CUDA_LAUNCH_BLOCKING=1": ("asked/one-call-at-a-time.txt", {"cuda"}),
@@ -72,7 +74,7 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "pip show": ("asked/pip-show.txt", {"pip_show"}),
 }
 # Public strings of the module that are no commands
-_PATTERNS = {"IN_A_POD", "CONTAINERS", "KUBELET", "BEFORE_KILLS"}
+_PATTERNS = {"IN_A_POD", "CONTAINERS", "KUBELET", "BEFORE_KILLS", "SIGBUS"}
 _PACKAGE_ASKED = "deepspeed"
 
 

@@ -24,6 +24,7 @@ AROUND = {
     ("container", "physical"): ("5.1 GB of 5 GB physical memory used", ("5.1 GB of 5 GB",)),
     ("container", "sge"): ("job 7 (12.5G > limit:12G) exceeds", ("12.5G > limit:12G",)),
     ("container", "tasks"): ("srun: error: node7: tasks 4-7: Out Of Memory", ("4-7",)),
+    ("container", "virtual"): ("9.5 GB of 8.4 GB virtual memory used", ("9.5 GB of 8.4 GB",)),
     ("container", "victim"): ("System OOM encountered, victim process: python3, pid: 12", ("python3",)),
     ("data_loader", "errno"): ("OSError: [Errno 28] No space", ("28",)),
     ("data_loader", "pids"): ("DataLoader worker (pid(s) 7, 12) exited", ("7, 12",)),

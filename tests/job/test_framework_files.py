@@ -121,7 +121,7 @@ def test_a_sign_is_long_enough_to_be_its_own(one: Framework) -> None:
         assert not sign.isalpha() or not sign.islower() or sign in KNOWN_WORDS, f"a plain word is anybody's: {sign}"
 
 
-KNOWN_WORDS = {"isaacgym", "jaxlib", "koboldcpp", "ollama"}  # nobody else's
+KNOWN_WORDS = {"isaacgym", "jaxlib", "koboldcpp", "ollama", "oobabooga"}  # nobody else's
 
 
 @EACH
