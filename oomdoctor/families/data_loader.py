@@ -95,6 +95,11 @@ _SHM_FRAME = late(r"multiprocessing/(?:shared_memory|heap|synchronize)\.py|torch
 # joblib/_memmapping_reducer.py, _get_temp_dir: in /dev/shm, where it has room at the start and nobody names a folder
 _JOBLIB_FRAME = late(r"joblib[/\\]_memmapping_reducer\.py")
 _OTHER_FOLDER = late(r"\bJOBLIB_TEMP_FOLDER['\"\]]{0,2}\s?[=:]\s?['\"]?(?!/dev/shm)/")
+# joblib/_multiprocessing_helpers.py makes a semaphore to see whether it can: glibc's are files in /dev/shm
+_SERIAL = late(r"joblib will operate in serial mode")
+_SEMAPHORE = late(
+    r"\bctx\.(?:R?Lock|(?:Bounded)?Semaphore|Condition|Event)\(|\bSemLock\(|multiprocessing/synchronize\.py"
+)
 _NAMES_A_PATH = late(r"['\"<]/|: /")
 _RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)
 _DESCRIPTORS = late(r"Too many open files|received 0 items of ancdata")
@@ -200,12 +205,23 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     unnamed = not _NAMES_A_PATH.search(line.text)
     if _HANDLED.search(line.text):
         yield Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
+    elif _SERIAL.search(line.text):
+        yield _no_semaphore(page, index)
     elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, _user(line.text))
     elif unnamed and any(_JOBLIB_FRAME.search(text) for text in above) and not _elsewhere(page, index):
         yield _full(page, line, "joblib")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
         yield Lookalike(place_of(page, line), mark("a disk is full (or out of inodes or inotify watches), not memory"))
+
+
+def _no_semaphore(page: Page, index: int) -> Read:
+    """joblib does without; what needs a lock further below does not."""
+    line = page.lines[index]
+    if any(_SEMAPHORE.search(below.text) for below in page.after(index, _FILE_ABOVE)[1:]):
+        return _full(page, line, "python")
+    why = mark("shared memory has no room for a semaphore: joblib goes on in one process, slower")
+    return Lookalike(place_of(page, line), why)
 
 
 def _not_written(page: Page, index: int) -> Iterator[Read]:
