@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from oomdoctor.families.array_dumps import ProgramBuffer
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import shapes
@@ -68,7 +69,7 @@ def _filled_tiles(padded: ProgramBuffer) -> Proposal:
 
 def _of_arguments(crash: Crash) -> Proposal:
     """docs.jax.dev, jax.tree.map and jax.numpy.shape."""
-    in_jax = getattr(crash.root, "framework", "") == "jax"
+    in_jax = isinstance(crash.root, ArrayOutOfMemory) and crash.root.framework == "jax"
     return Proposal(
         action=say("Print the shapes of what the compiled function is given: one of them is wrong or belongs in parts"),
         snippet="print(jax.tree.map(jax.numpy.shape, ARGUMENTS))" if in_jax else None,
