@@ -8,7 +8,7 @@ from oomdoctor.signs import Grade, held_data, host_data, other_words
 
 KNOBS = (
     "stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
-    "smaller-microbatch", "more-host-memory",
+    "smaller-microbatch", "smaller-input", "more-host-memory",
 )  # fmt: skip
 # So many processes are a choice of whoever started them, and the first thing to change
 OF_MANY_READERS = ("fewer-workers", *(knob for knob in KNOBS if knob != "fewer-workers"))

@@ -15,7 +15,8 @@ from oomdoctor.signs.card import (
     table_counts_refusals,
 )
 
-DRAWING_KNOBS = ("tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu", "collect-evidence")
+DRAWING_KNOBS = ("data-on-the-host", "tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu",
+                 "collect-evidence")  # fmt: skip
 LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "smaller-model", "free-the-gpu",
                 "collect-evidence")  # fmt: skip
 RESERVING_KNOBS = ("free-the-gpu", "cap-preallocation", "smaller-microbatch", "smaller-input", "collect-evidence")
@@ -47,6 +48,7 @@ CAUSE = Cause(
     missing=(log_ends_before_the_error,),
     knobs=(
         "collect-evidence",
+        "data-on-the-host",
         "cap-primitives",
         "fewer-environments",
         "smaller-microbatch",

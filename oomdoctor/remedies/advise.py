@@ -63,6 +63,7 @@ from oomdoctor.remedies.training.batches import SMALLER_BATCHES
 from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import releases
+from oomdoctor.signs.arrays import told_by_a_compiler
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.versions import version_of
 
@@ -209,7 +210,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     if row is not None and (port := of_devices(devices.device_name((crash,)), row.framework)) is not None:
         row = spelling(knob.id, crash.context, port.name) or row
     in_code = row is not None and (row.is_call or row.is_argument)
-    if in_code and _told_by_an_application(crash):
+    if in_code and (_told_by_an_application(crash) or told_by_a_compiler(crash)):
         return None
     return None if row is not None and row.is_call and not _own_program(crash) else row
 
@@ -229,6 +230,11 @@ def _in_sight(row: Spelling, crash: Crash) -> bool:
         return False  # nobody types that command
     if not reach.acts(row.knob, crash, row) or _is_left_to_the_program(row, crash):
         return False
+    return _is_called(row, crash)
+
+
+def _is_called(row: Spelling, crash: Crash) -> bool:
+    """Whether the log states the option, or shows the words of its row where it has some."""
     return not row.words or current(row.knob, row, crash.context) is not None or crash.shows(_any_of(row.words))
 
 
@@ -314,10 +320,11 @@ def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
     engine = fractions.engine_of(crash)
     if engine is None:
         engine = next((name for name, shown in _SHOWN if crash.shows(shown)), None)
-    of_it = partial(_is_of_the_program, crash=crash)
     if engine is None or engine in left_behind(crash.context):
         return None
-    return spelling(knob.id, crash.context, engine, of_it)
+    return spelling(
+        knob.id, crash.context, engine, lambda row: _is_of_the_program(row, crash) and _is_called(row, crash)
+    )
 
 
 def _systems_own(knob: Knob, crash: Crash) -> Spelling | None:

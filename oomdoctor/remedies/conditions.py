@@ -12,6 +12,7 @@ from typing import Final
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import SIDES
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import OF_16_BITS, OF_32_BITS, ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
@@ -23,7 +24,7 @@ from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
-from oomdoctor.job.frameworks import framework, some
+from oomdoctor.job.frameworks import driven, framework, some
 from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
@@ -108,6 +109,8 @@ _OF_ATTENTION: Final = (
     r"|\b(?:bert|gpt|llama|gemma)"
 )
 _OF_ONE_TENSOR: Final = "allocator-cap"  # a cause
+_OF_DATA_IN_RAM: Final = "dataset-in-ram"  # a cause: no line that scales a tensor makes what is read smaller
+_OF_ANY_GRAPH: Final = "ONNX Runtime"  # a library, of whose nodes few attend
 _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # XLA's names of what a jitted function computes; those of a gradient have the transformation around them:
 # jax/_src/interpreters/ad.py, jvp and backward_pass
@@ -269,6 +272,11 @@ def gradients(case: Case) -> bool:
     return not named or case.crash.mentions(_OF_A_GRADIENT) is not None
 
 
+def recomputed(case: Case) -> bool:
+    """By an option, or by a line in a model of one's own: who drives a program by its options has no such line."""
+    return option_for_it(case) or not driven(case.crash.job.frameworks)
+
+
 def something_in_32_bits(case: Case) -> bool:
     """Not where what was refused, and the largest arrays of the program, are numbers of 16 bits and none of more."""
     root = case.crash.root
@@ -290,6 +298,7 @@ def attention(case: Case) -> bool:
     if little_was_generated(crash) is not None:
         return False
     of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or case.cause == _OF_ONE_TENSOR or _computes_pictures(crash)
+    of_anything = of_anything or (isinstance(crash.root, LibraryOutOfMemory) and crash.root.library == _OF_ANY_GRAPH)
     if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
@@ -314,6 +323,8 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if case.now is None and own_options.is_at_its_least(case.knob, crash):
         return False
+    if case.now is None and crash.job.task == "data" and isinstance(crash.root, LibraryOutOfMemory):
+        return False  # tables and clouds of points are parted, and by another knob
     if some(crash.job.frameworks, "has no batch") or _BY_A_SIMULATOR.search(crash.root.at.text):
         return False
     if case.cause == "shm-too-small" and not _loads_batches(crash):
@@ -392,7 +403,8 @@ def sequences(case: Case) -> bool:
 def pictures(case: Case) -> bool:
     """What goes in has a size of its own: pictures, volumes, points, clips."""
     crash = case.crash
-    if simulates_worlds(crash):
+    of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
+    if simulates_worlds(crash) or of_data:
         return False
     named = case.now is not None or crash.mentions(_SIZE_OF_PICTURES) is not None
     return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
@@ -647,6 +659,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "past the load": past_the_load,
     "something in 32 bits": something_in_32_bits,
     "gradients": gradients,
+    "a way to recompute": recomputed,
     "wide numbers": wide_numbers,
     "attention": attention,
     "sequences": sequences,

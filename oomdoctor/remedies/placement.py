@@ -16,6 +16,7 @@ from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import SLACK, card_of
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.own_line import of_a_library
@@ -157,9 +158,16 @@ def _none_but_own(case: Case) -> Answer:
             "Start fewer processes on this GPU; it holds {processes}, likely of this job",
             processes=_named({one.pid: one.bytes for one in mine}),
         ),
-        snippet=f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
+        snippet=_of_tests(crash) or f"ps -o pid,ppid,etime,args -p {','.join(str(one.pid) for one in mine[:_ENDED])}",
         cost=say("less parallelism"),
     )
+
+
+def _of_tests(crash: Crash) -> str | None:
+    """Tests that run side by side are pytest's own processes, each with a driver context and what its test holds."""
+    runners = (name for name in crash.context.frameworks if some([name], "runs tests"))
+    row = next((spelling("fewer-workers", crash.context, name) for name in runners), None)
+    return row.snippet(1) if row is not None else None
 
 
 def _only_its_parent(crash: Crash) -> bool:

@@ -9,7 +9,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
-from oomdoctor.job.frameworks import some
+from oomdoctor.job.frameworks import framework, some
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
@@ -22,6 +22,8 @@ NOTHING: Final = 0.01  # of the process's limit
 MANY_DEVICES: Final = 8  # times its memory: no batch is trimmed to fit
 PAIRS: Final = 256  # of one thing; of fewer an array is small
 PICTURES: Final = 4  # dimensions: batch, height, width and channels
+_OF_A_TPU: Final = "memory space hbm"
+_OF_A_LITTLE: Final = ("smaller-microbatch", "mixed-precision", "gradient-checkpointing", "shard-states")
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays
 
 # A batch of pictures of 3 x 3 or 7 x 7 pixels with hundreds of channels each way is none.
@@ -337,7 +339,23 @@ def program_larger_than_the_device(crash: Crash) -> Seen | None:
     if array is None or (array.arguments_bytes is not None and _works_with_more(array)):
         return None
     words = say("The program needs {used} before anything runs; the GPU has {total}.", **_figures(array))
-    return Seen(words=words, evidence=(array,))
+    return Seen(words=words, evidence=(array,), knobs=_OF_A_LITTLE if little_too_large(crash) else ())
+
+
+def told_by_a_compiler(crash: Crash) -> bool:
+    """XLA speaks of a TPU's memory and nothing names JAX: TensorFlow and PyTorch/XLA compile with it, too."""
+    known = map(framework, crash.context.frameworks)
+    return _OF_A_TPU in crash.root.at.text and all(own is None or own.world != "jax" for own in known)
+
+
+def little_too_large(crash: Crash) -> ArrayOutOfMemory | None:
+    """A program that is larger than the device by a small part. What XLA counts are weights and what it works with
+    together: a smaller batch may take off as much."""
+    array = _program(crash)
+    if array is None or array.arguments_bytes is not None:
+        return None
+    total = array.total_bytes or 0
+    return array if total < (array.used_bytes or 0) <= (1 + LITTLE) * total else None
 
 
 def _works_with_more(array: ArrayOutOfMemory) -> bool:

@@ -245,8 +245,8 @@ REMAINING = {
         "torch", "transformers",
     },
     "signs": {
-        "deepspeed", "fsdp", "java", "jax", "lmdeploy", "megatron", "numpy", "ray", "tensorflow", "tensorrt-llm",
-        "text-generation-inference", "torch",
+        "deepspeed", "fsdp", "java", "jax", "lmdeploy", "megatron", "numpy", "ray", "redis", "tensorflow",
+        "tensorrt-llm", "text-generation-inference", "torch",
     },
 }  # fmt: skip
 PACKAGE = Path(oomdoctor.__file__).parent

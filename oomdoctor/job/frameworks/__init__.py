@@ -79,6 +79,7 @@ Trait = Literal[
     "has no sequences",  # but pictures, points or worlds
     "has no batch",  # one prompt, one picture after the other, unless somebody asks for more
     "simulates worlds",
+    "runs tests",  # of somebody's program, several at once where it is told to
     "allows itself most of the RAM",  # unless somebody sets a limit
     "says when it has loaded",  # its model, which it makes on the card
     "grows with its copies",  # of the inputs, which it keeps for pipeline parallelism
@@ -315,7 +316,7 @@ def _on_windows(prints: Iterable[str]) -> Iterator[str]:
     """Paths with the separators of Windows, too."""
     for words in prints:
         yield words
-        if "/" in words.strip("/") and " " not in words:
+        if "/" in words and " " not in words:
             yield words.replace("/", "\\")
 
 
