@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, allocator, kills, other_words
+from oomdoctor.signs import Grade, address_space, allocator, ggml, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
@@ -21,6 +21,7 @@ SHARE_KNOBS = ("smaller-buffers", "fewer-workers", "smaller-partitions", "spill-
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
 HIDDEN_KNOBS = ("raise-allocator-cap", "pin-version", "fix-environment")
 
+GGML_KNOBS = ("smaller-prefill", "shorter-context", "pin-version")
 METAL_KNOBS = ("smaller-model", "quantize-weights", "shorter-context", "raise-allocator-cap")
 
 CAUSE = Cause(
@@ -71,4 +72,5 @@ CAUSE = Cause(
     ),
     against=(Row(allocator.watermark_filled_by_its_own, Grade.POINTS),),
     knobs=("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences"),
+    knobs_where=((ggml.a_program_of_ggml, GGML_KNOBS),),
 )

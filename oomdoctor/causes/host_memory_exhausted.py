@@ -25,7 +25,7 @@ from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_withou
 from oomdoctor.signs.records import killed_outside_its_limit
 
 OF_A_POD = ("collect-evidence", "raise-container-limit", "fewer-workers", "more-host-memory")
-OF_A_REFUSAL = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory")
+OF_A_REFUSAL = ("smaller-microbatch", "fewer-workers", "stream-data", "narrow-dtypes", "more-host-memory")
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
 CAUSE = Cause(

@@ -15,7 +15,7 @@ OF_A_PLAN = ("quantize-weights", "free-the-gpu", "offload-parameters", "smaller-
 BUFFER_KNOBS = ("offload-parameters", "quantize-weights", "smaller-model", "shorter-context", "more-gpus")
 CACHE_KNOBS = ("shorter-context", "quantize-kv-cache", "offload-parameters", "quantize-weights", "smaller-model")
 ENGINE_KNOBS = ("fewer-sequences", "shorter-context", "quantize-weights", "tensor-parallel", "smaller-model")
-WORKSPACE_KNOBS = ("fewer-sequences", "tensor-parallel", "quantize-weights", "smaller-model", "shorter-context")
+WORKSPACE_KNOBS = ("quantize-weights", "tensor-parallel", "fewer-sequences", "smaller-model", "shorter-context")
 
 CAUSE = Cause(
     id="model-does-not-fit", title=mark("The model does not fit in GPU memory"),

@@ -23,7 +23,7 @@ from oomdoctor.signs.pinned import (
     the_traceback_ends_in_pinning,
 )
 
-OF_LOCKING = ("raise-memlock", "fix-environment")
+OF_LOCKING = ("raise-memlock",)
 OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory")
 OF_SWAPPED_BLOCKS = ("less-swap-space", "pin-version", "more-host-memory")
 OF_A_CACHE = ("less-offload", "raise-memlock", "more-host-memory")

@@ -68,6 +68,12 @@ def _allocator(case: Case) -> Answer:
     )
 
 
+def _is_too_old(case: Case) -> bool:
+    """Whether every release that the log may be of lacks the variable: pytorch/pytorch#44742, in 1.10."""
+    known = known_versions("torch", case.crash.context)
+    return not any(row.versions.overlaps(known) for row in of_knob(case.knob, "torch"))
+
+
 def _as_windows_counts(refused: DeviceOutOfMemory) -> bool:
     """Under the display driver model of Windows, which WSL has too, a GPU has its whole nominal size, and nothing is
     free once it is full; the drivers of Linux keep a part of it to themselves."""
@@ -126,7 +132,10 @@ def _of_the_npu(it: Card) -> Proposal:
 
 
 def _by_itself(case: Case) -> str | None:
-    """A framework of the job sets it for its processes, where nobody says otherwise."""
+    """Why there is nothing to set: the release is too old, or a framework of the job sets it for its processes, where
+    nobody says otherwise."""
+    if _is_too_old(case):
+        return say("{name} came with PyTorch 1.10, and the log's is older", name=_ALLOCATOR)
     return set_by_a_framework(case.crash) if case.now is None else None
 
 

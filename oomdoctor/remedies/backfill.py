@@ -20,6 +20,7 @@ from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.kills import only_small_processes_were_killed
 
 ENOUGH: Final = 3
+_NOTHING_ELSE: Final = (RACE, "absurd-size")  # causes of which less of anything is no remedy
 Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
 
 
@@ -43,7 +44,7 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     knobs = in_its_order(in_front(knobs, crash), cause, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
-    lacking = ENOUGH - len(chosen) if cause != RACE else 0
+    lacking = ENOUGH - len(chosen) if cause not in _NOTHING_ELSE else 0
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
     found = remedies(cause, more, crash)[0] if more else []
     further = [replace(one, general=True) for one in found if one.knob not in listed]

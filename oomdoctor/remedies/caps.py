@@ -24,13 +24,16 @@ from oomdoctor.signs.allocator import (
 )
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
+from oomdoctor.versions import version_of
 
 _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
 _WHOLE: Final = 1.0
 _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified-runtime#1245, 2024-01
 _WORKSPACE_STEP: Final = 512 * MIB
-_SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?)")
+_SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
+_LOWERED: Final = "change memory limit"  # DuckDB's words where what is in use does not fit below the new limit
+_LIMIT_OF_DUCKDB: Final = "memory_limit"
 _SHARE: Final = late(r"(\d{1,2})%")
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
@@ -71,7 +74,35 @@ def raise_cap(case: Case) -> Answer:
             derivation=say("{fraction} is the whole GPU", fraction=_WHOLE),
             cost=say("other processes on the GPU get less of it"),
         )
-    return None
+    return _by_its_option(case)
+
+
+def _by_its_option(case: Case) -> Answer:
+    """Where nothing prints the limit: twice the option's default. Without an option there is nothing to raise."""
+    row = case.row
+    if row is None:
+        return Skip()
+    default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
+    size = _SIZE.fullmatch(str(default))
+    if row.value is not None or not row.takes_value:
+        return None
+    if size is None or not size[2]:
+        return Proposal(action=say("Raise {name}, if the machine has the memory", name=row.setting))
+    then = f"{2 * int(size[1])}{size[2]}"
+    return Proposal(
+        action=say(
+            "Raise {name} from {now} to {then}, if the machine has the memory",
+            name=row.setting,
+            now=as_default(str(default)),
+            then=then,
+        ),
+        suggested=then,
+        derivation=f"2 x {default} = {then}",
+        assumes=(
+            say("{name} is {value} (its default, not in the log)", name=row.setting, value=default),
+            say("double is a guess: the need is unknown"),
+        ),
+    )
 
 
 def _of_a_program(case: Case) -> Answer:
@@ -166,7 +197,7 @@ def _larger_host_buffer(crash: Crash) -> Proposal:
 
 def _twice(case: Case, now: int, unit: str) -> Proposal:
     """A heap whose size the launch line states."""
-    times = _MANY_TIMES if now * BINARY[unit.lower() or _OF_A_BARE_NUMBER] < _SMALL_HEAP else 2
+    times = _MANY_TIMES if now * BINARY[unit.lower().rstrip("b") or _OF_A_BARE_NUMBER] < _SMALL_HEAP else 2
     then = f"{times * now}{unit}"
     return Proposal(
         action=say(
@@ -209,7 +240,9 @@ def _larger_budget(case: Case) -> Answer:
     stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
     limit = stated[-1].limit_bytes if stated else None
     if not limit:
-        return None
+        return _by_its_option(case)
+    if _LOWERED in stated[-1].at.text:
+        return _before_the_data()
     if (unset := _unless_set(case, limit)) is not None:
         return unset
     then = f"{math.ceil(2 * limit / MIB)}MiB"
@@ -224,6 +257,19 @@ def _larger_budget(case: Case) -> Answer:
         derivation=f"2 x {show(limit)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
+
+
+def _before_the_data() -> Proposal:
+    """DuckDB gives back what nothing holds on to, and refuses to go below the rest: src/storage/buffer/buffer_pool.cpp,
+    `BufferPool::SetLimit`."""
+    return Proposal(
+        action=say(
+            "Set {name} when the database is opened, before data is in memory, or to more than is in use",
+            name=_LIMIT_OF_DUCKDB,
+        ),
+        setting=_LIMIT_OF_DUCKDB,
+        snippet="SELECT sum(memory_usage_bytes) FROM duckdb_memory();",
     )
 
 

@@ -14,6 +14,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies.proposal import PROCESS_HOG, REFUSED_WHAT_IS_FREE, REWARD_HOG, Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import commands
+from oomdoctor.signs.machine import of_its_system
 from oomdoctor.units import show
 
 # What PyTorch calls the devices: ROCm's go by CUDA's name
@@ -41,7 +42,7 @@ def collect(case: Case) -> Answer:
     if "ray" in crash.context.frameworks or _ray_killed(crash):
         return _of_ray(crash)
     action, snippet = _record(crash)
-    return Proposal(action=action, snippet=snippet)
+    return Proposal(action=action, snippet=snippet) if of_its_system((snippet,), crash) else Skip()
 
 
 def _the_same_alone(crash: Crash) -> Proposal | None:

@@ -54,6 +54,7 @@ _BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
+_OF_A_BUILT_ENGINE: Final = "config.pbtxt"  # Triton's, whose TensorRT-LLM loads what `build.py` made
 _LENGTH: Final = "shorter-context"
 _OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
@@ -281,9 +282,11 @@ def _is_a_start(remedy: Remedy) -> bool:
 
 def stated_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
     """What the log states of an engine's batches is lowered before a share that it does not: nobody knows how large
-    that is."""
+    that is. Of an engine that was built before, the share alone is no matter of a new build."""
     share = next((one for one in remedies if one.knob == _SHARE), None)
-    if cause != _RESERVES or share is None or (share.suggested is not None and not _is_a_start(share)):
+    if cause != _RESERVES or share is None or _OF_A_BUILT_ENGINE in (share.snippet or ""):
+        return list(remedies)
+    if share.suggested is not None and not _is_a_start(share):
         return list(remedies)
     stated = [one for one in remedies if one.knob in _OF_AN_ENGINES_BATCHES and one.current is not None]
     return [*stated, *(one for one in remedies if one not in stated)]

@@ -36,6 +36,9 @@ _AT_ONCE = late(
     r"(?:(?:single|allowed|supported) )?(?:mem(?:ory)?|buffer)?[ _]?"
     r"(?:alloc(?:ation)?|buffer)?[ _]?(?:size|length)\b[^\n\d]{0,60}?(\d{6,15})\b"
 )
+# Whose pool may grow to all that is free on the GPU where nobody says: rmm/mr/pool_memory_resource.hpp
+_RMM: Final = "RMM"
+_OF_A_POOL: Final = ("raise-allocator-cap", "free-the-gpu", "smaller-partitions", "smaller-microbatch")
 # What ggml asks for in one piece: its KV cache and its compute buffer, which grow with the context
 _OF_GGML: Final = ("shorter-context", "raise-allocator-cap", "quantize-kv-cache", "smaller-prefill")
 
@@ -303,7 +306,7 @@ def pool_of_a_library_says_so(crash: Crash) -> Seen | None:
     if not isinstance(pool, LibraryOutOfMemory) or not pool.capped:
         return None
     words = say("{library} reports that its own pool reached its limit, not the GPU.", library=pool.library)
-    return Seen(words=words, evidence=(pool,))
+    return Seen(words=words, evidence=(pool,), knobs=_OF_A_POOL if pool.library == _RMM else ())
 
 
 @sign

@@ -74,8 +74,10 @@ def test_a_call_is_proposed_from_its_release_on(year: int, known: bool) -> None:
 
 OLD = (
     "RuntimeError: CUDA out of memory. Tried to allocate 3.25 GiB (GPU 0; 31.75 GiB total capacity; 18.00 GiB already "
-    "allocated; 1.20 GiB free; 24.31 GiB reserved in total by PyTorch)\n"
+    "allocated; 1.20 GiB free; 24.31 GiB reserved in total by PyTorch) If reserved memory is >> allocated "
+    "memory try setting max_split_size_mb to avoid fragmentation.\n"
 )
+OLDEST = OLD.partition(" If reserved")[0] + "\n"
 NEW = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.25 GiB. GPU 0 has a total capacity of 31.75 GiB "
     "of which 1.20 GiB is free. Of the allocated memory 18.00 GiB is allocated by PyTorch, and 6.31 GiB is reserved by "
@@ -88,6 +90,10 @@ NEW = (
     [
         (OLD, {"torch": "<1.13"}),
         (OLD.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": "<2.1"}),
+        (OLDEST, {"torch": "<1.10"}),
+        (OLDEST.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": "<2.1"}),  # cut behind its figures
+        (OLDEST.replace("by PyTorch)", "by PyTorch) (somebody's words)"), {"torch": "<1.13"}),
+        ('  File "/env/torch/tensor.py", line 195, in backward\n' + OLD, {"torch": "<1.9"}),
         (NEW, {}),
         (NEW.replace("torch.OutOfMemoryError", "RuntimeError"), {}),
         (OLD.replace("CUDA", "NPU").replace("(GPU", "(NPU"), {}),
@@ -111,6 +117,13 @@ def test_the_words_of_a_message_tell_its_releases(log: str, told: dict[str, str]
 def test_an_allocator_is_told_what_its_release_knows(log: str, line: str) -> None:
     remedy = advise(log, "allocator-config", cause="allocator-fragmentation")[0]["allocator-config"]
     assert remedy.snippet == line
+
+
+@pytest.mark.parametrize(("log", "old"), [(OLD, False), (NEW, False), (OLDEST, True)])
+def test_a_release_without_the_variable_is_told_of_none(log: str, old: bool) -> None:
+    chosen, rejected = advise(log, "allocator-config", cause="allocator-fragmentation")
+    assert ("allocator-config" not in chosen) == old
+    assert ("1.10" in rejected["allocator-config"].why if old else not rejected) is True
 
 
 SUMMARY = (

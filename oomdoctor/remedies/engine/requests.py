@@ -14,7 +14,7 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, Sequ
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say, translated
+from oomdoctor.language import say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies.engine.contexts import within_room
 from oomdoctor.remedies.engine.known import engine_version
@@ -23,7 +23,7 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs.kv_cache import WHOLE_PROMPTS, a_step_takes_a_whole_prompt
-from oomdoctor.signs.kv_pool import evictable_tokens_stayed
+from oomdoctor.signs.kv_pool import context_of_all_sequences_is_full, evictable_tokens_stayed
 from oomdoctor.signs.logits import OF_PROMPTS
 from oomdoctor.units import show
 
@@ -33,6 +33,8 @@ _SPECULATION: Final = "speculative_algorithm"
 
 
 def shorter_context(case: Case) -> Answer:
+    if context_of_all_sequences_is_full(case.crash) is not None:
+        return _longer_for_all(case)
     for error in case.crash.every(ContextDoesNotFit):
         if error.kv_tokens:
             return _context(
@@ -58,6 +60,24 @@ def shorter_context(case: Case) -> Answer:
         return Refusal(say("not one KV-cache block fits: a shorter context alone does not help"))
     cache = cache_beside(case.crash)
     return half(case) if cache is None or case.now is not None else _half_of_the_cache(case.name, cache)
+
+
+def _longer_for_all(case: Case) -> Answer:
+    """llama.cpp's cache has as many cells as the context, for all sequences together: a shorter one is full sooner."""
+    now = case.number()
+    action = say("Give all sequences together a longer context ({name})", name=case.name)
+    cost = say("more memory for the KV cache")
+    if now is None:
+        return Proposal(action=action, cost=cost)
+    then = 2 * int(now)
+    return Proposal(
+        action=semicolons((action, f"{int(now)} -> {then}")),
+        current=int(now),
+        suggested=then,
+        derivation=f"2 x {int(now)} = {then}",
+        assumes=(say("double is a guess: the need is unknown"),),
+        cost=cost,
+    )
 
 
 def cache_beside(crash: Crash) -> int | None:
@@ -139,6 +159,8 @@ def fewer_sequences(case: Case) -> Answer:
             suggested=decoded // 2,
             derivation=say("{count} requests in the batch that failed / 2", count=decoded),
         )
+    if case.now is None and context_of_all_sequences_is_full(case.crash) is not None:
+        return Skip()  # --parallel is 1 by default, or as many as share the cells: common/arg.cpp of llama.cpp
     short = case.crash.root
     if isinstance(short, BufferRefused) and short.what == "kv":
         return Skip()  # llama.cpp's slots share a cache of the context (-c): tools/server/README.md

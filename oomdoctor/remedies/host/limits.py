@@ -50,6 +50,7 @@ _SET_LIMIT: Final = (
 _EDIT_CLUSTER: Final = "kubectl edit raycluster NAME   # resources.limits.memory: {amount}"
 # Where the limit is not printed, the command above these shows it: twice that is a value to begin with
 _TWICE: Final = "TWICE_THE_LIMIT"
+_RESERVED: Final = r"\brusage\[[^\]\n]{0,80}\bmem="  # of LSF: what a host must have beside the limit
 _TWICE_REQUESTED: Final = "#SBATCH --mem=TWICE_REQMEM   # 0: all of the node's memory"  # doc/man/man1/sbatch.1
 # The parts of a RayCluster, by what shows them: names of pods, and the value of ray.io/node-type
 _HEAD: Final = ("headGroupSpec.template", r"(?i)\bRAY_HEAD\b|\bray-head\b|node-type\W{1,4}head\b|-head(?:-\w{5})?\b")
@@ -92,12 +93,14 @@ def raise_limit(case: Case) -> Answer:
             derivation=f"2 x {show(limit)} = {show(2 * limit)}",
             assumes=(say("twice is a guess: it dies at its start, and the peak is unknown"),),
         )
-    then = max(gib_up(MORE * limit), gib_up(limit) + 1) if limit >= GIB else None
-    amount = f"{then}G" if then is not None else _amount(MORE * limit)
+    held = max(limit, *(kill.peak_bytes or 0 for kill in crash.every(LimitKill)), 0)
+    then = max(gib_up(MORE * held), gib_up(held) + 1) if held >= GIB else None
+    amount = f"{then}G" if then is not None else _amount(MORE * held)
+    known = say("25 % more is a guess: the job was ended at {peak}", peak=show(held))
     return replace(
         _raised_to(amount, crash, manager, limit),
-        derivation=say("{formula}, rounded up", formula=f"{show(limit)} x {MORE} = {show(MORE * limit)}"),
-        assumes=(say("25 % more is a guess: the peak is unknown"),),
+        derivation=say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}"),
+        assumes=(known if held > limit else say("25 % more is a guess: the peak is unknown"),),
     )
 
 
@@ -366,6 +369,8 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
         if amount is None:
             yield commands.POD
         yield set_limit.format(amount=amount or _TWICE)
+    elif manager == "lsf" and amount is not None and crash.shows(_RESERVED):
+        yield f'#BSUB -R "rusage[mem={amount}]"'
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
         yield (

@@ -24,7 +24,7 @@ from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
-from oomdoctor.signs.arrays import PICTURES, far_beyond_a_machine
+from oomdoctor.signs.arrays import PICTURES, far_beyond_a_machine, little_too_large
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.passes import simulates_worlds
 from oomdoctor.signs.set_limits import address_limit
@@ -123,10 +123,26 @@ def _half_a_batch(case: Case) -> Proposal:
     first = counts and not simulates_worlds(case.crash)
     if first and (shown := _of_the_array(case.crash) or _of_a_huge_array(case.crash)) is not None:
         return shown
+    if (little := little_too_large(case.crash)) is not None:
+        return _of_a_program(little)
     if case.cause == _OUTSIDE and (library := _refused_library(case.crash)) is not None:
         return library
     return Proposal(
         action=say("Halve the batch size"), derivation=say("current value not in the log") if first else None
+    )
+
+
+def _of_a_program(array: ArrayOutOfMemory) -> Proposal:
+    """What it lacks is little beside all that it computes with."""
+    used, total = array.used_bytes or 0, array.total_bytes or 0
+    return Proposal(
+        action=say("Halve the batch size"),
+        derivation=say(
+            "{used} needed - {total} = {missing} too much",
+            used=show(used),
+            total=show(total),
+            missing=show(used - total),
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 
 _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 _OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
+_LOADING: Final = ("checkpoint_load", "model_load")  # stages: nothing is saved
 _ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
 
 
@@ -42,6 +43,8 @@ def _load_to_ram(case: Case) -> Answer:
 def shard_checkpoint(case: Case) -> Answer:
     """Options that list what is saved: whole weights come off the list; where the log does not show it, states do."""
     row = case.row
+    if case.crash.stage in _LOADING:
+        return Skip()
     if row is not None and _ON_RANK_0 in row.write:
         return Proposal(
             action=say("Gather the full state in host RAM, on rank 0 alone"),

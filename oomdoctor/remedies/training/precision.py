@@ -20,6 +20,7 @@ from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
+from oomdoctor.signs.arrays import told_by_a_compiler
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.units import show
 
@@ -98,7 +99,7 @@ def _half_the_weights(case: Case) -> Answer:
     if row is not None and not row.is_call and not is_mixed(row):
         return None
     line = _TO_16_BITS.get(crash.job.world)
-    if line is None or driven(crash.job.frameworks):
+    if line is None or driven(crash.job.frameworks) or told_by_a_compiler(crash):
         of_any_library = row is None and case.cause == _TOO_LARGE
         return Proposal(action=say("Load the weights in bf16 instead of fp32")) if of_any_library else Skip()
     of_states = case.cause != _TOO_LARGE and crash.job.task not in WITHOUT_TRAINING and crash.job.world == "torch"
