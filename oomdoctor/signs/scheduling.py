@@ -20,6 +20,8 @@ _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
 _OF_A_NODE: Final = "node:"
 _WAIT_OF_VLLM: Final = "creating a placement group of specs"  # vllm/executor/ray_utils.py, _wait_until_pg_ready
 _OF_A_TRIAL: Final = " per trial, but the cluster"  # ray/tune/execution/insufficient_resources_manager.py
+# nemo_rl/distributed/virtual_cluster.py compares the sum over its nodes with ray.cluster_resources()
+_OF_ALL_NODES: Final = "Not enough GPUs available. Requested"
 _ON_ONE_NODE: Final = "STRICT_PACK"  # ray/util/placement_group.py
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 _ROLES = ("actor", "ref", "critic", "reward")
@@ -241,8 +243,10 @@ def trial_share(request: Unschedulable, have: Mapping[str, float]) -> dict[str, 
 
 def adds_up(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> bool:
     """Whether further nodes of any size do: bundles may lie on several nodes, what is lacking is only their sum, and
-    the cluster could hold one of them."""
+    the cluster could hold one of them; or a program compares the sums itself."""
     one = request.requested or {}
+    if _OF_ALL_NODES in request.at.text:
+        return bool(lacking(request, have))
     several = request.placement_group and (request.count or 1) > 1
     packed = any(_ON_ONE_NODE in each.at.text for each in crash.every(Unschedulable))
     if not several or packed or not lacking(request, have):

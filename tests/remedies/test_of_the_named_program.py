@@ -265,3 +265,14 @@ def test_what_was_held_is_raised_and_not_what_was_allowed(peak: str, then: str, 
 def test_what_is_reserved_is_raised_beside_the_limit(asked: str, lines: int) -> None:
     chosen, _ = advise(LSF.format(asked, "9600"), "raise-container-limit", cause="container-limit")
     assert len((chosen["raise-container-limit"].snippet or "").splitlines()) == lines
+
+
+SUM = "ValueError: Not enough GPUs available. Requested 24 GPUs, but only 16 are available in the cluster.\n"
+ONE = "Error: No available node types can fulfill resource request {'GPU': 24.0}. Add suitable node types\n"
+
+
+@pytest.mark.parametrize(("log", "sums"), [(SUM, True), (ONE, False)])
+def test_a_program_that_compares_sums_takes_any_node(log: str, sums: bool) -> None:
+    cluster = "ray start --head --num-gpus=16\n"
+    chosen, _ = advise(cluster + log, "add-nodes", cause="ray-unschedulable")
+    assert ("8 GPU more in all" in chosen["add-nodes"].action) == sums
