@@ -250,6 +250,8 @@ SIGNS = (
     ("python -m cellpose --dir d", ["cellpose"]),
     ('  File "/env/totalsegmentator/nnunet.py", line 9, in nnUNet_predict_image', ["totalsegmentator"]),
     ("TotalSegmentator -i ct.nii.gz -o out", ["totalsegmentator"]),
+    ("/opt/deepvariant/bin/run_deepvariant --num_shards=64", ["deepvariant"]),
+    ("/opt/deepvariant/bin/make_examples --mode calling", ["deepvariant"]),
     ("spades.py -1 a.fq -2 b.fq -o out", ["spades"]),
     ('  File "/opt/share/spades_pipeline/support.py", line 9, in sys_call', ["spades"]),
     ("/opt/bin/spades-core out/K21/configs/config.info", ["spades"]),
@@ -372,6 +374,7 @@ def test_every_sign_tells_its_framework(line: str, layers: list[str]) -> None:
 
 # Lines that speak of a framework, or of what is called nearly so, and are of none.
 NEAR = (
+    "deep variants/",
     "lorax is quick",
     "a lora-launcher",
     "painter/",
