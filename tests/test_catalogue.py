@@ -150,7 +150,7 @@ def test_another_catalogue_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[dict[str, object]] = [
-        {"expect": "oom", "causes": ["gpu-memory-exhausted"], "pool": "gpu", "rendered": f"RuntimeError: {REFUSED}"},
+        {"expect": "oom", "causes": ["activations"], "pool": "gpu", "rendered": f"RuntimeError: {REFUSED}"},
         {"expect": "oom", "causes": ["shm-too-small"], "pool": "shm", "rendered": f"RuntimeError: {REFUSED}"},
         {"expect": "no-oom", "rendered": "loss 0.3", "inconclusive_ok": True, "causes": [], "pool": "none"},
         {"expect": "pressure", "rendered": "loss 0.3"},
@@ -161,7 +161,7 @@ def test_another_catalogue_is_measured(
     monkeypatch.setattr(sys, "argv", ["catalogue", "--list", "--file", str(path), "Kiln"])
     assert catalogue.main() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("kiln: cause, pool: oom gpu-memory-exhausted gpu (want oom shm-too-small shm): 't'")
+    assert lines[0].startswith("kiln: cause, pool: oom activations gpu (want oom shm-too-small shm): 't'")
     assert lines[1] == "kiln  detected 2/2  cause 1/2  pool 1/2  quiet 1/1  pressure 1/1"
     assert [line.split() for line in lines[2:5]] == [
         ["detected:", "2/2", "100.0%"], ["cause:", "1/2", "50.0%"], ["pool:", "1/2", "50.0%"]

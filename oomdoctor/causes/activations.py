@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
+from oomdoctor.signs.loading import live_tensors_before_any_step
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
                    "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
@@ -20,11 +21,11 @@ MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quan
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
+GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
 CAUSE = Cause(
-    id="activations",
-    title=mark("Activations do not fit: batch size or sequence length too large"),
+    id="activations", title=mark("Activations do not fit: batch size or sequence length too large"),
     headlines=(
         mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
@@ -33,6 +34,7 @@ CAUSE = Cause(
         mark("An allocation of {requested}[ for shape {shape}][ {doing}] is larger than {gpu} ({too_small})"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("{work} needed {requested} more on {gpu}[ for an array of shape {shape}][ ({place})]"),
+        mark("An allocation of {guessed} for activations failed on {gpu}: {free}[ of {total}] free"),
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested, {free} free[ of {total}]"),
         mark("Activations do not fit on {gpu}[ {doing}]: {requested} requested[ ({place})]"),
         mark("Activations do not fit in {ram}[ {doing}][: {requested} requested][ for shape {shape}][ ({allocator})]"),
@@ -57,20 +59,19 @@ CAUSE = Cause(
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.while_parameters_are_gathered, Grade.HINTS), Row(passes.in_its_own_computation, Grade.HINTS),
         Row(passes.others_waited_in_a_late_collective, Grade.LEFT), Row(passes.a_piece_larger_than_a_card, Grade.HINTS),
-        Row(passes.large_piece_beside_its_own_tensors, Grade.LEFT),
         Row(snapshot.passes_hold_much, Grade.POINTS), Row(other_words.pass_by_the_message, Grade.POINTS),
-    ),
+        Row(passes.tensor_of_a_running_job, Grade.HINTS)),
     against=(
         Row(generation.cache_of_a_generation_was_refused, Grade.POINTS), Row(passes.at_the_logits, Grade.POINTS),
         Row(generation.little_was_generated, Grade.LEFT), Row(passes.evaluation_without_the_model, Grade.POINTS),
         Row(passes.library_was_refused, Grade.HINTS), Row(passes.holds_less_than_half, Grade.HINTS),
         Row(passes.in_an_engines_special_step, Grade.HINTS), Row(logits.sampler_working_on_logits, Grade.HINTS),
-    ),
+        Row(live_tensors_before_any_step, Grade.LEFT)),
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing", "data-on-the-host"),
     knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS),
                  (passes.drawing, DRAWING_KNOBS), (arrays.pairs_hold_most, PAIR_KNOBS),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
-                 (allocator.beyond_the_watermark, MAC_KNOBS)),
+                 (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, GUESS_KNOBS)),
 )  # fmt: skip

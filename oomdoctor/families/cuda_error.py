@@ -123,6 +123,12 @@ _REFUSALS = tuple(
         ("runtime", "cudaErrorCudartUnloading", r"cudaErrorCudartUnloading:? (?P<device>CUDA): out of memory"),  # MXNet
         ("driver", " failed: out of memory", r"\bcu[A-Z]\w{2,30}(?:\([^)]{0,200}\))? failed: out of memory"),
         ("driver", " return value:", r"\bcu(?:Mem|Ipc)\w{3,30} return value:\s{1,6}(?P<code>2)\s{0,4}$"),  # Open MPI
+        # The driver could not lock so much: cuda.h, CUDA_ERROR_OPERATING_SYSTEM (304)
+        (
+            "driver",
+            "OS call failed",
+            r"\bcu(?:Mem|da)(?:HostAlloc|AllocHost|MallocHost|HostRegister).{0,120}\bOS call failed",
+        ),
         ("runtime", "Triton Error [", r"Triton Error \[(?P<device>CUDA|HIP)\]: out of memory"),
         ("runtime", "CudaError: out of memory (2)", r"\bCudaError: out of memory \((?P<code>2)\)"),
         ("runtime", "]: out of memory", r"\b(?P<device>CUDA) error (?P<code>2) \[[^\]]{0,300}\]: out of memory"),
@@ -293,6 +299,7 @@ FAMILY = Family(
         "nrt_tensor_allocate",
         "Observe OOM",
         "error code is 207001",
+        "OS call failed",
     ),
     read=read,
 )

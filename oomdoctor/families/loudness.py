@@ -31,6 +31,7 @@ _WORD = late(
     r"|(?:^|[\]|]\s?|\(\d{1,9}\): )(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
     r"|\b(?:User|Runtime|Future|Resource|Performance)(W)arning: "
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
+    r"|\] \[([EWFIDC])\] \["  # TensorRT's trtexec: "[05/20/2023-12:00:01] [W] [TRT] "
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
                  "WARNING": "warning", "WARN": "warning"}  # fmt: skip
@@ -113,6 +114,9 @@ _WRITER = late(
     r"|[a-zA-Z][\w.-]{0,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] (?=NCCL ))"
 )
 _BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")
+_JULIAS_BAR = late(
+    r"[^\n]{0,400}\d%[^\n]{0,300}\| {1,4}(?:ETA|Time): \d[\d:]{1,11}(?: days[^A-Za-z\n]{0,20})?\s{0,4}(?=\S)"
+)
 
 
 def message(text: str) -> str:
@@ -123,6 +127,9 @@ def message(text: str) -> str:
         return text[writer.end() :]
     if "it/s" in text or "s/it" in text:
         bar = _BAR.match(text)
+        return text[bar.end() :] if bar else text
+    if "ETA: " in text or "Time: " in text:
+        bar = _JULIAS_BAR.match(text)
         return text[bar.end() :] if bar else text
     return text
 

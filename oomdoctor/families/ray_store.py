@@ -140,6 +140,7 @@ _NO_QUOTA: Final = "[Errno 122] Disk quota exceeded"
 _NEARLY_FULL: Final = "% full, available space"
 _SPILLING_GAVE_UP: Final = "Failed to spill objects"
 _SPILLING_FAILED: Final = "IO worker was spilling objects"
+_SPILL_FOLDER: Final = "/ray_spilled_objects"  # the default's name below the session's folder
 _EXTERNAL_STORAGE: Final = late(r"\bray/(?:_private/)?external_storage\.py$")  # it moved
 _NAMES_A_PATH = late(r"No space left on device: ['\"<]?(.)")
 SPILLED_ABOVE: Final = 60
@@ -191,7 +192,8 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     """The IO worker's "no space", or a bare one behind reports of spilling: the store's overflow filled the disk."""
     line = page.lines[index]
     raised = frames(page.before(index))
-    if _SPILLING_FAILED in line.text or any(_EXTERNAL_STORAGE.search(frame.file) for frame in raised[-OWN_FRAMES:]):
+    named = _SPILLING_FAILED in line.text or _SPILL_FOLDER in line.text
+    if named or any(_EXTERNAL_STORAGE.search(frame.file) for frame in raised[-OWN_FRAMES:]):
         about = _about(page, index, [line])
         errno = 122 if _NO_QUOTA in line.text else 28
         yield DiskFull(at=about.at, time=about.time, process=about.process, io_worker=True, errno=errno)

@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frames import ends_in_building
 from oomdoctor.job.frameworks import framework, some
 from oomdoctor.language import joined, mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host
 from oomdoctor.signs.ggml import compute_buffer_refused
@@ -50,9 +51,7 @@ _GATHERING = (
 # deepspeed/runtime/zero/stage_1_and_2.py and stage3.py: one allocation of that many elements
 BUCKET: Final = r"\bempty\([^\n]{0,60}\breduce_bucket_size\b"
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
-FILLED: Final = 0.7  # of the card, in live tensors: neither others nor the allocator's pieces hold it
 LARGE: Final = GIB
-NO_WEIGHT: Final = 8 * GIB  # twice an embedding of 256,000 words by 8,192 in half precision: no matrix of a model
 _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}\.py"
 # mmdet/core/bbox/assigners up to 2, mmdet/models/task_modules/assigners since 3
 _ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
@@ -60,6 +59,8 @@ _ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
 _STATES_OF_WORLDS: Final = r"\benv_states?\b|\bnum_envs\b"
 _ON_THE_CPU: Final = ("torch", "torch7", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
+_NO_LOAD: Final = late(r"(?i)\b(?:insufficient|not enough|cannot|failed|unable)\b[^\n]{0,60}\bload\b")
+BESIDE: Final = 2  # lines
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
 
 
@@ -270,24 +271,29 @@ def a_piece_larger_than_a_card(crash: Crash) -> Seen | None:
 
 
 @sign
-def large_piece_beside_its_own_tensors(crash: Crash) -> Seen | None:
-    """A single request has at least 8 GiB, PyTorch tensors of this process take 70 % of the GPU, and nothing shows
-    what the job was doing."""
-    it = card(crash)
-    held, tried = it.allocated_bytes, it.tried_bytes or 0
-    if held is None or (it.share(held) or 0) < FILLED or tried < NO_WEIGHT or not _nothing_tells(crash):
+def tensor_of_a_running_job(crash: Crash) -> Seen | None:
+    """PyTorch's allocator was refused a tensor that the GPU could hold, others do not hold half of it, and nothing
+    shows what the job was doing, nor that it was loading."""
+    it, event = card(crash), refusal(crash)
+    if event is None or crash.pool != "gpu" or crash.job.in_engine or not _nothing_tells(crash):
         return None
-    if crash.job.in_engine:
+    if any(_NO_LOAD.search(line) for line in crash.root.around.before[-BESIDE:]):
         return None
-    words = say(
-        "A single allocation of {tried} failed; tensors of this process take {held} of the GPU's {total}. "
-        "They are the model and its activations, and activations grow with the batch size.",
-        tried=show(tried),
-        held=show(held),
-        total=show(it.total_bytes or 0),
+    if _beyond_the_card(it) or ends_in_building(crash.root.around.trace) or innermost(crash, _NOT_ITS_OWN):
+        return None
+    if (it.share(it.beyond_bytes if it.others_bytes is None else it.others_bytes) or 0) >= OWN_SHARE:
+        return None
+    return Seen(
+        words=joined(
+            (
+                say("Nothing shows that the job was still loading when {asked}.", asked=asked(it)),
+                _what_they_grow_with(crash),
+            )
+        ),
+        evidence=(event,),
+        against=(say("the log does not show what the job was doing"),),
+        unsure=True,
     )
-    doubt = say("the log does not show what the job was doing")
-    return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=(doubt,))
 
 
 @sign

@@ -32,8 +32,10 @@ def test_what_a_constructor_computes_itself_is() -> None:
     assert OWN in finding(CAUSE, *inner, refused()).why
 
 
-def test_nothing_is_said_of_a_bare_message() -> None:
-    assert says(CAUSE, refused()) is None
+def test_it_is_guessed_of_a_bare_message_and_no_more() -> None:
+    assert finding(CAUSE, refused()).grade == Grade.HINTS
+    assert finding(CAUSE, refused()).unsure
+    assert says(CAUSE, "RuntimeError: CUDA error: out of memory") is None
 
 
 def test_not_first_when_the_innermost_frames_work_on_the_logits() -> None:

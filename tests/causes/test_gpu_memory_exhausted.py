@@ -32,7 +32,8 @@ def test_a_bare_refusal_is_all_there_is() -> None:
         "RuntimeError: CUDA out of memory. Tried to allocate 16.00 MiB (GPU 0; 3.94 GiB total capacity; 3.50 GiB "
         "already allocated; 13.81 MiB free; 3.55 GiB reserved in total by PyTorch)"
     )
-    assert ranking(line) == ["gpu-memory-exhausted"]
+    assert ranking(line) == ["activations", "gpu-memory-exhausted"]
+    assert ranking("RuntimeError: CUDA error: out of memory") == ["gpu-memory-exhausted"]
 
 
 def test_what_a_library_asked_for_is_said() -> None:

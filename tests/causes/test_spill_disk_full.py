@@ -119,3 +119,17 @@ def test_a_larger_store_empties_no_disk(lines: tuple[str, ...], advised: bool, t
     assert ("bigger-object-store" in remedies) is advised
     sizes = "du -sh /scratch/ray/session_* | sort -h"
     assert (sizes in str(remedies["free-disk"].snippet)) is (lines[0] == WARNED)
+
+
+@pytest.mark.parametrize(
+    ("path", "spills"),
+    [
+        ("/scratch/ray/session_9/ray_spilled_objects/7c", True),
+        ("/scratch/ray/session_9/ray_spilled_objects_40b1/7c", True),
+        ("/scratch/ray/session_9/logs/worker.out", False),
+        ("/scratch/checkpoints/step-9.pt", False),
+    ],
+)
+def test_a_full_disk_below_rays_spill_folder_is_the_one_it_spills_to(path: str, spills: bool) -> None:
+    found = crashes_of("step 9 loss 2.1", f"OSError: [Errno 28] No space left on device: '{path}'")
+    assert [one.root.kind for one in found] == (["disk-full"] if spills else [])

@@ -35,6 +35,12 @@ def test_the_pool_is_the_groups_only_where_a_limit_was_hit(name: str, pool: str)
     assert {kill.pool for kill in found} == {pool}
 
 
+@pytest.mark.parametrize("held", ["6000000kB", "6,000,000kB", "600,000,0kB"])
+def test_a_figure_may_have_separators_wherever_they_stand(held: str) -> None:
+    (kill,) = kills("Out of memory: " + LINE.format(4711).replace("6000000kB", held) + "\n")
+    assert kill.anon_rss_bytes == 6_000_000 * 1024
+
+
 def test_who_asked_is_not_who_was_killed() -> None:
     (kill,) = kills((FIXTURES / "machine-full-5.15.log").read_text())
     assert kill.invoker == "ray::IDLE"

@@ -26,6 +26,9 @@ SHORT = (
     ("terminate called after throwing an instance of 'vk::OutOfDeviceMemoryError'", "gpu"),
     ("[1717.1] [n1:8:0] cache.c:158  UCX  ERROR cuIpcOpenMemHandle(addr, LAZY_PEER) failed: out of memory", "gpu"),
     ("  cuMemHostRegister return value:  2", "pinned"),
+    # what the operating system did not lock
+    ("drv.LogicError: cuMemHostAlloc failed: OS call failed or operation not supported on this OS", "pinned"),
+    ("hostbuf.cu:77: cudaMallocHost(&p, n): OS call failed or operation not supported on this OS", "pinned"),
     ("CUDA error at nbody.cpp:412 code=2(cudaErrorMemoryAllocation) \"cudaMalloc(&p, n)\"", "gpu"),
     # shared memory, whoever lays it out
     ("[1717.1] [n1:8:0] sys.c:978  UCX  ERROR shmget(size=2097152 flags=0x0) for mm failed: No space left", "shm"),
@@ -33,6 +36,9 @@ SHORT = (
     ("It appears as if there is not enough space for /tmp/seg (the shared-memory backing", "shm"),
     # calls that are numbered are no comments
     ("  #011: H5Dchunk.c line 4011 in H5D__chunk_lock(): memory allocation failed for raw data chunk", "host_ram"),
+    # behind a bar and behind a time an error is one
+    ("epoch 2/9  31%|██████▎    |  ETA: 0:02:11ERROR: GPU memory allocation failed: 310 MiB free", "gpu"),
+    ("[06/11/2024-09:10:11] [E] [TRT] request: 2100MB Available: 90MB. Device memory is insufficient", "gpu"),
     ("Error: Resident memory is at 91% of total memory, exceeding the configured limit of 90%", "host_ram"),
 )  # fmt: skip
 
@@ -53,6 +59,12 @@ QUIET = (
     "NET/IB : unable to allocate requests",
     "library has exceeded its number of outstanding event handles.",
     "  cuMemHostRegister return value:  1",
+    # the same number of calls that lock nothing
+    "drv.LogicError: cuGraphicsGLRegisterBuffer failed: OS call failed or operation not supported on this OS",
+    "cudaIpcOpenMemHandle(&p, h, 1): OS call failed or operation not supported on this OS",
+    # a warning is one behind a bar and behind a time, too; there the line is cut
+    "epoch 2/9  31%|██████▎    |  ETA: 0:02:11WARNING: device memory allocation failed; attempting to free up memo",
+    "[06/11/2024-09:10:11] [W] [TRT] Tactic request: 2100MB Available: 90MB. Device memory is insufficient",
 )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gpu_logs import FORWARD, crash, frame, ranking, refused, trace
+from gpu_logs import FORWARD, LOADING, crash, frame, ranking, refused, trace
 from host_logs import kill
 
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.signs import (
     arrays,
     checkpoints,
@@ -178,20 +179,38 @@ def test_a_replay_memory_is_data(file: str, code: str, data: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tried", "allocated", "one_piece"),
+    ("lines", "guessed"),
     [
-        ("16.00 GiB", "60.00 GiB", True),
-        ("7.90 GiB", "60.00 GiB", False),
-        ("16.00 GiB", "50.00 GiB", False),
+        ([refused()], True),
+        ([refused(own=None, allocated=None)], True),
+        ([refused(tried="16.00 GiB", own=None, allocated="60.00 GiB")], True),
+        # larger than the card, others on it
+        ([refused(tried="96.00 GiB")], False),
+        ([refused(own="20.10 GiB", allocated="19.00 GiB", others=((4711, "58.40 GiB"),))], False),
+        # where something tells what the job was doing
+        ([*trace(FORWARD), refused()], False),
+        ([*trace(LOADING), refused()], False),
+        ([*trace(("job/run.py", "start", "model = model.to(device)")), refused()], False),
+        (["Not enough memory to load model 'painter'", refused()], False),
+        (["Requested to load painter", refused()], True),
+        (["Loading checkpoint shards:  25%|██▌       | 1/4 [00:02<00:07,  2.51s/it]", refused()], False),
+        (
+            ["INFO 06-13 [llm_engine.py:161] Initializing an LLM engine (v0.5.4)", refused()],
+            False,
+        ),
+        # where PyTorch was not asked
+        ([XLA], False),
     ],
 )
-def test_a_piece_larger_than_any_weight_is_a_pass(tried: str, allocated: str, one_piece: bool) -> None:
-    log = crash(refused(tried=tried, allocated=allocated, own=None))
-    assert (passes.large_piece_beside_its_own_tensors(log) is not None) == one_piece
+def test_a_refusal_that_nothing_explains_is_of_a_running_job(lines: list[str], guessed: bool) -> None:
+    assert (passes.tensor_of_a_running_job(crash(*lines)) is not None) == guessed
+    assert not guessed or ranking(*lines)[0] == "activations"
 
 
-def test_a_traceback_says_more_than_the_size_of_a_piece() -> None:
-    assert passes.large_piece_beside_its_own_tensors(crash(*trace(FORWARD), refused(tried="16.00 GiB"))) is None
+def test_what_is_guessed_of_a_running_job_is_likely_at_most() -> None:
+    best = decide(crash(refused())).answers[0]
+    assert best.finding.unsure
+    assert best.confidence < 0.85
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from oomdoctor.report.headline.card import figures, on_host, start, teller
 from oomdoctor.report.headline.figures import beside, shown
 from oomdoctor.report.headline.names import title, with_pid
 from oomdoctor.report.headline.slot import about, first, root, where
-from oomdoctor.signs import fragments, library, loading, neighbours, placement
+from oomdoctor.signs import fragments, library, loading, neighbours, passes, placement
 from oomdoctor.signs.arrays import most_padded, padded_beyond_the_device
 from oomdoctor.signs.card import unified_request
 from oomdoctor.signs.series import is_uneven, per
@@ -88,6 +88,13 @@ def ram(crash: Crash) -> str | None:
 def requested(it: Card) -> str | None:
     """The allocation that failed."""
     return shown(it.tried_bytes)
+
+
+def guessed(crash: Crash) -> str | None:
+    """The allocation that failed, where nothing but a job's usual course says what for."""
+    if passes.tensor_of_a_running_job(crash) is None or passes.in_its_own_computation(crash) is not None:
+        return None
+    return shown(figures(crash).tried_bytes)
 
 
 @about(figures)

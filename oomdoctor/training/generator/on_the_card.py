@@ -443,7 +443,12 @@ def larger_than_any_machine(draw: Draw) -> Scene:
 
 def full_and_nothing_else(draw: Draw) -> Scene:
     """Below a training loop's lines, which stand around some, the batch is a fair guess."""
-    return Scene((bare(draw) if draw.often(0.6) else refused(draw, _small(draw)),), also=("activations",))
+    return Scene((bare(draw),), also=("activations",))
+
+
+def refused_and_nothing_else(draw: Draw) -> Scene:
+    """PyTorch's allocator, of which nine of fourteen labels on logs with nothing else say so."""
+    return Scene((refused(draw, _small(draw)),), also=(FULL,))
 
 
 def regression(draw: Draw) -> Scene:
@@ -490,7 +495,13 @@ def scheduling(draw: Draw) -> Scene:
 
 
 RECIPES: Final[dict[str, tuple[Recipe, ...]]] = {
-    "activations": (activations_forward, activations_backward, activations_without_figures, activations_jax),
+    "activations": (
+        activations_forward,
+        activations_backward,
+        activations_without_figures,
+        activations_jax,
+        refused_and_nothing_else,
+    ),
     "optimizer-states": (optimizer,),
     "logits-spike": (logits,),
     "model-does-not-fit": (weights, weights_of_the_engine, larger_than_the_card),
