@@ -131,5 +131,5 @@ def test_a_larger_store_empties_no_disk(lines: tuple[str, ...], advised: bool, t
     ],
 )
 def test_a_full_disk_below_rays_spill_folder_is_the_one_it_spills_to(path: str, spills: bool) -> None:
-    found = crashes_of("step 9 loss 2.1", f"OSError: [Errno 28] No space left on device: '{path}'")
+    found = crashes_of(f"step 9 loss 2.1\nOSError: [Errno 28] No space left on device: '{path}'")
     assert [one.root.kind for one in found] == (["disk-full"] if spills else [])
