@@ -53,7 +53,9 @@ _STEP: Final = late(
 )
 _BEFORE_ITS_LOOP: Final = "_inner_training_loop"  # transformers: it prepares the model first
 # What holds data and no model
-_DATA: Final = late(r"(?i)data_?set|data_?loader|data_?module|sampler|collat|batch|buffer|cache|optimi[sz]er|scheduler")
+_DATA: Final = late(
+    r"(?i)camera|scene|data_?set|data_?loader|data_?module|sampler|collat|batch|buffer|cache|optimi[sz]er|scheduler"
+)
 _MADE_AND_MOVED: Final = late(r"(?:\A|[\s=.(])[A-Z]\w{1,80}\([^()]{0,120}\)\.(?:to|cuda|half)\(")
 
 

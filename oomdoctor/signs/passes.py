@@ -393,7 +393,8 @@ def _failed_pass(crash: Crash) -> str | None:
         return busy if busy in ("backward", "forward") else None
     if crash.stage in ("forward", "backward"):
         return crash.stage
-    return "forward" if crash.stage in COMPUTING or innermost(crash, ATTENTION, 2) else None
+    computing = crash.stage in COMPUTING and not crash.doing.weak
+    return "forward" if computing or innermost(crash, ATTENTION, 2) else None
 
 
 def _nothing_tells(crash: Crash) -> bool:

@@ -35,7 +35,7 @@ def test_every_stage_is_one_of_the_contract_and_has_a_verb() -> None:
 @pytest.mark.parametrize("columns", COLUMNS, ids=[columns[3].strip()[:40] for columns in COLUMNS])
 def test_every_row_has_a_pattern_and_says_where_it_is_from(columns: list[str]) -> None:
     weight, _, where, pattern, framework, source = (column.strip() for column in columns)
-    assert float(weight) in (0, 0.9, 1, 1.5, 2, 3, 4)
+    assert float(weight) in (0, 0.5, 0.9, 1, 1.5, 2, 3, 4)
     assert pattern
     assert (framework, source) == ("any", "any") if where in NOBODYS else framework != "any" != source
     assert "  " not in pattern
