@@ -25,7 +25,7 @@ RAY: Final = "ray"  # the file of a frame that is Ray's line about a call
 TELLING: Final = 2  # the weight from which a frame needs no other witness
 
 # What these run is finer than they are: the innermost of the others, or a forward pass
-_RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward"})
+_RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward", "train"})
 _IS_RUN: Final = frozenset({"optimize", "backward", "load"})
 # PyTorch's name for it, and what Chainer's and Paddle's optimizers call it
 _CLOSURE: Final = late(r"\b(?:closure|loss_?fu?n(?:c(?:tion)?)?)\((?:\)|\*)")

@@ -28,7 +28,7 @@ def test_every_row_is_of_a_known_place_and_none_is_lost() -> None:
 def test_every_stage_is_one_of_the_contract_and_has_a_verb() -> None:
     assert {row.stage for row in ALL} - {GENERATION, TRAINING, ""} <= set(STAGES)
     assert set(STAGES) - {"unknown"} <= set(STEPS)
-    assert {row.step for row in ALL} - {""} <= {*STEPS.values(), "move", "wake", "warm", "tokenize"}
+    assert {row.step for row in ALL} - {""} <= {*STEPS.values(), "move", "wake", "warm", "tokenize", "train"}
     assert all(row.step != STEPS[row.stage] for row in ALL if row.step), "the stage's own verb needs no word"
 
 
