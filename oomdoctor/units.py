@@ -12,11 +12,16 @@ KIB: Final = 1024
 MIB: Final = 1024**2
 GIB: Final = 1024**3
 TIB: Final = 1024**4
+PIB: Final = 1024**5
+EIB: Final = 1024**6
 
 # 2**64 bytes printed as GiB is NVML's "not available" (WSL2, some vGPU), 2**63 less a page the kernel's "no limit":
 # unknown, not a number. A request of a little less is a shape that has overflowed.
 LARGEST_SIZE: Final = 2**63 - 1_048_576
 LARGEST_REQUEST: Final = 2**64 - 1  # a negative count that is printed as one without a sign
+NO_MACHINE: Final = 8 * TIB  # more than the memory of any card, and of nearly any host
+# Units of what no machine has; programs print what one has in GiB, up to its TiB.
+BEYOND: Final = ((EIB, "EiB"), (PIB, "PiB"), (TIB, "TiB"))
 TOLD: Final = 0.0005  # of a whole: less is not worth a digit
 LARGEST_NUMBER: Final = 1e18  # of anything: products of larger ones may be no numbers any more
 
@@ -58,8 +63,11 @@ def asked(number: str, unit: str = "", table: Mapping[str, int] = BINARY) -> int
 
 
 def show(size_bytes: float) -> str:
-    """A size for a person, in the unit a person would pick: 278 MiB, 66.85 GiB."""
+    """A size for a person, in the unit a person would pick: 278 MiB, 66.85 GiB, 3.98 EiB."""
     magnitude = abs(size_bytes)
+    if magnitude >= NO_MACHINE:
+        factor, unit = next(each for each in BEYOND if magnitude >= each[0])
+        return f"{size_bytes / factor:.2f} {unit}"
     if magnitude >= GIB:
         return f"{size_bytes / GIB:.2f} GiB"
     if magnitude >= MIB:

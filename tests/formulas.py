@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 ENDINGS: Final = ("iB", "i")
-BINARY: Final[dict[str, int]] = {f"{letter}{end}": 1024**n for n, letter in enumerate("KMGT", 1) for end in ENDINGS}
+BINARY: Final[dict[str, int]] = {f"{letter}{end}": 1024**n for n, letter in enumerate("KMGTPE", 1) for end in ENDINGS}
 UNITS: Final[dict[str, float]] = {"bytes": 1, "%": 0.01, **BINARY}
 TOKEN: Final = re.compile(
     r"(?P<digits>, \d digits|, to \d+|, \d 位|, \d+ 的倍数)"
-    r"|(?P<number>-?\d[\d,]*(?:\.\d+)?)(?: ?(?P<unit>bytes|%|[KMGT]iB?\b))?(?P<billions> B )?"
+    r"|(?P<number>-?\d[\d,]*(?:\.\d+)?)(?: ?(?P<unit>bytes|%|[KMGTPE]iB?\b))?(?P<billions> B )?"
     r"|(?P<function>floor|ceil)\(|(?P<sign>[()+/]|(?<= )[x-](?= ))|(?P<half>half of|的一半)"
 )
 SIGNS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
@@ -31,7 +31,7 @@ SIGNS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
 ROUNDED_UP: Final = ("up to", "rounded up", "向上取")
 
 
-BEHIND: Final = re.compile(r"(\d [KMGT]iB) \(([^()]* [x+-] [^()]*)\)")
+BEHIND: Final = re.compile(r"(\d [KMGTPE]iB) \(([^()]* [x+-] [^()]*)\)")
 
 
 def equations(derivation: str) -> Iterator[tuple[str, str]]:

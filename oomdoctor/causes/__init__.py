@@ -26,6 +26,7 @@ class Cause(Struct, frozen=True, kw_only=True):
     id: str
     title: str  # a sentence a tired person understands
     headlines: tuple[str, ...] = ()  # of one crash, the best first: `oomdoctor.report.headline` fills in their {slots}
+    stage: str | None = None  # what was done wherever this is the cause, where nothing in the log says it
     pools: tuple[str, ...]  # the pools that may have run out for this cause; it is asked only then
     knobs: tuple[str, ...]  # what to change, best first
     silent: tuple[Sign, ...] = ()  # seen: another cause's matter, nothing is said

@@ -36,6 +36,8 @@ CAUSE = Cause(
         mark("{asked_at_once} were requested in one allocation; the device gives at most {most_at_once} at once"),
         mark("One allocation of {at_once} is over the driver's limit for a single allocation on {gpu}"),
         mark("The framework sees {visible_memory} of {gpu}'s {hidden_memory}; {requested} were requested"),
+        mark("{pool_owner} could not lower its memory limit to {pool_lowered}[: {pool_used} are in use]"),
+        mark("{growing_pool}'s pool could not grow on {gpu}"),
         mark("{pool_owner}'s memory limit of {pool_limit} was hit[ ({pool_setting})][: {requested} requested]"),
         mark("{pool_owner}'s memory limit was hit[ ({pool_setting})][: {requested} requested][, {pool_left} left]"),
         mark("{budget_of}'s worker used {spent} of its limit of {budget} before it was killed"),

@@ -19,6 +19,7 @@ CAUSE = Cause(
         mark("Capturing CUDA graphs, {engine_within} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first} ran out of memory on {gpu} capturing CUDA graphs[: {requested} requested][ ({place})]"),
     ),
+    stage="cuda_graph_capture",
     pools=("gpu",),
     excluded=(graphs_captured_before, eager_mode),
     signs=(

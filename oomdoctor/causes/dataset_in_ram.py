@@ -18,9 +18,8 @@ OF_A_CACHE = ("stream-data", "fewer-workers", "smaller-input", "more-host-memory
 OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch",
                "more-host-memory")  # fmt: skip
 # What comes out of one step is as large as it is: parts of it, or narrower ones
-OF_A_TABLE = (
-    "smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory",
-)  # fmt: skip
+OF_A_TABLE = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers",
+              "more-host-memory")  # fmt: skip
 # A tensor of all data is as large whatever a step takes of it
 OF_ONE_PIECE = ("stream-data", "smaller-input")
 # The vectors themselves, which come in batches already
@@ -44,6 +43,7 @@ CAUSE = Cause(
         mark("An allocation failed while loading data: an array of {array}"),
         mark("An allocation failed while loading data ({ram_error})"),
     ),
+    stage="data_load",
     pools=("host_ram", "cgroup", "shm", "gpu"),
     silent=(host_data.a_card_without_data,),
     signs=(

@@ -13,6 +13,7 @@ CAUSE = Cause(
         mark("Evaluation keeps its predictions on {gpu}: {requested} requested, {free}[ of {total}] free"),
         mark("Evaluation keeps its predictions on {gpu}[: {requested} requested][ ({place})]"),
     ),
+    stage="eval",
     pools=("gpu", "host_ram", "cgroup"),
     silent=(evaluation.host_memory_of_no_predictions,),
     excluded=(evaluation.in_a_training_step,),

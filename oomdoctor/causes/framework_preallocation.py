@@ -24,6 +24,7 @@ CAUSE = Cause(
         mark("{library_name} got no memory on {gpu}: {taker} probably reserved it in advance"),
         mark("{library_name} got no memory on {gpu}: JAX or TensorFlow probably reserved it in advance"),
     ),
+    stage="launch",
     pools=("gpu",),
     signs=(
         Row(jax_or_tensorflow_beside_pytorch, Grade.PROVES),

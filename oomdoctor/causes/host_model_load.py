@@ -43,6 +43,7 @@ CAUSE = Cause(
         mark("{killed_process} was killed ({kill_code}) while loading the model[: {loaded}]"),
         mark("Windows refused memory ({windows_error}) while loading the model"),
     ),
+    stage="model_load",
     pools=("host_ram", "cgroup"),
     signs=(
         Row(more_of_the_model_than_the_host_has, Grade.PROVES, OF_AN_ENGINE),

@@ -45,6 +45,7 @@ CAUSE = Cause(
         mark("{engine_first} has no room for the KV cache on {gpu}[: {model_name} fills its share]"),
         mark("{engine_first} has no room for the KV cache in {ram}"),
     ),
+    stage="kv_cache_init",
     pools=("kv_cache", "gpu", "host_ram"),
     signs=(
         Row(kv_cache.buffer_of_the_cache_was_refused, Grade.PROVES, OF_A_BUFFER),

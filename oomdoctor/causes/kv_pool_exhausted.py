@@ -42,6 +42,7 @@ CAUSE = Cause(
         mark("{host_buffer}'s host buffer for KV blocks (max_local_cpu_size) is full[: {requested} requested]"),
         mark("{engine_first}'s KV cache is full[ {doing}]"),
     ),
+    stage="serving",
     pools=("kv_cache", "gpu", "host_ram"),
     signs=(
         Row(kv_pool.no_places_for_requests, Grade.PROVES, FEWER_FIRST),

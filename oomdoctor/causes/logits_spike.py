@@ -24,6 +24,7 @@ CAUSE = Cause(
         mark("The logits over the vocabulary do not fit on {gpu}[ {doing}][ ({place})]"),
         mark("The logits over the vocabulary do not fit in {ram}[: {requested} requested]"),
     ),
+    stage="forward",
     pools=("gpu", "host_ram"),
     excluded=(logits.too_small_for_a_vocabulary,),
     signs=(

@@ -28,6 +28,7 @@ CAUSE = Cause(
         mark("{length} of context do not fit the KV cache of {engine_within}"),
         mark("{engine_first}'s context length does not fit its KV cache"),
     ),
+    stage="kv_cache_init",
     pools=("kv_cache", "gpu", "host_ram"),
     excluded=(no_length_fits, no_context_is_short_enough),
     signs=(

@@ -18,6 +18,7 @@ CAUSE = Cause(
         mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
         mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][ ({place})]"),
     ),
+    stage="optimizer_step",
     pools=("gpu", "host_ram"),
     silent=(optimizer.host_memory_of_no_refusal,),
     excluded=(optimizer.another_stage_than_the_optimizers,),

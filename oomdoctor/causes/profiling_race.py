@@ -15,6 +15,7 @@ CAUSE = Cause(
         mark("{engine_first} stopped: {unchanged} were free before and after it measured {gpu}; no memory is short"),
         mark("{engine_first}'s memory profiling was disturbed on {gpu}; no memory is short"),
     ),
+    stage="memory_profiling",
     pools=("gpu",),
     signs=(
         Row(a_neighbour_freed_memory, Grade.PROVES),

@@ -15,6 +15,7 @@ CAUSE = Cause(
         mark("{engine_first}'s {warmed} warm-up with {dummies} ran out of memory on {gpu}[: {requested} requested]"),
         mark("{engine_first}'s {warmed} warm-up ran out of memory on {gpu}[: {requested} requested][ ({place})]"),
     ),
+    stage="engine_init",
     pools=("gpu",),
     signs=(Row(warming_the_sampler, Grade.PROVES),),
     knobs=("fewer-sequences", "lower-engine-reservation", "eager-mode"),

@@ -20,6 +20,7 @@ CAUSE = Cause(
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("Sending weights to {engine_within} ran out of memory on {gpu}[: {requested} requested][ ({place})]"),
     ),
+    stage="weight_sync",
     pools=("gpu",),
     excluded=(waking_only,),
     signs=(

@@ -35,6 +35,7 @@ class BudgetSpent(Event, frozen=True, kw_only=True):
     held_bytes: Usage[int | None] = None  # by the part of the program that asked
     requested_bytes: Usage[int | None] = None  # what came on top of what was in use
     limit_bytes: Threshold[int | None] = None
+    lowered_bytes: Threshold[int | None] = None  # the limit that it was to be lowered to, below what is in use
     fraction: Threshold[float | None] = None  # of the limit
 
 
@@ -193,7 +194,15 @@ _BUDGETS: Final = tuple(
                 rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
             ),
         ),
-        ("duckdb", "memory_limit", rf"Failed to change memory limit to (?P<limit>{_NUMBER}): could not free up enough"),
+        # src/storage/buffer/buffer_pool.cpp, SetLimit: the old limit stays
+        (
+            "duckdb",
+            "memory_limit",
+            (
+                rf"Failed to change memory limit to (?P<lowered>{_NUMBER}): could not free up enough"
+                rf"(?: memory for the new limit \((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\))?"
+            ),
+        ),
         # datafusion/execution/src/memory_pool/pool.rs: in bytes, later for people, last with the pool and its size
         (
             "DataFusion",

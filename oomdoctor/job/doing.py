@@ -21,6 +21,7 @@ from oomdoctor.job.rows import CHARACTERS, GENERATION, SILENCE, STEPS, TRAINING,
 from oomdoctor.patterns import late
 
 UNKNOWN: Final = "unknown"
+_FRAME: Final = late(r"\s{0,200}File \"")
 OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
 _DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
@@ -50,6 +51,8 @@ _METHOD_FAILED: Final = late(
     r"(?:(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError in"
     r"|\bError executing method) |RAY_IGNORE_UNHANDLED_ERRORS=1'\): ray::\w{1,80}\.)'?(\w{1,80})"
 )
+# loguru's "2031-01-02 03:04:05.678 | ERROR    | package.module:function:302 - "
+_LOGGED: Final = late(r"\| [\w.]{1,200}:(\w{1,80}):\d{1,6} - ")
 _LEARNING: Final = late(
     r"(?i)openrlhf|\bverl\b|/verl/|/trl/|grpo|\bppo\b|_ppo|skyrl|nemo_rl|/orz/|\bslime/|/roll/|areal|WorkerDict|LLMRayActor"
     r"|RolloutRayActor|generate_sequences|RayActor\b|rlhf|reinforce"
@@ -69,6 +72,7 @@ class Doing(Struct, frozen=True):
 
 
 NOTHING: Final = Doing()
+AROUND_ALL: Final = 0.5  # what a server's handler may have called is anything: it tells last
 WEAK: Final = 1  # a row of less tells only where nothing else does
 
 
@@ -94,6 +98,8 @@ def _settled(stage: str, event: Event) -> str:
         return "forward" if event.pool == "gpu" else ""
     if stage == GENERATION or (stage == "forward" and _names_an_engine(event)):
         return "rollout" if _is_learning(event) else "serving"
+    if stage == "forward" and role_of(event.process.name or "") == "reward":
+        return "reward"
     return stage
 
 
@@ -103,7 +109,10 @@ def _of_surroundings(event: Event) -> _Said:
     traced = frames.of_frames(event.around.trace)
     if traced[0].weight >= frames.TELLING:  # cut: the innermost frames, which would tell more, are missing
         return _first(event, _of_aftermath if event.around.cut else lambda _: traced, lambda _: traced)
-    return _first(event, _of_titles, _of_operation, _of_failed_method, lambda _: traced, *_WITHOUT_FRAMES)
+    other = (_of_titles, _of_operation, _of_failed_method)
+    if traced[0].weight <= AROUND_ALL:
+        return _first(event, *other, *_WITHOUT_FRAMES, lambda _: traced)
+    return _first(event, *other, lambda _: traced, *_WITHOUT_FRAMES)
 
 
 def _first(event: Event, *witnesses: Callable[[Event], _Said]) -> _Said:
@@ -141,7 +150,9 @@ def _titles(event: Event) -> Iterator[tuple[str, int]]:
 
 
 def _of_operation(event: Event) -> _Said:
-    return _by_lines(_aftermath(event), verbs.of_operation)
+    """The graph's node or the operation: TensorFlow and XLA print it below, ONNX Runtime above."""
+    said = _by_lines(_aftermath(event), verbs.of_operation)
+    return said if said[0].stage else _by_lines(event.around.before[-1:], verbs.of_listed_operation)
 
 
 def _of_source(event: Event) -> _Said:
@@ -165,7 +176,13 @@ def _of_aftermath(event: Event) -> _Said:
 def _of_failed_method(event: Event) -> _Said:
     """The method that failed, by name, where the frames only tell what every stage does."""
     row, line = _by_lines(_aftermath(event), _failed_method)
-    return (row, line) if row.weight >= frames.TELLING else _MUTE
+    return (row, line) if row.weight >= frames.TELLING else _of_logger(event)
+
+
+def _of_logger(event: Event) -> _Said:
+    """The function that logged the message itself, where its prefix names one."""
+    logged = _LOGGED.search(event.at.text[:CHARACTERS])
+    return (frames.of_method(logged[1]), event.at.text) if logged else _MUTE
 
 
 @lru_cache(maxsize=4096)
@@ -216,6 +233,8 @@ def _last_progress(event: Event) -> _Said:
 def _progress(line: str) -> Row | None:
     """What a line says of the progress; silence where the job is past what stands above, and it does not say where."""
     short = line[:CHARACTERS]
+    if _FRAME.match(short):
+        return None  # its folders name what the program is for
     if _AT_ITS_END.search(short):
         return SILENCE
     listed = rows.of_line("progress", line)

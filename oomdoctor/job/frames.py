@@ -25,7 +25,7 @@ RAY: Final = "ray"  # the file of a frame that is Ray's line about a call
 TELLING: Final = 2  # the weight from which a frame needs no other witness
 
 # What these run is finer than they are: the innermost of the others, or a forward pass
-_RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward"})
+_RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward", "train"})
 _IS_RUN: Final = frozenset({"optimize", "backward", "load"})
 # PyTorch's name for it, and what Chainer's and Paddle's optimizers call it
 _CLOSURE: Final = late(r"\b(?:closure|loss_?fu?n(?:c(?:tion)?)?)\((?:\)|\*)")
@@ -53,7 +53,9 @@ _STEP: Final = late(
 )
 _BEFORE_ITS_LOOP: Final = "_inner_training_loop"  # transformers: it prepares the model first
 # What holds data and no model
-_DATA: Final = late(r"(?i)data_?set|data_?loader|data_?module|sampler|collat|batch|buffer|cache|optimi[sz]er|scheduler")
+_DATA: Final = late(
+    r"(?i)camera|scene|data_?set|data_?loader|data_?module|sampler|collat|batch|buffer|cache|optimi[sz]er|scheduler"
+)
 _MADE_AND_MOVED: Final = late(r"(?:\A|[\s=.(])[A-Z]\w{1,80}\([^()]{0,120}\)\.(?:to|cuda|half)\(")
 
 

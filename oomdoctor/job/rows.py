@@ -36,7 +36,7 @@ STEPS: Final = {
     "serving": "generate",
     "shutdown": "stop",
     GENERATION: "generate",
-    TRAINING: "forward",
+    TRAINING: "train",
 }
 
 

@@ -20,6 +20,8 @@ _HEADS: Final = late(
 )
 _BAR: Final = late(r"\d{1,3}%\||\d(?:it|s)/(?:s|it)\b|\[ ?\d{1,9}/\d{1,9}\]|\b\d{1,9}/\d{1,9} \[|:\s{0,4}\Z")
 _DONE: Final = late(r"\b100%\|")
+# A line that is but a verb and what it is done to: "Init model"
+_TITLE: Final = late(r"\A\W{0,8}([A-Z][a-z]{2,20})(?: (?!the\b)\w{1,20}){1,2}\W{0,4}\Z")
 _JOINS: Final = frozenset({"and", "then"})
 _NEAR: Final = 6  # words behind the first in which a sentence names its object
 # A node of TensorFlow's graph, an operation of XLA, the file of a source in C++ or CUDA
@@ -168,7 +170,7 @@ def of_sentence(line: str) -> Row | None:
     index = _verbs("verb")
     for match in _HEADS.finditer(line):
         word = match[1].lower()
-        if word in index and word.endswith(("ing", "ion")):
+        if word in index and (word.endswith(("ing", "ion")) or _TITLE.match(line)):
             near = words_of(line[match.end(1) : match.end(1) + 80])[:_NEAR]
             row = next((verb.row for verb in index[word] if _is_said(verb, near, line)), SILENCE)
             if row.stage and (_BAR.search(line) or classes_of_words()["OTHER"].isdisjoint(near)):
@@ -195,13 +197,18 @@ def of_node(line: str) -> Row | None:
     return row if row.weight >= _NODE_TELLS else None
 
 
+def of_listed_operation(line: str) -> Row | None:
+    """What a line says that holds one of the listed pieces."""
+    return of_line("operation", line, LONG)
+
+
 @lru_cache(maxsize=4096)
 def of_operation(line: str) -> Row:
     """What a node of a graph, an operation of XLA or a source file of C++ says, wherever the line names one."""
     text = line[:LONG]
     if _CLASSICAL.search(text) or _COMPILES.search(text):
         return SILENCE
-    if listed := of_line("operation", text, LONG):
+    if listed := of_listed_operation(text):
         return listed
     named = (match[1] or match[2] or match[3] for match in _OPERATION.finditer(text))
     best = max((_of_kernel(name) for name in named), key=lambda row: row.weight, default=SILENCE)

@@ -89,7 +89,7 @@ def _diagnosis(answer: Ranked, chosen: tuple[Remedy, ...], crash: Crash, ids: di
         explanation=finding.why,
         confidence=round(answer.confidence, 2),
         pool=pool,
-        stage=stage,
+        stage=cause.stage or stage if stage == "unknown" else stage,
         evidence=tuple(
             Evidence(ids[id(event)], event.at.file, event.at.line, event.at.text)
             for event in finding.evidence

@@ -18,6 +18,7 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import ON_THE_CARDS
 from oomdoctor.signs.trace import card, refusal
 from oomdoctor.units import GIB, MIB, show
 
@@ -305,6 +306,13 @@ def pool_of_a_library_says_so(crash: Crash) -> Seen | None:
     pool = crash.root
     if not isinstance(pool, LibraryOutOfMemory) or not pool.capped:
         return None
+    if "pool size" in pool.at.text:  # rmm/mr/device/pool_memory_resource.hpp, try_to_expand: either ends there
+        words = say(
+            "{library}'s pool could not grow: it reached its maximum, or the GPU itself had no room. The message is "
+            "the same.",
+            library=pool.library,
+        )
+        return Seen(words=words, evidence=(pool,), unsure=True, next_evidence=(ON_THE_CARDS,))
     words = say("{library} reports that its own pool reached its limit, not the GPU.", library=pool.library)
     return Seen(words=words, evidence=(pool,), knobs=_OF_A_POOL if pool.library == _RMM else ())
 
@@ -325,7 +333,14 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
     spent = crash.root
     if not isinstance(spent, BudgetSpent):
         return None
-    if spent.tried_bytes is not None and spent.free_bytes is not None and spent.free_bytes < spent.tried_bytes:
+    if spent.lowered_bytes is not None:
+        words = say(
+            "{program} could not lower {setting} to {lowered}: more than that is in use. The old limit stays.",
+            program=spent.program,
+            setting=spent.setting or "",
+            lowered=f"{spent.lowered_bytes} bytes",
+        )
+    elif spent.tried_bytes is not None and spent.free_bytes is not None and spent.free_bytes < spent.tried_bytes:
         words = say(
             "{program} stays within {setting}: {tried} requested, {free} left.",
             program=spent.program,

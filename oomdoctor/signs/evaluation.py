@@ -107,6 +107,7 @@ def _evaluating(crash: Crash) -> bool:
     """Not what a program for inference calls so: it predicts, and keeps nothing for a metric."""
     return (
         crash.job.task not in _WITHOUT_EVALUATION
+        and crash.stage != "serving"
         and crash.proven
         and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)
     )

@@ -392,7 +392,7 @@ def _put_on_the_card(crash: Crash) -> str | None:
             "GPU memory ran out while the trainer allocated weights, gradients and optimizer states: {asked}.",
             asked=refused,
         )
-    if busy is None and innermost(crash, MOVE, 2) and not crash.job.in_engine:
+    if busy is None and innermost(crash, MOVE, 2) and not crash.job.in_engine and crash.stage != "data_load":
         return say("GPU memory ran out while the model was moved to the GPU: {asked}.", asked=refused)
     return None
 

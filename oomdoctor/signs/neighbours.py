@@ -372,6 +372,8 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
     refused = _without_figures(crash)
     if refused is None or refused.layer == "nvml" or not innermost(crash, _FIRST_TOUCH):
         return None
+    if crash.stage == "data_load":
+        return None  # what is loaded before may lie on the GPU
     words = say("The allocation failed when this process first used the GPU: the GPU was already full.")
     return Seen(words=words, evidence=(refused,))
 

@@ -28,6 +28,7 @@ from oomdoctor.signs.trace import (
     VISION,
     asked,
     card,
+    in_a_whole_step,
     innermost,
     late_collective,
     phase,
@@ -104,19 +105,19 @@ def _in_a_pass(crash: Crash, which: str) -> Seen | None:
 
 
 def _failed(crash: Crash, which: str) -> str:
-    it = card(crash)
-    return _beside_others(crash, it, which) or _beside_its_own(it, which)
+    it, where = card(crash), say("In a training step") if in_a_whole_step(crash) else translated(_PASSES[which])
+    return _beside_others(crash, it, where) or _beside_its_own(it, where)
 
 
-def _beside_its_own(it: Card, which: str) -> str:
+def _beside_its_own(it: Card, where: str) -> str:
     """The pass that failed, and what its process held."""
-    where, mine = translated(_PASSES[which]), it.own_bytes or it.reserved_bytes or it.allocated_bytes
+    mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     if mine is None:
         return say("{where}, {asked}.", where=where, asked=asked(it))
     return say("{where}, {asked}; this process held {mine}.", where=where, asked=asked(it), mine=show(mine))
 
 
-def _beside_others(crash: Crash, it: Card, which: str) -> str | None:
+def _beside_others(crash: Crash, it: Card, where: str) -> str | None:
     """The pass that failed on a Mac, where what others hold counts against PyTorch's limit, too."""
     event = refusal(crash)
     others = event.other_allocations_bytes if event is not None else None
@@ -124,7 +125,7 @@ def _beside_others(crash: Crash, it: Card, which: str) -> str | None:
         return None
     return say(
         "{where}, {asked}: of the {allowed} allowed, PyTorch held {mine} and other allocations {others}.",
-        where=translated(_PASSES[which]),
+        where=where,
         asked=asked(it),
         allowed=show(it.allowed_bytes),
         mine=show(it.allocated_bytes),
@@ -399,7 +400,8 @@ def _failed_pass(crash: Crash) -> str | None:
         return busy if busy in ("backward", "forward") else None
     if crash.stage in ("forward", "backward"):
         return crash.stage
-    return "forward" if crash.stage in COMPUTING or innermost(crash, ATTENTION, 2) else None
+    computing = crash.stage in COMPUTING and not crash.doing.weak
+    return "forward" if computing or innermost(crash, ATTENTION, 2) else None
 
 
 def _nothing_tells(crash: Crash) -> bool:

@@ -14,12 +14,11 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import innermost, refusal
-from oomdoctor.units import GIB, TIB, show
+from oomdoctor.units import GIB, NO_MACHINE, TIB, show
 
 _OnADevice = DeviceOutOfMemory | ArrayOutOfMemory | LibraryOutOfMemory | Shortage
 
 MANY_ELEMENTS: Final = 10**15  # of one byte each: no machine has room for them
-NO_MACHINE: Final = 8 * TIB  # more than the memory of any card, and of nearly any host
 NO_CARD: Final = TIB  # where the card's size is not printed
 LARGEST_HOST: Final = 2 * TIB  # what a node with eight cards has
 MANY_HOSTS: Final = 3 * TIB // 4

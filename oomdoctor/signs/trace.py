@@ -44,6 +44,7 @@ _PHASES: Final = {
     "backward": "backward",
     "load": "load",
     "forward": "forward",
+    "train": "forward",
     "score": "forward",
     "restore": "load",
 }
@@ -114,8 +115,15 @@ def phase(crash: Crash) -> str | None:
     return _PHASES.get(crash.doing.step or "")
 
 
+def in_a_whole_step(crash: Crash) -> bool:
+    """Whether no more is seen than a step of training, which is a forward pass and a backward pass."""
+    return crash.stage == "forward" and crash.doing.step == "train"
+
+
 def where(crash: Crash) -> str:
     """In which stage the job failed: a clause of place or time."""
+    if in_a_whole_step(crash):
+        return say("in a training step")
     return translated(_WHERE.get(crash.stage, "")) or say("in {stage}", stage=crash.stage)
 
 

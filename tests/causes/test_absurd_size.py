@@ -59,9 +59,9 @@ NUMPY = "numpy.core._exceptions.MemoryError: Unable to allocate {} TiB for an ar
 
 def test_the_shape_and_how_often_the_machine_it_is() -> None:
     square = NUMPY.format("8.50", "(1048576, 1114112)")
-    assert "An array of shape (1048576, 1114112) requested 8704.00 GiB: a shape" in finding(CAUSE, square).why
+    assert "An array of shape (1048576, 1114112) requested 8.50 TiB: a shape" in finding(CAUSE, square).why
     machine = "MemTotal:       263000000 kB"
-    assert "requested 8704.00 GiB, 35 times the machine's memory" in finding(CAUSE, machine, square).why
+    assert "requested 8.50 TiB, 35 times the machine's memory" in finding(CAUSE, machine, square).why
     assert "GiB, 15 times the machine's" in finding(CAUSE, machine, TORCH.format(4123168604160)).why
 
 

@@ -109,7 +109,7 @@ def test_the_figures_are_those_of_the_gpu_that_is_named() -> None:
 def test_what_is_larger_than_the_gpu_says_so() -> None:
     assert gpu.too_small(crash(refused("128.00 GiB"))) == "79.15 GiB"
     assert gpu.too_small(crash(refused("12.00 GiB"))) is None
-    assert told("absurd-size", refused("2000.00 TiB")).startswith("One allocation of 2048000.00 GiB failed: no machine")
+    assert told("absurd-size", refused("2000.00 TiB")).startswith("One allocation of 1.95 PiB failed: no machine")
     assert (
         told("absurd-size", refused("800.00 GiB"))
         == "One allocation of 800.00 GiB failed: 10 times the memory there is"

@@ -31,11 +31,11 @@ FACTORS = (
     *(1 / page for page in PAGES),
     *(base**n for base in (1000, 1024) for n in (1, 2, 3, 4)),
 )
-BINARY = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGT", 1) for rest in ("iB", "i", "")}
+BINARY = {f"{letter}{rest}": 1024**n for n, letter in enumerate("KMGTPE", 1) for rest in ("iB", "i", "")}
 UNITS = {"bytes": 1, "%": 0.01, " B ": 1e9, **BINARY}
 SIZES = 24  # figures of a report that a percentage may be of
 COUNTED = 64  # whole numbers up to here may count things: ranks, rows, workers
-NUMBER = re.compile(r"(?<![\w.#])(\d[\d,]*(?:\.\d+)?)(?: ?(bytes|%|[KMGT](?:iB?)?\b)|( B )(?=parameters))?")
+NUMBER = re.compile(r"(?<![\w.#])(\d[\d,]*(?:\.\d+)?)(?: ?(bytes|%|[KMGTPE](?:iB?)?\b)|( B )(?=parameters))?")
 IN_LOG = re.compile(r"\d[\d,]*(?:\.\d+)?|\d[\d.]*(?:,\d+)?")
 
 

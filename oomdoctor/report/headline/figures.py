@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.language import mark, say
-from oomdoctor.units import GIB, KIB, MIB, show
+from oomdoctor.units import BEYOND, GIB, KIB, MIB, NO_MACHINE, show
 
 _UNITS: Final = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "bytes"))
 TOKENS: Final = (mark("{count} token"), mark("{count} tokens"))
@@ -40,7 +40,8 @@ def beside(part_bytes: int | None, whole_bytes: int | None) -> str | None:
 
 
 def _unit(size_bytes: int) -> tuple[int, str]:
-    return next((each for each in _UNITS if abs(size_bytes) >= each[0]), _UNITS[-1])
+    units = (*BEYOND, *_UNITS) if abs(size_bytes) >= NO_MACHINE else _UNITS
+    return next((each for each in units if abs(size_bytes) >= each[0]), _UNITS[-1])
 
 
 def _number(value: float) -> str:

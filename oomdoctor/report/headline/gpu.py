@@ -31,6 +31,7 @@ from oomdoctor.signs import fragments, library, loading, neighbours, passes, pla
 from oomdoctor.signs.arrays import most_padded, padded_beyond_the_device
 from oomdoctor.signs.card import unified_request
 from oomdoctor.signs.series import is_uneven, per
+from oomdoctor.signs.trace import in_a_whole_step
 from oomdoctor.units import show
 
 # Unsloth's banner: "GPU: Tesla T4. Max memory: 14.741 GB."
@@ -157,6 +158,8 @@ def work(crash: Crash) -> str | None:
     """What ran out, at the head of a sentence: "The backward pass". Which one is a guess for an array."""
     if isinstance(crash.root, ArrayOutOfMemory) and crash.doing.stage not in _WORK:
         return say("The program")
+    if in_a_whole_step(crash):
+        return say("A training step")
     return translated(_WORK.get(crash.stage, "")) or None
 
 

@@ -9,6 +9,7 @@ from oomdoctor.report.vocabulary import STAGES, WAKING
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.engine_steps import killed_by_ray
 from oomdoctor.signs.logits import in_a_sampler
+from oomdoctor.signs.trace import in_a_whole_step
 
 
 def doing(crash: Crash) -> str | None:
@@ -19,4 +20,6 @@ def doing(crash: Crash) -> str | None:
         return None  # the function that failed is a victim: somebody else ran out of memory
     if crash.stage == "serving" and in_a_sampler(crash):
         return say("in the sampler")  # warm-up runs go through it as well
+    if in_a_whole_step(crash):
+        return say("in a training step")
     return translated(STAGES.get(crash.stage, "")) or None

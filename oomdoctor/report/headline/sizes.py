@@ -230,6 +230,24 @@ def pool_limit(crash: Crash) -> str | None:
 
 
 @about(root(BudgetSpent))
+def pool_lowered(event: BudgetSpent) -> str | None:
+    """What the limit was to be lowered to, as it is printed."""
+    return f"{event.lowered_bytes} bytes" if event.lowered_bytes is not None else None
+
+
+@about(root(BudgetSpent))
+def pool_used(event: BudgetSpent) -> str | None:
+    """What is in use under it."""
+    return shown(event.used_bytes)
+
+
+@about(root(LibraryOutOfMemory))
+def growing_pool(event: LibraryOutOfMemory) -> str | None:
+    """A library whose pool did not grow, at its own limit or at the GPU's."""
+    return event.library if event.capped and "pool size" in event.at.text else None
+
+
+@about(root(BudgetSpent))
 def pool_setting(event: BudgetSpent) -> str | None:
     """The setting that makes it."""
     return event.setting if event.setting and len(event.setting) <= LONG else None
