@@ -8,7 +8,6 @@ does: a wheel has those of its patterns in a table.
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
+import msgspec
 
 TABLE: Final = Path(__file__).with_name("needed.json")
 SHORTEST: Final = 2  # characters; nearly every line has any one
@@ -28,16 +27,19 @@ Texts = frozenset[str]
 Part = tuple[Any, Any]  # of a parsed pattern: what it is, and what of
 
 
-class Needed(Struct, frozen=True, array_like=True):
+class Needed(msgspec.Struct, frozen=True, array_like=True):
     """Words, one of which stands in every text that the pattern matches."""
 
     words: tuple[str, ...]
     small: bool = False  # they stand in the text in small letters
 
 
+Table = dict[int, dict[str, Needed]]  # by the flags of a pattern and its text
+
+
 @cache
-def _table() -> dict[str, dict[str, Any]] | None:
-    return json.loads(TABLE.read_bytes()) if TABLE.is_file() else None
+def _table() -> Table | None:
+    return msgspec.json.decode(TABLE.read_bytes(), type=Table) if TABLE.is_file() else None
 
 
 def needed(pattern: str | bytes, flags: int) -> Needed | None:
@@ -45,19 +47,16 @@ def needed(pattern: str | bytes, flags: int) -> Needed | None:
     table = _table()
     if isinstance(pattern, bytes):
         return None
-    if table is None:
-        return worked_out(pattern, flags)
-    found = table.get(str(flags), {}).get(pattern)
-    return Needed(tuple(found[0]), found[1]) if found else None
+    return worked_out(pattern, flags) if table is None else table.get(flags, {}).get(pattern)
 
 
-def written(patterns: Iterable[tuple[str, int]]) -> str:
+def written(patterns: Iterable[tuple[str, int]]) -> bytes:
     """What these patterns need, as a wheel has it."""
-    table: dict[str, dict[str, Any]] = {}
+    table: Table = {}
     for pattern, flags in sorted(set(patterns)):
         if found := worked_out(pattern, flags):
-            table.setdefault(str(flags), {})[pattern] = found.words, int(found.small)
-    return json.dumps(table, ensure_ascii=False, separators=(",", ":"))
+            table.setdefault(flags, {})[pattern] = found
+    return msgspec.json.encode(table)
 
 
 def worked_out(pattern: str, flags: int) -> Needed | None:

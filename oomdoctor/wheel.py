@@ -27,7 +27,7 @@ def write(folder: Path) -> None:
     for name in grammars.names():
         _place(folder, grammars.table(name, grammars.INSIDE)).write_text(grammars.written(name), encoding="ascii")
     _place(folder, families.HEADS).write_text(families.heads(), encoding="utf-8", newline="\n")
-    _place(folder, needed.TABLE).write_text(needed.written(_patterns()), encoding="utf-8", newline="\n")
+    _place(folder, needed.TABLE).write_bytes(needed.written(_patterns()))
     for path in (PACKAGE / "locale").glob("*/*.po"):
         _compile(path, _place(folder, path.with_suffix(".mo")))
 
