@@ -12,71 +12,90 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from oomdoctor.needed import needed
+
 LONG: Final = 8192  # characters; lines longer than this are dumps and attacks
 PATIENCE: Final = 0.5  # seconds for one search in one long text
 
 if TYPE_CHECKING:
     from re import compile as late
 else:
+    # What each method says of a text in which the pattern is not
+    _NOTHING: Final = {
+        "search": lambda: None,
+        "match": lambda: None,
+        "fullmatch": lambda: None,
+        "findall": list,
+        "finditer": lambda: iter(()),
+    }
 
     class late:  # noqa: N801  (it is called as `re.compile` is)
         """As `re.compile`, later. A long text on which a search loses its patience does not match."""
 
-        def __init__(self, text, flags=0):
-            self._text = text
-            self._flags = flags
-            self._patient = None
+        def __init__(self, pattern, flags=0):
+            self.pattern = pattern
+            self.asked_flags = int(flags)
 
         def __getattr__(self, name: str) -> Any:
-            # Only what is not there yet comes here: the methods that know both engines are put in its place.
-            compiled = re.compile(self._text, self._flags)
-            for method in ("search", "match", "fullmatch"):
-                setattr(self, method, self._first(getattr(compiled, method), method))
-            self.finditer = self._each(compiled.finditer)
-            self.findall = self._all(compiled.findall)
-            self.sub, self.split, self.pattern = compiled.sub, compiled.split, compiled.pattern
-            return self.__dict__[name] if name in self.__dict__ else getattr(compiled, name)
+            # Only what is not there yet comes here, and is put in its place.
+            if name in _NOTHING:
+                words = needed(self.pattern, self.asked_flags)
+                found = self._either(name) if words is None else self._where_needed(words, name)
+            elif name == "_compiled":
+                found = re.compile(self.pattern, self.asked_flags)
+            elif name == "_patient":
+                import regex  # noqa: PLC0415  (few logs need it)
 
-        def _first(self, plain, method):
+                found = regex.compile(self.pattern, self.asked_flags)
+            else:
+                found = getattr(self._compiled, name)
+            setattr(self, name, found)
+            return found
+
+        def _where_needed(self, needed, method):
+            """The method, for texts that hold a needed word: the pattern is compiled for the first of them."""
+            words, nothing = needed.words, _NOTHING[method]
+            asked = None
+
+            def find(text, *where):
+                nonlocal asked
+                for word in words:
+                    if word in text:
+                        asked = asked or self._either(method)
+                        return asked(text, *where)
+                return nothing()
+
+            def find_small(text, *where):
+                nonlocal asked
+                small = text.lower()
+                if not text.isascii() or any(word in small for word in words):
+                    asked = asked or self._either(method)
+                    return asked(text, *where)
+                return nothing()
+
+            return find_small if needed.small else find
+
+        def _either(self, method):
+            """The method of the engine that suits the text."""
+            plain, nothing = getattr(self._compiled, method), _NOTHING[method]
+
             def find(text, *where):
                 if len(text) <= LONG:
                     return plain(text, *where)
+                if method == "finditer":
+                    return self._patiently(text, *where)
                 try:
-                    return getattr(self._with_patience(), method)(text, *where, timeout=PATIENCE)
+                    return getattr(self._patient, method)(text, *where, timeout=PATIENCE)
                 except TimeoutError:
-                    return None
-
-            return find
-
-        def _each(self, plain):
-            def find(text, *where):
-                return plain(text, *where) if len(text) <= LONG else self._patiently(text, *where)
-
-            return find
-
-        def _all(self, plain):
-            def find(text, *where):
-                if len(text) <= LONG:
-                    return plain(text, *where)
-                try:
-                    return self._with_patience().findall(text, *where, timeout=PATIENCE)
-                except TimeoutError:
-                    return []
+                    return nothing()
 
             return find
 
         def _patiently(self, text, *where):
             try:
-                yield from self._with_patience().finditer(text, *where, timeout=PATIENCE)
+                yield from self._patient.finditer(text, *where, timeout=PATIENCE)
             except TimeoutError:
                 return
-
-        def _with_patience(self):
-            if self._patient is None:
-                import regex  # noqa: PLC0415  (few logs need it)
-
-                self._patient = regex.compile(self._text, self._flags)
-            return self._patient
 
 
 _Answer = TypeVar("_Answer")

@@ -247,7 +247,7 @@ class _Held:
 
     def add(self, chunk: bytes) -> None:
         self._chunks.append((self.end, self._breaks, chunk))
-        self._breaks += chunk.count(b"\n")
+        self._breaks += _breaks(chunk)
         self.end += len(chunk)
 
     def forget(self, before: int) -> None:
@@ -325,6 +325,12 @@ class _Held:
             if offset <= at <= offset + len(chunk):
                 return 1 + breaks + chunk.count(b"\n", 0, at - offset)
         return 1 + self._breaks
+
+
+def _breaks(chunk: bytes) -> int:
+    """How many line breaks it holds. `replace` finds them as memchr does, `count` looks at each byte: it takes twice as
+    long where lines are of 80 bytes, and as long where they are of 35."""
+    return len(chunk) - len(chunk.replace(b"\n", b""))
 
 
 def _line_start(data: bytes, hit: int) -> int:

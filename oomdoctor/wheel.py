@@ -1,15 +1,21 @@
 """What a wheel brings along ready-made, and a checkout works out of its sources when it is asked: the parsers' tables,
-the heads of the families, the compiled catalogues. The build writes them: `python -m oomdoctor.wheel FOLDER`."""
+the heads of the families, the words that patterns need, the compiled catalogues. The build writes them:
+`python -m oomdoctor.wheel FOLDER`."""
 
 from __future__ import annotations
 
+import gc
+import importlib
 import shutil
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from oomdoctor import families, grammars
+from oomdoctor import families, grammars, needed
+from oomdoctor.causes import causes
+from oomdoctor.patterns import late
 
 PACKAGE: Final = Path(__file__).parent
 
@@ -21,8 +27,21 @@ def write(folder: Path) -> None:
     for name in grammars.names():
         _place(folder, grammars.table(name, grammars.INSIDE)).write_text(grammars.written(name), encoding="ascii")
     _place(folder, families.HEADS).write_text(families.heads(), encoding="utf-8", newline="\n")
+    _place(folder, needed.TABLE).write_bytes(needed.written(_patterns()))
     for path in (PACKAGE / "locale").glob("*/*.po"):
         _compile(path, _place(folder, path.with_suffix(".mo")))
+
+
+def _patterns() -> Iterator[tuple[str, int]]:
+    """Those of the modules that a diagnosis loads, but for what draws the report."""
+    families.whole()
+    causes()
+    for module in ("street", "decision.diagnosis", "remedies.advice"):
+        importlib.import_module(f"oomdoctor.{module}")
+    kind: Any = late
+    for it in gc.get_objects():
+        if type(it) is kind and isinstance(it.pattern, str):
+            yield it.pattern, it.asked_flags
 
 
 def _place(folder: Path, path: Path) -> Path:

@@ -6,6 +6,7 @@ one, which `run_process` starts.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -116,3 +117,4 @@ def _as_before() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         gc.set_threshold(*thresholds)
+        atexit.unregister(gc.freeze)

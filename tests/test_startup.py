@@ -54,6 +54,24 @@ def test_what_is_never_imported_on_this_path(log: Path, arguments: list[str]) ->
     assert imported & HEAVY == set()
 
 
+def test_what_a_report_makes_is_not_looked_through_for_cycles(log: Path) -> None:
+    program = (
+        "import atexit, gc, json, sys\n"
+        "told = lambda: json.dumps([gc.get_stats()[0]['collections'], gc.get_freeze_count()])\n"
+        "atexit.register(lambda: print('\\n' + told()))\n"
+        f"sys.argv = ['oomdoctor', 'diagnose', {str(log)!r}]\n"
+        "from oomdoctor.cli import main\n"
+        "imported = gc.get_stats()[0]['collections']\n"
+        "atexit.register(lambda: print(f'\\n{imported}'))\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    *_, imported, _, told = done.stdout.splitlines()
+    collections, frozen = json.loads(told)
+    assert collections == int(imported)
+    assert frozen > 50_000
+
+
 def test_the_bare_package_is_cheap() -> None:
     program = "import oomdoctor, sys; print(*sorted(name for name in sys.modules if name.startswith('oomdoctor.')))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oomdoctor import catalogues, families, grammars, lalr, wheel
+from oomdoctor import catalogues, families, grammars, lalr, needed, wheel
 from oomdoctor.streams import page
 
 in_a_checkout = pytest.mark.skipif(families.HEADS.is_file(), reason="a wheel has it already")
@@ -29,6 +29,7 @@ def test_all_is_written_where_its_reader_looks(built: Path) -> None:
     inside = grammars.INSIDE.relative_to(wheel.PACKAGE)
     assert found == {
         families.HEADS.relative_to(wheel.PACKAGE),
+        needed.TABLE.relative_to(wheel.PACKAGE),
         *(inside / f"{name}.json" for name in grammars.names()),
         *(inside / f"{name}.lark" for name in [*grammars.names(), "common"]),
         *(CHINESE / f"{name}.mo" for name in ("causes", "remedies", "report")),
@@ -46,6 +47,8 @@ def test_every_table_is_read_and_is_of_the_text_beside_it(built: Path) -> None:
 @in_a_wheel
 def test_the_wheel_has_the_tables_and_heads_that_its_sources_give() -> None:
     assert families.HEADS.read_text(encoding="utf-8") == families.heads()
+    for pattern, flags in wheel._patterns():
+        assert needed.needed(pattern, flags) == needed.worked_out(pattern, flags)
     for name in grammars.names():
         ready, built = grammars._ready(name), grammars.build(name)
         assert ready is not None, "the wheel was built with another Lark, whose tables are not used"

@@ -180,10 +180,10 @@ def _under_a_headline(page: Page, index: int) -> bool:
 
 
 def is_source(page: Page, index: int, text: str) -> bool:
-    """Whether the line is a program's own text: a literal, or what stands under a frame."""
+    """Whether the line is a program's own text: a literal, a frame, or what stands under one."""
     if _LITERAL.match(text) and not _FIELDS.match(text) and page.lines[index].mark.level is None:
         return True
-    if _NAME.match(text) or _SHELL.match(text):
+    if _NAME.match(text) or _SHELL.match(text) or text.lstrip().startswith('File "'):
         return True
     under = index > 0 and _FRAME.match(page.lines[index - 1].text) is not None
     return under and (text[:1] in (" ", "\t") or _RAISED.match(text) is None)

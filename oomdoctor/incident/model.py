@@ -109,17 +109,23 @@ class Crash(Struct, frozen=True, dict=True):
 
     def in_trace(self, pattern: str) -> Frame | None:
         """The innermost frame whose file, function or code line holds the pattern."""
-        wanted = re.compile(pattern)
-        return next((f for f in self.frames() if wanted.search(f"{f.file} {f.function} {f.code}")), None)
+        return next((f for f in self.frames() if re.search(pattern, f"{f.file} {f.function} {f.code}")), None)
 
     def mentions(self, pattern: str) -> str | None:
         """The line nearest before the root (or the root itself, or a line after it) that holds the pattern."""
-        wanted = re.compile(pattern)
-        return next((line for line in self._nearby if wanted.search(line)), None)
+        if pattern not in self._mentioned:
+            wanted = re.compile(pattern)
+            self._mentioned[pattern] = next((line for line in self._nearby if wanted.search(line)), None)
+        return self._mentioned[pattern]
 
     def shows(self, pattern: str) -> bool:
         """Whether a frame or a line near the root holds the pattern."""
         return self.in_trace(pattern) is not None or self.mentions(pattern) is not None
+
+    @cached_property
+    def _mentioned(self) -> dict[str, str | None]:
+        """What was found for the patterns that were asked for: several signs ask the same."""
+        return {}
 
     @cached_property
     def _nearby(self) -> tuple[str, ...]:

@@ -172,10 +172,12 @@ def _some(stream: BinaryIO, size: int) -> bytes:
 
 
 def _plain(head: bytes, stream: BinaryIO, size: int) -> Iterator[bytes]:
-    data = head
+    """The pieces, one of which ends where a block does: who searches blocks of one size need not cut them anew."""
+    data, missing = head, size
     while data:
         yield data
-        data = _some(stream, size)
+        missing = max(missing - len(data), 0) or size
+        data = _some(stream, missing)
 
 
 def _bounded(name: str, head: bytes, stream: BinaryIO, opened: Opened) -> Iterator[bytes]:

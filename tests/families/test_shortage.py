@@ -9,6 +9,8 @@ import pytest
 from shortage_wordings import WORDINGS, Wording
 
 import oomdoctor
+from oomdoctor.families.loudness import is_source
+from oomdoctor.streams import page
 
 
 def body(folder: Path, text: str) -> dict[str, Any]:
@@ -41,3 +43,17 @@ def test_a_failure_in_any_words_is_read(wording: Wording, tmp_path: Path) -> Non
 @pytest.mark.parametrize("wording", WORDINGS, ids=name)
 def test_its_quiet_twin_is_none(wording: Wording, tmp_path: Path) -> None:
     assert body(tmp_path, wording.twin)["verdict"] == "no-oom"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ('  File "/opt/pool/allocator.py", line 88, in out_of_memory', True),
+        ('File "/opt/pool/allocator.py", line 88, in out_of_memory', True),
+        ('cannot map File "/data/pool.bin": out of memory', False),
+        ("File cache: out of memory, 2 GiB needed", False),
+        ("  File too large for the memory pool", False),
+    ],
+)
+def test_a_frame_is_a_programs_own_text_and_is_not_parsed(text: str, is_one: bool) -> None:
+    assert is_source(page("job.log", 1, f"{text}\n".encode(), ends=True), 0, text) == is_one

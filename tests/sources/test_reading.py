@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from oomdoctor.sources import Source, Trouble, gather
+from oomdoctor.sources.source import BLOCK
 
 LOG = b"".join(b"(RolloutWorker pid=%d) step %d: CUDA out of memory\n" % (n, n) for n in range(3000))
 
@@ -64,6 +65,13 @@ def test_a_plain_file(tmp_path: Path) -> None:
     assert (log.name, log.size, log.troubles, log.notes) == ("job.log", len(LOG), [], [])
     assert read(log) == LOG, "it can be read again"
     assert log.size == len(LOG)
+
+
+def test_a_plain_file_comes_in_the_blocks_that_are_searched(tmp_path: Path) -> None:
+    text = LOG * 24
+    blocks = list(source(tmp_path, text).blocks())
+    assert [len(block) for block in blocks if block] == [BLOCK, BLOCK, BLOCK, len(text) - 3 * BLOCK]
+    assert b"".join(blocks) == text
 
 
 @pytest.mark.parametrize("packer", PACKERS)
