@@ -18,6 +18,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.library import refused_at_the_drivers_start
+from oomdoctor.signs.other_words import weights_by_the_message
 from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
     ATTENTION,
@@ -95,7 +96,7 @@ def _what_they_grow_with(crash: Crash) -> str:
 
 
 def _in_a_pass(crash: Crash, which: str) -> Seen | None:
-    if _own_pass(crash) != which:
+    if _own_pass(crash) != which or weights_by_the_message(crash) is not None:
         return None
     return Seen(
         words=joined((_failed(crash, which), _what_they_grow_with(crash))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import crash_of
 
-from oomdoctor.signs import Sign, other_words
+from oomdoctor.signs import Sign, other_words, passes
 
 BLOCKS = "RuntimeError: sequence 7 needs 12 cache blocks, 3 are free\n"
 CONTEXT = "ValueError: could not create the KV cache: max_seq_len 65536 is more than its 40960 tokens\n"
@@ -70,3 +70,9 @@ def test_a_library_of_a_program_without_a_framework_is_the_program() -> None:
     beside = f"{trace}RuntimeError: TextureHeap::grow: device allocation of 268435456 bytes refused\n"
     assert other_words.library_was_refused_in_other_words(crash_of(alone)) is None
     assert other_words.library_was_refused_in_other_words(crash_of(beside)) is not None
+
+
+@pytest.mark.parametrize(("raised", "of_a_pass"), [(CARD, True), (BATCH, True), (WEIGHTS, False), (FITS, False)])
+def test_a_message_on_weights_says_more_than_the_pass_that_raised_it(raised: str, of_a_pass: bool) -> None:
+    trace = 'Traceback (most recent call last):\n  File "/srv/env/torch/nn/modules/module.py", line 9, in forward\n'
+    assert (passes.in_a_forward_pass(crash_of(trace + raised)) is not None) == of_a_pass
