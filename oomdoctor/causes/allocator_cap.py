@@ -20,7 +20,6 @@ SHARE_KNOBS = ("smaller-buffers", "fewer-workers", "smaller-partitions", "spill-
                "narrow-dtypes", "raise-allocator-cap")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
 HIDDEN_KNOBS = ("raise-allocator-cap", "pin-version", "fix-environment")
-
 GGML_KNOBS = ("smaller-prefill", "shorter-context", "pin-version")
 METAL_KNOBS = ("smaller-model", "quantize-weights", "shorter-context", "raise-allocator-cap")
 

@@ -32,7 +32,6 @@ _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified
 _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
-_LOWERED: Final = "change memory limit"  # DuckDB's words where what is in use does not fit below the new limit
 _LIMIT_OF_DUCKDB: Final = "memory_limit"
 _SHARE: Final = late(r"(\d{1,2})%")
 _SMALL_HEAP: Final = GIB // 2
@@ -237,12 +236,12 @@ def _more_beside_the_heap(refused: HostAllocation, option: str) -> Proposal:
 
 def _larger_budget(case: Case) -> Answer:
     """Twice what a program allows itself."""
+    if any(one.lowered_bytes is not None for one in case.crash.every(BudgetSpent)):
+        return _before_the_data()
     stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
     limit = stated[-1].limit_bytes if stated else None
     if not limit:
         return _by_its_option(case)
-    if _LOWERED in stated[-1].at.text:
-        return _before_the_data()
     if (unset := _unless_set(case, limit)) is not None:
         return unset
     then = f"{math.ceil(2 * limit / MIB)}MiB"

@@ -470,7 +470,7 @@ def test_brief_is_one_line_for_each_crash(logs: Path) -> None:
     headline = json.loads(run("diagnose", str(logs / "oom.log"), "--format", "json").stdout)["incidents"][0]["headline"]
     (line,) = done.stdout.splitlines()
     assert done.returncode == 1
-    assert line.startswith(f"oom.log:2: OUT OF MEMORY: {headline} [".encode())
+    assert line.startswith(f"oom.log:2: OUT OF MEMORY: {headline} (likely) [".encode())
     assert b" Fix: " in line
 
 

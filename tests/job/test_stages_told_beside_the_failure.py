@@ -131,7 +131,7 @@ LARGER = (
     [
         # what was found out says nothing of the stage, or the log itself does
         (POOL, "allocator-cap", "unknown"),
-        (OOM, "gpu-memory-exhausted", "unknown"),
+        (OOM, "activations", "unknown"),
         (LARGER, "activations", "unknown"),
         (trace("/srv/fit.py main loss.backward()", ends=LARGER), "activations", "backward"),
         # what has that cause was done there

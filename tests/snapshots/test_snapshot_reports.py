@@ -197,7 +197,7 @@ def test_without_a_failure_it_is_told_what_is_in_it(tmp_path: Path) -> None:
 def test_a_snapshot_without_stacks_names_no_holder(tmp_path: Path) -> None:
     found = report(tmp_path, ("snapshot.pickle", dumped(filled([((), GIB, 20)], request=2 * GIB, asker=()))))
     assert rows(found) == {"allocated without a stack": 20 * GIB}
-    assert first(found) == "gpu-memory-exhausted"
+    assert first(found) == "activations"
 
 
 def test_compressed_snapshots_are_read(tmp_path: Path) -> None:
