@@ -69,7 +69,7 @@ CAUSE = Cause(
         Row(live_tensors_before_any_step, Grade.LEFT)),
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
-           "offload-activations", "packing", "data-on-the-host"),
+           "offload-activations", "packing", "smaller-buffers"),
     knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS),
                  (passes.drawing, DRAWING_KNOBS), (arrays.pairs_hold_most, PAIR_KNOBS),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),

@@ -15,7 +15,7 @@ from oomdoctor.signs.card import (
     table_counts_refusals,
 )
 
-DRAWING_KNOBS = ("data-on-the-host", "tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu",
+DRAWING_KNOBS = ("smaller-buffers", "tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu",
                  "collect-evidence")  # fmt: skip
 LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "smaller-model", "free-the-gpu",
                 "collect-evidence")  # fmt: skip
@@ -48,7 +48,7 @@ CAUSE = Cause(
     missing=(log_ends_before_the_error,),
     knobs=(
         "collect-evidence",
-        "data-on-the-host",
+        "smaller-buffers",
         "cap-primitives",
         "fewer-environments",
         "smaller-microbatch",

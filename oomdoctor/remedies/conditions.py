@@ -479,11 +479,16 @@ def data_in_parts(case: Case) -> bool:
     return option_for_it(case) or divided or a_task_is_the_largest(crash) is not None
 
 
+_OF_A_FULL_CARD: Final = ("activations", "gpu-memory-exhausted")
+
+
 def kept_is_known(case: Case) -> bool:
     """An option or a line of it is in the log, or the predictions of an evaluation or a program's outputs are kept."""
     root = case.crash.root
     keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
     keeps = keeps or a_thread_was_refused(case.crash) is not None or nccl_was_refused(case.crash) is not None
+    if case.cause in _OF_A_FULL_CARD and (case.row is None or case.row.framework == "torch"):
+        return keeps  # what a line of PyTorch's would keep elsewhere is not known to be kept
     return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 
 

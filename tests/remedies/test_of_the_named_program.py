@@ -26,7 +26,7 @@ REFUSED_RAM = (
         (FRAME.format("/w/icefall/utils.py", "forward", "y = x"), "smaller-microbatch", "--max-duration 100"),
         (FRAME.format("/w/hyvideo/inference.py", "predict", "y = x"), "offload-parameters", "--use-cpu-offload"),
         (FRAME.format("/w/wan/modules/model.py", "forward", "y = x"), "smaller-input", "--size 832*480"),
-        (FRAME.format("/w/scene/gaussian_model.py", "x", "y = x"), "data-on-the-host", "--data_device cpu"),
+        (FRAME.format("/w/scene/gaussian_model.py", "x", "y = x"), "smaller-buffers", "--data_device cpu"),
         (FRAME.format("/env/lm_eval/models/x.py", "x", "y = x"), "smaller-microbatch", "--batch_size 1"),
         (FRAME.format("/env/fastchat/model/x.py", "x", "y = x"), "quantize-weights", "--load-8bit"),
     ],
@@ -40,11 +40,14 @@ def test_a_line_of_the_programs_own(named: str, knob: str, line: str) -> None:
 def test_a_video_is_kept_on_the_host_where_its_frames_are_read() -> None:
     reads = FRAME.format("/w/sam2/utils/misc.py", "load_video_frames", "image = image.cuda()")
     draws = FRAME.format("/w/sam2/modeling/sam/transformer.py", "forward", "y = x")
-    chosen, _ = advise(reads + cuda(), "data-on-the-host")
-    assert "offload_video_to_cpu=True" in (chosen["data-on-the-host"].snippet or "")
-    assert "data-on-the-host" not in advise(draws + cuda(), "data-on-the-host")[0]
-    assert "data-on-the-host" not in advise(FRAME.format("/w/run.py", "x", "y = x") + cuda(), "data-on-the-host")[0]
-    assert "data-on-the-host" not in advise(reads + REFUSED_RAM, "data-on-the-host")[0]  # there it would go
+    chosen, _ = advise(reads + cuda(), "smaller-buffers", cause="activations")
+    assert "offload_video_to_cpu=True" in (chosen["smaller-buffers"].snippet or "")
+    assert "smaller-buffers" not in advise(draws + cuda(), "smaller-buffers", cause="activations")[0]
+    assert (
+        "smaller-buffers"
+        not in advise(FRAME.format("/w/run.py", "x", "y = x") + cuda(), "smaller-buffers", cause="activations")[0]
+    )
+    assert "smaller-buffers" not in advise(reads + REFUSED_RAM, "smaller-buffers")[0]  # there it would go
 
 
 # --- engines that are built
