@@ -19,7 +19,7 @@ from oomdoctor.language import say
 from oomdoctor.signs import Grade
 
 SHIPPED: Final = Path(__file__).parent / "model.json"
-FORMAT: Final = 2
+FORMAT: Final = 3
 LARGEST: Final = 1000.0  # of a weight: more is no weight that was fitted
 VARIABLE: Final = "OOMDOCTOR_MODEL"
 
@@ -28,22 +28,20 @@ class ModelError(ValueError):
     """A file that is no model of ours; the text says why."""
 
 
-GROUNDS: Final = ("first", "strength", "lead", "proven", "known", "concrete", "agreement")
+GROUNDS: Final = ("first", "strength", "lead", "proven", "known", "agreement")
 
 
 def grounds(
-    strength: float, other: float, *, first: bool, proven: bool, known: bool, concrete: bool, agreement: float
+    strength: float, other: float, *, first: bool, proven: bool, known: bool, agreement: float
 ) -> dict[str, float]:
     """What trust goes by: the answer's strength, the best other one's, whether it stands first, whether the log shows
-    that memory ran out and says so in known words, whether the cause says more than that memory ran out, and how
-    likely the classifier takes it."""
+    that memory ran out and says so in known words, and how likely the classifier takes it."""
     return {
         "first": float(first),
         "strength": strength,
         "lead": max(strength - other, 0.0),
         "proven": float(proven),
         "known": float(known),
-        "concrete": float(concrete),
         "agreement": agreement,
     }
 
@@ -57,7 +55,6 @@ class Trust(Struct, frozen=True, kw_only=True):
     lead: float  # what the strength has over the best other one's, 0..1
     proven: float  # whether the log shows that memory ran out, 0 or 1
     known: float  # whether the failure is told in words that a family knows, 0 or 1
-    concrete: float  # whether the cause is no fallback, 0 or 1
     agreement: float  # the classifier's probability of the cause, 0..1
 
     def of(self, inputs: Mapping[str, float]) -> float:

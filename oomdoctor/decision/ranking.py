@@ -109,7 +109,6 @@ def _confidence(
         first=one is standings[0],
         proven=proven,
         known=not in_other_words(crash.root),
-        concrete=not one.cause.fallback,
         agreement=one.likely,
     )
     most = FALLBACK if one.cause.fallback else IN_DOUBT if finding.unsure else MOST

@@ -59,16 +59,17 @@ def calibration_error(
 
 
 def _rests(example: Example, likely: Likely, strengths: Mapping[str, Strength]) -> Iterator[Rest]:
-    """Every answer of the tables."""
+    """Every answer of the tables but a fallback's, which has its own."""
     answers = standings(example, likely, strengths)
     for place, one in enumerate(answers):
+        if one.cause.fallback:
+            continue
         row = grounds(
             one.strength,
             max((other.strength for other in answers if other is not one), default=0.0),
             first=place == 0,
             proven=example.proven,
             known=example.known,
-            concrete=not one.cause.fallback,
             agreement=one.likely,
         )
         yield one.cause.id in example.fair, row

@@ -93,6 +93,6 @@ def test_a_model_that_cannot_be_read(cases: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     what_to_do = "unset it, or set it to a file that `oomdoctor dev train -o FILE` wrote"
     assert done.stderr == f"oomdoctor: OOMDOCTOR_MODEL: gone.json: No such file or directory; {what_to_do}\n"
-    (tmp_path / "bad.json").write_text('{"format": 2}')
+    (tmp_path / "bad.json").write_text('{"format": 3}')
     done = oomdoctor("diagnose", str(cases / "one" / "log.txt"), OOMDOCTOR_MODEL=str(tmp_path / "bad.json"))
     assert done.stderr == f"oomdoctor: OOMDOCTOR_MODEL: bad.json: not a model of oomdoctor; {what_to_do}\n"

@@ -51,15 +51,15 @@ def test_it_is_what_scikit_learn_says_of_the_same_weights() -> None:
 
 def test_trust_rises_with_everything_that_speaks_for_an_answer() -> None:
     trust = MODEL.trust
-    little = grounds(0.3, 0.3, first=False, proven=False, known=False, concrete=False, agreement=0.1)
+    little = grounds(0.3, 0.3, first=False, proven=False, known=False, agreement=0.1)
     for name in GROUNDS:
         assert trust.of({**little, name: 1.0}) >= trust.of(little)
-    sure = grounds(0.93, 0.2, first=True, proven=True, known=True, concrete=True, agreement=0.9)
+    sure = grounds(0.93, 0.2, first=True, proven=True, known=True, agreement=0.9)
     assert trust.of(sure) > 0.9
 
 
 def test_trust_of_nothing_is_the_base() -> None:
-    nothing = grounds(0, 0, first=False, proven=False, known=False, concrete=False, agreement=0)
+    nothing = grounds(0, 0, first=False, proven=False, known=False, agreement=0)
     assert Trust(base=0.0, **dict.fromkeys(GROUNDS, 1.0)).of(nothing) == 0.5
 
 
@@ -80,7 +80,7 @@ def test_no_strength_is_fitted_to_few_logs() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "not a model"), ("[]", "not a model"), ('{"format": 9}', "format 9"), ('{"format": 2}', "not a model")],
+    [("{", "not a model"), ("[]", "not a model"), ('{"format": 9}', "format 9"), ('{"format": 3}', "not a model")],
 )
 def test_a_file_that_is_no_model(text: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "model.json"
