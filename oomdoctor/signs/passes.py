@@ -63,6 +63,7 @@ _ON_THE_CPU: Final = ("torch", "torch7", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 _NO_LOAD: Final = late(r"(?i)\b(?:insufficient|not enough|cannot|failed|unable)\b[^\n]{0,60}\bload\b")
 BESIDE: Final = 2  # lines
+A_NEIGHBOUR: Final = 0.1  # of the card, in a process that the message lists: it may be who fills it
 OWN_SHARE: Final = 0.5  # of the card: where this process holds less, others fill it
 
 
@@ -274,7 +275,7 @@ def a_piece_larger_than_a_card(crash: Crash) -> Seen | None:
 
 @sign
 def tensor_of_a_running_job(crash: Crash) -> Seen | None:
-    """PyTorch's allocator was refused a tensor that the GPU could hold, others do not hold half of it, and nothing
+    """PyTorch's allocator was refused a tensor that the GPU could hold, others hold little of it, and nothing
     shows what the job was doing, nor that it was loading."""
     it, event = card(crash), refusal(crash)
     if event is None or crash.pool != "gpu" or crash.job.in_engine or not _nothing_tells(crash):
@@ -283,7 +284,7 @@ def tensor_of_a_running_job(crash: Crash) -> Seen | None:
         return None
     if _beyond_the_card(it) or ends_in_building(crash.root.around.trace) or innermost(crash, _NOT_ITS_OWN):
         return None
-    if (it.share(it.beyond_bytes if it.others_bytes is None else it.others_bytes) or 0) >= OWN_SHARE:
+    if (it.share(it.others_bytes) or 0) >= A_NEIGHBOUR or (it.share(it.beyond_bytes) or 0) >= OWN_SHARE:
         return None
     return Seen(
         words=joined(

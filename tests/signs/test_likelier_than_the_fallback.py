@@ -187,6 +187,9 @@ def test_a_replay_memory_is_data(file: str, code: str, data: bool) -> None:
         # larger than the card, others on it
         ([refused(tried="96.00 GiB")], False),
         ([refused(own="20.10 GiB", allocated="19.00 GiB", others=((4711, "58.40 GiB"),))], False),
+        ([refused(own="69.00 GiB", allocated="67.00 GiB", others=((4711, "9.70 GiB"),))], False),
+        ([refused(own="77.00 GiB", allocated="75.00 GiB", others=((4711, "1.60 GiB"),))], True),
+        ([refused(own=None, allocated="31.00 GiB")], False),
         # where something tells what the job was doing
         ([*trace(FORWARD), refused()], False),
         ([*trace(LOADING), refused()], False),
