@@ -13,6 +13,10 @@ ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill"
 REQUEST_KNOBS = ("fewer-sequences", "lower-engine-reservation", "tensor-parallel", "eager-mode")
 # One row for each token that the context may hold
 CONTEXT_KNOBS = ("shorter-context", "shorter-sequences", "smaller-model")
+# Of ggml on a card: what it computes with, of `activations`
+COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
+                 "quantize-kv-cache", "quantize-weights")  # fmt: skip
+SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
 CAUSE = Cause(
     id="logits-spike",
