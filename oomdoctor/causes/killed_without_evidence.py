@@ -16,8 +16,8 @@ OF_STATES = ("low-memory-optimizer", "smaller-microbatch", "smaller-model", "mix
              "more-host-memory", "collect-evidence")  # fmt: skip
 OF_SMALLER_STATES = ("smaller-microbatch", "low-memory-optimizer", "smaller-model", "shorter-sequences",
                      "smaller-input", "mixed-precision", "more-host-memory", "collect-evidence")  # fmt: skip
-OF_A_STEP = ("smaller-microbatch", "chunked-logits", "shorter-sequences", "smaller-input", "smaller-model",
-             "mixed-precision", "more-host-memory", "collect-evidence")  # fmt: skip
+OF_A_STEP = ("smaller-microbatch", "smaller-input", "shorter-sequences", "smaller-model", "mixed-precision",
+             "more-host-memory", "collect-evidence")  # fmt: skip
 
 CAUSE = Cause(
     id="killed-without-evidence",

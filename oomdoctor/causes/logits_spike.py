@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
+from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, logits
 
@@ -22,6 +23,7 @@ CAUSE = Cause(
     id="logits-spike",
     title=mark("The logits over the vocabulary do not fit"),
     headlines=(
+        *IN_A_FIRST_STEP,
         mark("The logits over the vocabulary need {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("The logits over the vocabulary need {requested}[ (shape {shape})] on {gpu}[ ({place})]"),
@@ -29,10 +31,12 @@ CAUSE = Cause(
         mark("The logits over the vocabulary do not fit in {ram}[: {requested} requested]"),
     ),
     stage="forward",
-    pools=("gpu", "host_ram"),
+    pools=("gpu", "host_ram", "cgroup"),
     excluded=(logits.too_small_for_a_vocabulary,),
     signs=(
         Row(logits.product_with_the_vocabulary, Grade.PROVES),
+        Row(logits.product_of_printed_lengths, Grade.PROVES),
+        Row(logits.most_of_the_first_step_on_the_cpu, Grade.NAMES),
         Row(logits.output_buffer_refused, Grade.NAMES, OUTPUT_KNOBS),
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),

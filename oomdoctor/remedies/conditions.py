@@ -408,7 +408,8 @@ def pictures(case: Case) -> bool:
     of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
     if simulates_worlds(crash) or of_data:
         return False
-    named = case.now is not None or crash.mentions(_SIZE_OF_PICTURES) is not None
+    stated = case.now is not None or own_options.own_option(case.knob, crash) is not None
+    named = stated or crash.mentions(_SIZE_OF_PICTURES) is not None
     return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
 
 

@@ -70,6 +70,7 @@ _OWN: Final = (
     "smaller-input",
     "narrow-dtypes",
     "stream-data",
+    "chunked-logits",
 )
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = (_WORKERS, "smaller-microbatch", "smaller-input", "shorter-context")

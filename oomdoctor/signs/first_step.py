@@ -91,7 +91,7 @@ def killed_in_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
 def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
     """The same, with Adam, and the number of parameters that the log prints makes states of at least half of what there
     is, or of what the killed process held."""
-    states, whole = _states(crash), _whole(crash)
+    states, whole = _states(crash), memory_in_all(crash)
     if states is None or not whole or killed_in_the_first_step_on_the_cpu(crash) is None:
         return None
     parameters, size = states
@@ -159,7 +159,7 @@ def computes_on_the_cpu(crash: Crash) -> bool:
     return any(pattern.search(line) for line in own_lines(crash) for pattern in says)
 
 
-def _whole(crash: Crash) -> int | None:
+def memory_in_all(crash: Crash) -> int | None:
     """The limit of the control group or job, else the machine's memory."""
     limit = crash.root.limit_bytes if isinstance(crash.root, KernelKill | LimitKill) else None
     return limit or total_bytes(crash)
@@ -174,7 +174,7 @@ def _one_held_it(crash: Crash) -> bool:
     if isinstance(crash.root, LimitKill):
         workers = crash.setting("num_workers", "dataloader_num_workers", "workers")
         return workers is None or not workers.whole
-    held, whole = _held(crash), _whole(crash)
+    held, whole = _held(crash), memory_in_all(crash)
     return held is not None and whole is not None and held >= _NEARLY_ALL * whole
 
 

@@ -24,6 +24,7 @@ KERNEL = (
 ROW = "[7120.100005] [  {pid}]     0  {pid}   851121   {pages}   {pages}      258         0  4222976        0             0 python\n"  # noqa: E501
 LIMIT, STEP, STATES, BARE = "container-limit", "activations", "optimizer-states", "killed-without-evidence"
 ON_CPU = "Using device: cpu"
+OF_TENSORFLOW = "I0 12 cpu_feature_guard.cc:227] This TensorFlow binary is optimized to use available CPU instructions"
 
 
 def dmesg(held: int = 1_830_000, count: int = 1) -> str:
@@ -64,10 +65,8 @@ RUN = "python fit.py --batch-size 96"
         (f"{RUN} --device cpu", ["loss before training: 2.3"]),
         (RUN, ["jax 0.9.1, devices [CpuDevice(id=0)], optax 0.2.6", "net: 3,400,100 parameters"]),
         (RUN, ["GPU available: False, used: False", "Epoch 0"]),
-        (
-            RUN,
-            ["I0 12 cpu_feature_guard.cc:227] This TensorFlow binary is optimized", "TensorFlow 2.20.0", "Epoch 1/2"],
-        ),
+        (RUN, [OF_TENSORFLOW, "TensorFlow 2.20.0", "Epoch 1/2"]),
+        (RUN, [OF_TENSORFLOW, "[towers] keras 3.9.2 on tensorflow 2.20.0", "Epoch 1/2"]),
     ],
 )
 def test_a_kill_in_the_first_step_on_the_cpu_is_the_steps(tmp_path: Path, command: str, lines: list[str]) -> None:
@@ -85,7 +84,7 @@ def test_a_kill_in_the_first_step_on_the_cpu_is_the_steps(tmp_path: Path, comman
         (RUN, ["Using device: cuda:0", "torch 2.9.0+cpu", "Epoch 1/4"]),
         (RUN, ["offload_optimizer device: cpu", "Epoch 1/4"]),
         (RUN, ["torch.load(path, map_location='cpu')", "Epoch 1/4"]),
-        (RUN, ["I0 12 cpu_feature_guard.cc:227] This TensorFlow binary is optimized", "Epoch 1/4"]),  # imported
+        (RUN, [OF_TENSORFLOW, "Epoch 1/4"]),  # imported
         (RUN, [ON_CPU, "GPU available: True (cuda), used: True", "Epoch 0"]),
         (RUN, [ON_CPU, "Epoch 1/4", "step 12 loss 0.31"]),
         (RUN, [ON_CPU, "Epoch 000 loss 0.2"]),
@@ -170,3 +169,46 @@ def test_a_bare_kill_before_the_first_step(tmp_path: Path, option: str, line: st
 )
 def test_a_bare_kill_of_other_work_is_looked_into_first(tmp_path: Path, lines: list[str]) -> None:
     assert "smaller-model" not in knobs(tmp_path, RUN, *lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ("--max-length 128 --vocab-size 6400", "logits-spike"),  # 96 x 128 x 6400 x 4 x 3 = 900 MiB
+        ("--max-length 127 --vocab-size 6400", STEP),
+        ("--vocab-size 64000", STEP),
+    ],
+)
+def test_logits_that_are_half_of_the_limit(tmp_path: Path, options: str, cause: str) -> None:
+    found = diagnosed(tmp_path, f"{RUN} {options}", ON_CPU, "Epoch 1/4", kernel=dmesg())
+    assert found[0]["cause"] == cause
+    if cause != STEP:
+        assert "(logits, their probabilities and their gradient) = 900 MiB of 1.76 GiB" in found[0]["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("line", "first_knob"),
+    [
+        ("resuming from runs/last.pt", "low-memory-loading"),
+        ("Saving checkpoint to runs/last.pt", "sharded-checkpoint"),
+    ],
+)
+def test_a_state_that_is_read_is_mapped_before_it_is_sharded(tmp_path: Path, line: str, first_knob: str) -> None:
+    found = diagnosed(tmp_path, RUN, "torch 2.8.0", line, kernel=dmesg())
+    assert found[0]["cause"] == "checkpoint-spike"
+    assert found[0]["remedies"][0]["knob"] == first_knob
+
+
+@pytest.mark.parametrize(
+    ("option", "knob", "setting"),
+    [
+        ("--kl-chunk 0", "chunked-logits", "--kl-chunk"),
+        ("--fused-batch-size 0", "chunked-logits", "--fused-batch-size"),
+        ("--hidden-size 96", "smaller-model", "--hidden-size"),
+        ("--crop-width 96", "smaller-model", None),
+        ("--precision fp32", "mixed-precision", "--precision"),
+    ],
+)
+def test_a_program_is_turned_by_its_own_options(tmp_path: Path, option: str, knob: str, setting: str | None) -> None:
+    found = diagnosed(tmp_path, f"{RUN} {option}", "Epoch 1/4")
+    assert {one["knob"]: one["setting"] for one in found[0]["remedies"]}.get(knob) == setting
