@@ -31,6 +31,11 @@ def states_on_gpu(parameters: int, shards: int, stage: int, *, optimizer_offload
     return REPLICATED_BYTES * parameters
 
 
+def states_in_full_precision(parameters: int) -> int:
+    """Weights, gradients and Adam's states in 32 bits, as a program of one's own trains."""
+    return (2 * FULL_PRECISION_BYTES + ADAM_BYTES) * parameters
+
+
 def weights(parameters: int, shards: int = 1) -> int:
     """Weights in 16 bit."""
     return WEIGHT_BYTES * parameters // shards

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
+from oomdoctor.causes.logits_spike import COMPUTE_KNOBS, SCORES_KNOBS
+from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP, OF_THE_BATCH
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
+from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
@@ -18,15 +21,12 @@ DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "qua
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
 BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
-COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
-                 "quantize-kv-cache", "quantize-weights")  # fmt: skip
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
-SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
 CAUSE = Cause(
     id="activations", title=mark("Activations do not fit: batch size or sequence length too large"),
-    headlines=(
+    headlines=(*IN_A_FIRST_STEP,
         mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
@@ -40,12 +40,12 @@ CAUSE = Cause(
         mark("Activations do not fit in {ram}[ {doing}][: {requested} requested][ for shape {shape}][ ({allocator})]"),
         mark("{work} ran out of memory on {gpu}[ for an array of shape {shape}] ({asker})"),
         mark("Activations do not fit on {gpu}[ {doing}][ ({asker})]")),
-    pools=("gpu", "host_ram"), before=("absurd-size",),
-    silent=(passes.host_memory_of_no_pass, profiling_disturbed, arrays.small_array_on_a_full_card,
-            arrays.array_beyond_the_limit),
+    pools=("gpu", "host_ram", "cgroup"), before=("absurd-size",), silent=(profiling_disturbed,
+        passes.host_memory_of_no_pass, arrays.small_array_on_a_full_card, arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(
         Row(snapshot.passes_hold_most, Grade.PROVES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
+        Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),
         Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
@@ -66,7 +66,7 @@ CAUSE = Cause(
         Row(generation.little_was_generated, Grade.LEFT), Row(passes.evaluation_without_the_model, Grade.POINTS),
         Row(passes.library_was_refused, Grade.HINTS), Row(passes.holds_less_than_half, Grade.HINTS),
         Row(passes.in_an_engines_special_step, Grade.HINTS), Row(logits.sampler_working_on_logits, Grade.HINTS),
-        Row(live_tensors_before_any_step, Grade.LEFT)),
+        Row(live_tensors_before_any_step, Grade.LEFT), Row(states_of_the_first_step_on_the_cpu, Grade.POINTS)),
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing", "smaller-buffers"),

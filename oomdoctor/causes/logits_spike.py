@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
+from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, logits
 
@@ -13,11 +14,16 @@ ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill"
 REQUEST_KNOBS = ("fewer-sequences", "lower-engine-reservation", "tensor-parallel", "eager-mode")
 # One row for each token that the context may hold
 CONTEXT_KNOBS = ("shorter-context", "shorter-sequences", "smaller-model")
+# Of ggml on a card: what it computes with, of `activations`
+COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
+                 "quantize-kv-cache", "quantize-weights")  # fmt: skip
+SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
 
 CAUSE = Cause(
     id="logits-spike",
     title=mark("The logits over the vocabulary do not fit"),
     headlines=(
+        *IN_A_FIRST_STEP,
         mark("The logits over the vocabulary need {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("The logits over the vocabulary need {requested}[ (shape {shape})] on {gpu}[ ({place})]"),
@@ -25,10 +31,12 @@ CAUSE = Cause(
         mark("The logits over the vocabulary do not fit in {ram}[: {requested} requested]"),
     ),
     stage="forward",
-    pools=("gpu", "host_ram"),
+    pools=("gpu", "host_ram", "cgroup"),
     excluded=(logits.too_small_for_a_vocabulary,),
     signs=(
         Row(logits.product_with_the_vocabulary, Grade.PROVES),
+        Row(logits.product_of_printed_lengths, Grade.PROVES),
+        Row(logits.most_of_the_first_step_on_the_cpu, Grade.NAMES),
         Row(logits.output_buffer_refused, Grade.NAMES, OUTPUT_KNOBS),
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, optimizer, other_words, snapshot
+from oomdoctor.signs import Grade, first_step, optimizer, other_words, snapshot
 
 OF_COPIES = ("low-memory-optimizer", "shard-states", "offload-optimizer", "lora", "mixed-precision", "more-gpus")
+ON_THE_CPU = ("low-memory-optimizer", "smaller-model", "mixed-precision", "smaller-microbatch", "more-host-memory")
+# Of training on the CPU: what is stated of the batch, then what costs accuracy
+OF_THE_BATCH = ("smaller-microbatch", "shorter-sequences", "smaller-input", "gradient-checkpointing",
+                "mixed-precision", "smaller-model", "more-host-memory")  # fmt: skip
+IN_A_FIRST_STEP = (
+    mark("{kernel_limit} was hit {in_first_step}[: {limit_killed} held {limit_killed_most}]"),
+    mark("{limited_job} hit its memory limit[ of {job_limit}] {in_first_step}"),
+    mark("{killer} killed {killed_sized} {in_first_step}"),
+)
 
 CAUSE = Cause(
     id="optimizer-states",
     title=mark("The optimizer states do not fit beside the weights"),
     headlines=(
+        *IN_A_FIRST_STEP,
         mark("Optimizer states hold {optimizer_held} of {tensors_held} allocated on {gpu}"),
         mark("The optimizer step needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
@@ -19,11 +29,12 @@ CAUSE = Cause(
         mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][ ({place})]"),
     ),
     stage="optimizer_step",
-    pools=("gpu", "host_ram"),
+    pools=("gpu", "host_ram", "cgroup"),
     silent=(optimizer.host_memory_of_no_refusal,),
     excluded=(optimizer.another_stage_than_the_optimizers,),
     signs=(
         Row(snapshot.optimizer_states_hold_most, Grade.PROVES),
+        Row(first_step.states_of_the_first_step_on_the_cpu, Grade.NAMES, ON_THE_CPU),
         Row(optimizer.in_the_optimizer, Grade.NAMES),
         Row(optimizer.stage_of_the_optimizer, Grade.NAMES),
         Row(snapshot.optimizer_states_hold_much, Grade.POINTS),

@@ -42,6 +42,7 @@ from oomdoctor.signs import commands, limits, placement
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
+from oomdoctor.signs.first_step import computes_on_the_cpu
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
@@ -361,6 +362,7 @@ def _batches_lie_elsewhere(case: Case) -> bool:
     root = case.crash.root
     if _on_the_host(case.crash.pool):
         of_a_gpu = case.crash.job.task == "rl" or (case.cause == UNPROVEN and _shards_states(case.crash))
+        of_a_gpu = of_a_gpu and not computes_on_the_cpu(case.crash)
         stated = case.now is not None and not of_a_gpu
         stages = case.cause == "pinned-memory-exhausted" and case.crash.job.world == "tensorflow"
         return not (stated or stages or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
@@ -406,7 +408,8 @@ def pictures(case: Case) -> bool:
     of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
     if simulates_worlds(crash) or of_data:
         return False
-    named = case.now is not None or crash.mentions(_SIZE_OF_PICTURES) is not None
+    stated = case.now is not None or own_options.own_option(case.knob, crash) is not None
+    named = stated or crash.mentions(_SIZE_OF_PICTURES) is not None
     return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
 
 

@@ -26,6 +26,7 @@ from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
+from oomdoctor.signs.first_step import killed_bare_before_the_first_step, states_weigh_most
 from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -69,6 +70,7 @@ _OWN: Final = (
     "smaller-input",
     "narrow-dtypes",
     "stream-data",
+    "chunked-logits",
 )
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = (_WORKERS, "smaller-microbatch", "smaller-input", "shorter-context")
@@ -112,6 +114,8 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*first, *own, *stated)))
     behind = [one for one in decision.answers[1:] if _says_more(one) and _same_memory(one, answer, decision)]
     known = [one for one in behind if one.cause.id != PROCESS_HOG]
+    if states_weigh_most(decision.crash_of(answer)) is not None:
+        return own  # the states of an optimizer outweigh whatever else the job states the number of
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
     return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
@@ -237,13 +241,16 @@ def _only_delays(remedy: Remedy) -> bool:
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
     """The command that finds the holder goes first where nobody knows it, behind what the job states a number of, and
-    the one that shows who killed behind what can be done at once; before a leak that nothing shows, too."""
+    the one that shows who killed behind what can be done at once, or for nothing where training
+    had just begun; before a leak that nothing shows, too."""
     command = next((one for one in remedies if one.knob == EVIDENCE and one.snippet), None)
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
     if cause == UNPROVEN:
         ready = next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
+        if killed_bare_before_the_first_step(crash) is not None:
+            ready = next((n for n, one in enumerate(rest) if one.knob in BOUGHT), len(rest))
         return [*rest[:ready], command, *rest[ready:]]
     if cause == NODE_FULL and rest and _is_held_elsewhere(crash, rest[0]):
         return [command, *rest]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+from math import prod
 from typing import Final
 
+from oomdoctor.arithmetic.training import FULL_PRECISION_BYTES
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
@@ -12,6 +15,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_the_model
+from oomdoctor.signs.first_step import HALF, killed_in_the_first_step_on_the_cpu, memory_in_all
 from oomdoctor.signs.trace import ATTENTION, LOGITS, SAMPLER, asked, card, innermost, refusal
 from oomdoctor.units import GIB, MIB, show
 
@@ -39,6 +43,13 @@ _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_ba
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length",
            "seq_len", "sequence_length", "sequence_len", "block_size")  # fmt: skip
 ROUNDING: Final = 2 * MIB  # to which the allocator rounds up
+# "encoder (8, 160, 320)", "logits: [8, 160, 31, 500]", "torch.Size([8, 31, 320])"
+_SHAPE: Final = late(r"[(\[]\d{1,9}(?:, ?\d{1,9}){1,4},?[)\]]")
+_LENGTH_IN_IT: Final = late(r"\d{1,9}")
+_SHAPES_ABOVE: Final = 12  # lines
+_MOST_LENGTHS: Final = 12  # of more, some product fits whatever was asked for
+_FEWEST_PIECES: Final = 100
+_COPIES: Final = 3
 TWO_DECIMALS: Final = 150  # what is printed with two decimals is off by one part in so many, at most
 
 
@@ -78,6 +89,66 @@ def product_with_the_vocabulary(crash: Crash) -> Seen | None:
             )
             return Seen(words=words, evidence=(event,))
     return None
+
+
+@sign
+def product_of_printed_lengths(crash: Crash) -> Seen | None:
+    """The requested size is exactly vocabulary x 4 or 2 bytes x two or three lengths of the shapes that stand in the
+    last lines above: a value per word for all frames and labels, as transducers have, or for all tokens; 64 MiB or
+    more."""
+    vocabulary, event, tried = _number(crash, _VOCABULARY), refusal(crash) or crash.root, card(crash).tried_bytes or 0
+    lengths = _lengths_above(crash)
+    if vocabulary is None or vocabulary < _FEWEST_PIECES or tried < SMALL or len(lengths) > _MOST_LENGTHS:
+        return None
+    for width, count in product((4, 2), (3, 2)):
+        for chosen in combinations(lengths, count):
+            wanted = prod(chosen) * vocabulary * width
+            if _is_asked(wanted, tried, exact=isinstance(crash.root, HostAllocation)):
+                words = say(
+                    "{lengths} (printed in shapes above) x {vocabulary} words x {width} bytes = {sum}: exactly the "
+                    "requested size. The logits of the whole batch are allocated as one tensor.",
+                    lengths=" x ".join(map(str, chosen)), vocabulary=vocabulary, width=width, sum=show(wanted),
+                )  # fmt: skip
+                return Seen(words=words, evidence=(event,))
+    return None
+
+
+@sign
+def most_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
+    """A job that trains on the CPU was killed in its first step, and the logits of the stated batch, length and
+    vocabulary, their probabilities and their gradient in 32 bits make half of what there is."""
+    stated = [_number(crash, names) for names in (_BATCH, _LENGTH, _VOCABULARY)]
+    whole = memory_in_all(crash)
+    if not whole or not all(stated) or killed_in_the_first_step_on_the_cpu(crash) is None:
+        return None
+    batch, length, vocabulary = (number or 0 for number in stated)
+    wanted = batch * length * vocabulary * FULL_PRECISION_BYTES * _COPIES
+    if wanted < HALF * whole:
+        return None
+    words = say(
+        "The job trains on the CPU and was killed before its first step was done. {batch} x {length} tokens x "
+        "{vocabulary} words x 4 bytes x 3 (logits, their probabilities and their gradient) = {sum} of {whole}.",
+        batch=batch, length=length, vocabulary=vocabulary, sum=show(wanted), whole=show(whole),
+    )  # fmt: skip
+    unseen = say("no line shows what the memory was for")
+    return Seen(words=words, evidence=(crash.root,), against=(unseen,), unsure=True)
+
+
+def _lengths_above(crash: Crash) -> list[int]:
+    told = [line for line in crash.root.around.before if not line.startswith((" ", "Traceback"))]
+    lines = told[-_SHAPES_ABOVE:]  # without the traceback's
+    lengths = (
+        int(length) for line in lines for shape in _SHAPE.findall(line) for length in _LENGTH_IN_IT.findall(shape)
+    )
+    return [length for length in dict.fromkeys(lengths) if length > 1]
+
+
+def _is_asked(wanted: int, tried: int, *, exact: bool) -> bool:
+    """The CUDA allocator rounds up to 2 MiB, and prints two decimals of a GiB."""
+    if exact:
+        return wanted == tried
+    rounded = -(-wanted // ROUNDING) * ROUNDING
+    return rounded == tried if tried < GIB else abs(rounded - tried) <= GIB // 200
 
 
 def _number(crash: Crash, names: tuple[str, ...]) -> int | None:
@@ -208,8 +279,11 @@ def _working(crash: Crash) -> Seen | None:
 
 @sign
 def small_for_logits(crash: Crash) -> Seen | None:
-    """Less than 512 MiB was requested; of an engine, which has one row per request, less than 64 MiB."""
+    """Less than 512 MiB was requested, which no product of printed lengths gives; of an engine, which has one row per
+    request, less than 64 MiB."""
     tried = card(crash).tried_bytes
+    if product_of_printed_lengths(crash) is not None:
+        return None
     if tried is None or tried >= (SMALL if crash.job.in_engine else SPIKE):
         return None
     return Seen(words=say("{tried} is small for such a tensor", tried=show(tried)))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.first_step import states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.snapshot import optimizer_states_hold_most
 from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
@@ -23,11 +25,13 @@ OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
 
 @sign
 def host_memory_of_no_refusal(crash: Crash) -> Seen | None:
-    """Host memory ran out, and it was not PyTorch on the CPU that was refused it: states that are offloaded, or kills,
-    have causes of their own."""
+    """Host memory ran out, and it was not PyTorch on the CPU that was refused it, or was killed in training on it:
+    states that are offloaded, and other kills, have causes of their own."""
     root = crash.root
     on_the_cpu = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
-    return Seen(words="") if crash.pool == "host_ram" and not on_the_cpu else None
+    if crash.pool not in RAM or on_the_cpu or states_of_the_first_step_on_the_cpu(crash) is not None:
+        return None
+    return Seen(words="")
 
 
 @sign

@@ -125,3 +125,39 @@ def test_a_trace_that_somebody_shortened_keeps_its_line_and_its_figures(total: s
 def test_the_line_of_something_else_above_a_shortened_message_names_no_logits() -> None:
     it = crash("  -> MLP.forward", "      hidden = self.up_proj(hidden).relu()", SHORTENED.format(total="79.19"))
     assert logits.working_on_logits(it) is None
+
+
+JOINT = 10 * 150 * 40 * 640 * 4  # bytes
+SHAPES = ("features (10, 150, 384)", "labels [10, 40, 384]")
+ON_THE_HOST = "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes. Error code 12"
+
+
+@pytest.mark.parametrize(
+    ("launch", "above", "tried", "is_product"),
+    [
+        ("--vocab_size 640", SHAPES, JOINT, True),
+        ("--vocab_size 640", SHAPES, JOINT // 2, True),  # of two bytes
+        ("--vocab_size 640", SHAPES, JOINT + 4, False),
+        ("--vocab_size 640", SHAPES, JOINT - 640 * 4, False),
+        ("--vocab_size 641", SHAPES, JOINT, False),
+        ("--units 640", SHAPES, JOINT, False),
+        ("--vocab_size 640", (*SHAPES, *(f"read {n} files" for n in range(12))), JOINT, False),
+        ("--vocab_size 640", ("features 10, 150, 384",), JOINT, False),
+        ("--vocab_size 640", ("features (5, 75)", "labels [5, 32]"), 5 * 75 * 32 * 640 * 4, False),  # 29 MiB
+        ("--vocab_size 640", (*SHAPES, f"sizes {tuple(range(20, 25))}", f"more {tuple(range(30, 35))}"), JOINT, False),
+    ],
+)
+def test_the_product_of_lengths_that_shapes_print(
+    launch: str, above: tuple[str, ...], tried: int, is_product: bool
+) -> None:
+    seen = logits.product_of_printed_lengths(crash(f"python rnnt.py {launch}", *above, ON_THE_HOST.format(tried)))
+    assert (seen is not None) is is_product
+    if seen is not None and tried == JOINT:
+        assert "10 x 150 x 40 (printed in shapes above) x 640 words x 4 bytes = 146 MiB" in seen.words
+
+
+@pytest.mark.parametrize(("tried", "is_product"), [("148.00 MiB", True), ("146.00 MiB", False), ("147.00 MiB", False)])
+def test_the_allocator_of_a_card_rounds_up(tried: str, is_product: bool) -> None:
+    told = crash("python rnnt.py --vocab_size 640", *SHAPES, refused(tried=tried))
+    assert (logits.product_of_printed_lengths(told) is not None) is is_product
+    assert (logits.small_for_logits(told) is None) is is_product

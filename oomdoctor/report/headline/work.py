@@ -16,6 +16,7 @@ from oomdoctor.report.headline.slot import about, first, where
 from oomdoctor.report.headline.victims import held_by, name_of
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
+from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.held_data import buffer_of, collected_things
 from oomdoctor.signs.host_data import cached_data
 
@@ -110,6 +111,13 @@ def data_in_one_piece(crash: Crash) -> str | None:
     """The allocation on the GPU that all data was to go to."""
     tried = crash.root.figures("usage").get("tried_bytes")
     return brief(tried) if crash.pool == "gpu" and crash.stage == "data_load" and isinstance(tried, int) else None
+
+
+def in_first_step(crash: Crash) -> str | None:
+    """When a job was killed that trains on the CPU and had done no step."""
+    if killed_in_the_first_step_on_the_cpu(crash) is None:
+        return None
+    return say("in the first training step on the CPU")
 
 
 def step_that_saves(crash: Crash) -> str | None:

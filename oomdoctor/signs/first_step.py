@@ -1,0 +1,215 @@
+"""Training on the CPU that is killed before its first step is done: what a step needs comes on top of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoctor.arithmetic.training import states_in_full_precision
+from oomdoctor.families.container import LimitKill
+from oomdoctor.families.event import RAM
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
+from oomdoctor.families.lines import PROGRESS
+from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import held_by, total_bytes
+from oomdoctor.incident.prints import is_told_last, own_lines
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.node_groups import several_alike_have_it
+from oomdoctor.units import GIB, percent, show
+
+# What JAX, Stable-Baselines3, Lightning, Transformers and Accelerate, TensorFlow, and programs of one's own print
+_ON_THE_CPU: Final = late(
+    r"^(?![^\n]*(?i:offload|map_location|engine))[^\n]*?(?:\bCpuDevice\(|GPU available: \w{4,5}[^\n]{0,20}, used: False"
+    r"|GPU will not be used|\d\+cpu\b|(?i:\busing (?:the )?cpu\b(?! (?:adam|cores|affinity|count|memory))"
+    r"|\b(?:jax [\d.]{3,12}|runs?|running|trains?|training|fitting) on (?:the )?cpu\b|falling back to cpu\b"
+    r"|(?<![\"'\w])(?:device|backend|platform|accelerator)(?: ?(?:name|type|=|:|is)){1,2} ?[\"']?cpu\b"
+    r"|\bcuda(?:\.is_available\(\)| (?:is )?available)\W{1,4}false\b))"
+)
+_ON_A_CARD: Final = late(
+    r"(?i)\b(?:cuda|gpu|xpu|mps|npu|tpu):\d|\bdevice:gpu\b|\b(?:Cuda|Rocm|Tpu)Device\(|\bnvidia|\bgpu available: true"
+    r"[^\n]{0,20}, used: true|\b(?:using|on|device\W{1,4}) ?(?:the )?(?:cuda|gpu|tpu|mps)\b|\bn_gpu\W{1,3}[1-9]"
+    r"|\bper GPU\b|\b[1-9]\d{0,3} GPUs?\b"
+)
+_CPU_SETTINGS: Final = {"use_cpu": True, "no_cuda": True, "cpu": True, "device": "cpu", "accelerator": "cpu"}
+# TensorFlow's first line: with a GPU the next ones would name it
+_TENSORFLOW: Final = late(r"\bcpu_feature_guard\.cc")
+_BEGUN: Final = late(
+    r"^\s{0,4}(?:(?i:train\w*|epoch|fit\w*|steps?)\b[^|%\n]{0,40})?0%\|[^|\n]{0,200}\| ?0/\d"  # a bar at its start
+    r"|\bbefore (?:the )?(?:training|first step|update)"
+    r"|^(?![^\n]*(?i:\bloss\b|it/s|s/it|%\|))(?:"
+    r"\W{0,6}\*{3,} ?(?i:(?:\w+ ){0,3}?(?:train|distill|fine-?tun|optimiz|dpo|sft))"
+    r"|[^\n]*?(?i:\bepoch\W{0,4}(?:1/\d|0{0,2}[01]\b)|\b(?:start|begin)\w* (?:the )?(?:training|fit|fine-?tuning))"
+    r"|[^a-z\n]{0,20}(?i:(?:\[[\w.]{1,30}\] )?(?:fitting|training|fine-?tuning|distilling)\b"
+    r"(?! (?:set|data|examples|samples|split|arg|took|done|complete)))"
+    # A rollout that is whole: its update comes next
+    r"|[^\n]*?(?i:\brollout (?:is )?(?:done|finished|complete|collected))|\|\s{0,8}iterations\s{0,20}\|\s{0,4}1\s)"
+)
+# "MLP 64-32: 1,201,162 parameters", "121.6 M weights", "Total params: 1,404,020", "number of parameters: 124.44M"
+_AMOUNT: Final = (
+    r"(?P<{0}>\d{{1,3}}(?:[,_]\d{{3}}){{1,4}}|\d{{1,12}}(?:\.\d{{1,3}})?) ?"
+    r"(?P<{0}_unit>[KMB](?![a-zA-Z])|[mb]illion)?"
+)
+_PARAMETERS: Final = late(
+    r"(?:^|[^\d.,])" + _AMOUNT.format("before") + r" (?:(?i:trainable|total|model) )?(?i:param(?:eter)?s|weights)\b"
+    r"|\b(?i:param(?:eter)?s)\b(?: \([^)\n]{1,20}\))?[:=] ?" + _AMOUNT.format("behind")
+)
+_UNITS: Final = {"K": 10**3, "M": 10**6, "B": 10**9, "million": 10**6, "billion": 10**9}
+_NOT_TRAINED: Final = late(r"(?i)\b(?:teacher|reference|ref|frozen|non-?trainable|reward)\b")
+# In names of settings and in lines: what only training has
+_OF_TRAINING: Final = late(
+    r"(?i)(?<![a-z])(?:optax|adamw?|optimi[sz]er|sgd|grad(?:ients?)?|train(?:ing)?|epochs?|lr|learning[_ ]rate)"
+    r"(?![a-z])"
+)
+_ADAM: Final = late(r"(?i)(?<![a-z])adamw?(?:_torch(?:_fused)?|_hf)?(?![a-z\d_]|[ -]?8)")
+_NARROW: Final = ("bf16", "fp16", "float16", "bfloat16", "16")
+_STAGES: Final = ("unknown", "launch", "forward", "backward", "optimizer_step")
+_NO_TRAINING: Final = ("inference", "serving", "data")  # tasks
+_NEARLY_ALL: Final = 0.75
+HALF: Final = 0.5
+_WEIGHTY: Final = GIB  # of states: more than most batches take
+
+
+@sign
+def killed_in_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
+    """The kernel or a manager killed a job for host memory that trains on the CPU, had begun and had done no step; one
+    process held three quarters of the memory, where the kernel tells."""
+    if not isinstance(crash.root, KernelKill | LimitKill) or before_the_first_step(crash) is None:
+        return None
+    if not computes_on_the_cpu(crash) or not _one_held_it(crash):
+        return None
+    words = say(
+        "The job trains on the CPU and was killed before its first step was done. What the forward pass keeps for the "
+        "backward pass comes on top of the model there, and grows with the batch."
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=True, stage=_stage(crash, "forward"))
+
+
+@sign
+def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
+    """The same, with Adam, and the number of parameters that the log prints makes states of at least half of what there
+    is, or of what the killed process held."""
+    states, whole = _states(crash), memory_in_all(crash)
+    if states is None or not whole or killed_in_the_first_step_on_the_cpu(crash) is None:
+        return None
+    parameters, size = states
+    if size < HALF * min(whole, _held(crash) or whole):
+        return None
+    words = say(
+        "The job trains on the CPU and was killed before its first step was done. {formula}: {share} of {whole}.",
+        formula=_formula(parameters, size), share=percent(size / whole), whole=show(whole),
+    )  # fmt: skip
+    stage = _stage(crash, "optimizer_step")
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=True, stage=stage)
+
+
+@sign
+def killed_bare_before_the_first_step(crash: Crash) -> Seen | None:
+    """A SIGKILL for no printed reason, of a job that trains, of which no line shows a GPU, before a step was done."""
+    bare = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
+    return before_the_first_step(crash) if bare else None
+
+
+@sign
+def states_are_told(crash: Crash) -> Seen | None:
+    """The same, with Adam, and the log prints the number of parameters."""
+    states = _states(crash)
+    return Seen(words=_formula(*states)) if states and killed_bare_before_the_first_step(crash) is not None else None
+
+
+@sign
+def states_weigh_most(crash: Crash) -> Seen | None:
+    """The same, and weights, gradients and states of so many parameters take 1 GiB or more."""
+    states = _states(crash)
+    return states_are_told(crash) if states is not None and states[1] >= _WEIGHTY else None
+
+
+@sign
+def before_the_first_step(crash: Crash) -> Seen | None:
+    """The last prints of a job say that training begins, and none behind them counts a step; no line shows a GPU."""
+    if crash.pool not in (*RAM, "none") or crash.stage not in _STAGES or crash.job.task in _NO_TRAINING:
+        return None
+    if crash.root.process.rank is not None or crash.first(RankFailure) is not None:
+        return None  # ranks share their work over devices
+    if crash.job.engine is not None or several_alike_have_it(crash) is not None or any(_seen_of_a_card(crash)):
+        return None
+    begun = (_BEGUN, _PARAMETERS) if _speaks_of_training(crash) else (_BEGUN,)
+    told = (is_told_last(own_lines(crash), about, (PROGRESS,)) for about in begun)
+    return Seen(words="") if any(told) else None
+
+
+def _seen_of_a_card(crash: Crash) -> Iterator[str]:
+    return (line for line in own_lines(crash) if _ON_A_CARD.search(line) and not _ON_THE_CPU.search(line))
+
+
+def _speaks_of_training(crash: Crash) -> bool:
+    stated = (f"{one.name}={one.value}" for one in crash.context.settings.values())
+    return any(_OF_TRAINING.search(text) for text in (*stated, *own_lines(crash)))
+
+
+def computes_on_the_cpu(crash: Crash) -> bool:
+    """Whether the launch line or a line before the end says so; of TensorFlow, whether it begins without a GPU."""
+    # What is a word may be another part's in a dump: "device" of an offload
+    stated = (one for one in crash.context.settings.values() if one.value is True or (one.written or "")[:1] == "-")
+    if any(_CPU_SETTINGS.get(one.name) == one.value for one in stated):
+        return True
+    says = (_ON_THE_CPU, _TENSORFLOW) if crash.job.world == "tensorflow" else (_ON_THE_CPU,)
+    return any(pattern.search(line) for line in own_lines(crash) for pattern in says)
+
+
+def memory_in_all(crash: Crash) -> int | None:
+    """The limit of the control group or job, else the machine's memory."""
+    limit = crash.root.limit_bytes if isinstance(crash.root, KernelKill | LimitKill) else None
+    return limit or total_bytes(crash)
+
+
+def _held(crash: Crash) -> int | None:
+    return held_by(crash.root) if isinstance(crash.root, KernelKill) else None
+
+
+def _one_held_it(crash: Crash) -> bool:
+    """A manager's record names no process: there, workers of the job's would be others."""
+    if isinstance(crash.root, LimitKill):
+        workers = crash.setting("num_workers", "dataloader_num_workers", "workers")
+        return workers is None or not workers.whole
+    held, whole = _held(crash), memory_in_all(crash)
+    return held is not None and whole is not None and held >= _NEARLY_ALL * whole
+
+
+def _states(crash: Crash) -> tuple[int, int] | None:
+    """The number of parameters that are trained with Adam in 32 bits, and what these take with its states."""
+    stated = [f"{one.name}={one.value}" for one in crash.context.settings.values()]
+    if any(str(one.value) in _NARROW for one in crash.context.settings.values()):
+        return None
+    if not any(_ADAM.search(text) for text in (*stated, *own_lines(crash))):
+        return None
+    counts = [_count(line) for line in own_lines(crash) if _NOT_TRAINED.search(line) is None]
+    most = max(counts, default=0)
+    return (most, states_in_full_precision(most)) if most else None
+
+
+def _count(line: str) -> int:
+    """The parameters of which a line prints the number; 0 where it prints none."""
+    match = _PARAMETERS.search(line)
+    if match is None:
+        return 0
+    place = "before" if match["before"] else "behind"
+    return round(float(match[place].replace(",", "").replace("_", "")) * _UNITS.get(match[f"{place}_unit"] or "", 1))
+
+
+def _formula(parameters: int, size: int) -> str:
+    return say(
+        "{parameters:,} parameters x 16 bytes (weights, gradients and Adam's two states in 32 bits) = {size}",
+        parameters=parameters,
+        size=show(size),
+    )
+
+
+def _unseen() -> str:
+    return say("no line shows what the memory was for")
+
+
+def _stage(crash: Crash, stage: str) -> str | None:
+    return stage if crash.stage in ("unknown", "launch") else None

@@ -1,0 +1,214 @@
+"""Training on the CPU that ends in its first step: at a limit, on a full machine, or for no printed reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oomdoctor
+
+KERNEL = (
+    "[7120.100001] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+    "[7120.100002] memory: usage 1843200kB, limit 1843200kB, failcnt 0\n"
+    "[7120.100003] Tasks state (memory values in pages):\n"
+    "[7120.100004] [  pid  ]   uid  tgid total_vm      rss rss_anon rss_file rss_shmem pgtables_bytes swapents "
+    "oom_score_adj name\n"
+    "{rows}"
+    "[7120.100009] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/job,"
+    "task_memcg=/job,task=python,pid=5150,uid=0\n"
+    "[7120.100010] Memory cgroup out of memory: Killed process 5150 (python) total-vm:3404484kB, anon-rss:{held}kB, "
+    "file-rss:1032kB, shmem-rss:0kB, UID:0 pgtables:4124kB oom_score_adj:0\n"
+)
+ROW = "[7120.100005] [  {pid}]     0  {pid}   851121   {pages}   {pages}      258         0  4222976        0             0 python\n"  # noqa: E501
+LIMIT, STEP, STATES, BARE = "container-limit", "activations", "optimizer-states", "killed-without-evidence"
+ON_CPU = "Using device: cpu"
+OF_TENSORFLOW = "I0 12 cpu_feature_guard.cc:227] This TensorFlow binary is optimized to use available CPU instructions"
+
+
+def dmesg(held: int = 1_830_000, count: int = 1) -> str:
+    rows = "".join(ROW.format(pid=5150 + number, pages=held // 4) for number in range(count))
+    return KERNEL.format(rows=rows, held=held)
+
+
+def diagnosed(tmp_path: Path, command: str, *lines: str, kernel: str = "") -> list[dict[str, Any]]:
+    ended = [f"+ {command}", *lines, f"run.sh: line 3:    12 Killed     {command}", "exit code: 137", ""]
+    (tmp_path / "job.log").write_text("\n".join(ended), encoding="utf-8")
+    if kernel:
+        (tmp_path / "dmesg.log").write_text(kernel, encoding="utf-8")
+    found: list[dict[str, Any]] = oomdoctor.diagnose(tmp_path).as_json()["diagnoses"]
+    return found
+
+
+def first(tmp_path: Path, command: str, *lines: str, kernel: str = "") -> str:
+    cause: str = diagnosed(tmp_path, command, *lines, kernel=kernel or dmesg())[0]["cause"]
+    return cause
+
+
+RUN = "python fit.py --batch-size 96"
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (RUN, [ON_CPU, "***** Running training *****", "  Num examples = 900"]),
+        (RUN, [ON_CPU, "***** distillation: 9 steps *****"]),
+        (RUN, [ON_CPU, "Epoch 1/4"]),
+        (RUN, [ON_CPU, "Epoch 000"]),
+        (RUN, [ON_CPU, "  0%|          | 0/70 [00:00<?, ?it/s]"]),
+        (RUN, [ON_CPU, "Epoch 0:   0%|          | 0/70 [00:00<?, ?it/s]"]),
+        (RUN, [ON_CPU, "fitting 812 series"]),
+        (RUN, [ON_CPU, "rollout step 512 of 512", "rollout done"]),
+        (RUN, ["Using cpu device", "|    ep_rew_mean     | 3.1      |", "|    iterations      | 1        |"]),
+        (f"{RUN} --use_cpu", ["Starting training"]),
+        (f"{RUN} --device cpu", ["loss before training: 2.3"]),
+        (RUN, ["jax 0.9.1, devices [CpuDevice(id=0)], optax 0.2.6", "net: 3,400,100 parameters"]),
+        (RUN, ["GPU available: False, used: False", "Epoch 0"]),
+        (RUN, [OF_TENSORFLOW, "TensorFlow 2.20.0", "Epoch 1/2"]),
+        (RUN, [OF_TENSORFLOW, "[towers] keras 3.9.2 on tensorflow 2.20.0", "Epoch 1/2"]),
+    ],
+)
+def test_a_kill_in_the_first_step_on_the_cpu_is_the_steps(tmp_path: Path, command: str, lines: list[str]) -> None:
+    found = diagnosed(tmp_path, command, *lines, kernel=dmesg())
+    assert [one["cause"] for one in found[:2]] == [STEP, LIMIT]
+    assert "in the first training step on the CPU: python (PID 5150) held 1.75 GiB" in found[0]["headline"]
+    assert found[0]["confidence"] <= 0.8
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (RUN, ["Epoch 1/4"]),  # of no device
+        (RUN, ["Using device: cuda", "Epoch 1/4"]),
+        (RUN, ["Using device: cuda:0", "torch 2.9.0+cpu", "Epoch 1/4"]),
+        (RUN, ["offload_optimizer device: cpu", "Epoch 1/4"]),
+        (RUN, ["torch.load(path, map_location='cpu')", "Epoch 1/4"]),
+        (RUN, [OF_TENSORFLOW, "Epoch 1/4"]),  # imported
+        (RUN, [ON_CPU, "GPU available: True (cuda), used: True", "Epoch 0"]),
+        (RUN, [ON_CPU, "Epoch 1/4", "step 12 loss 0.31"]),
+        (RUN, [ON_CPU, "Epoch 000 loss 0.2"]),
+        (RUN, [ON_CPU, "Training:  45%|####      | 45/100 [00:09<00:11, 5.0it/s]"]),
+        (RUN, [ON_CPU, "Tokenizing:   0%|          | 0/70 [00:00<?, ?it/s]"]),
+        (RUN, [ON_CPU, "Epoch 3/4"]),
+        (RUN, [ON_CPU, "net: 3,400,100 parameters"]),  # of no training
+        ("python serve.py --lr 1 --n-steps 20", [ON_CPU, "Uvicorn running on http://0.0.0.0:80"]),
+        (RUN, [ON_CPU, "training data: 9 files"]),
+    ],
+)
+def test_what_is_no_first_step_on_the_cpu(tmp_path: Path, command: str, lines: list[str]) -> None:
+    assert first(tmp_path, command, *lines) != STEP
+
+
+@pytest.mark.parametrize(("held", "cause"), [(1_382_400, STEP), (1_382_396, LIMIT)])
+def test_one_process_held_three_quarters(tmp_path: Path, held: int, cause: str) -> None:
+    found = diagnosed(tmp_path, RUN, ON_CPU, "Epoch 1/4", kernel=dmesg(held))
+    assert (found[0]["cause"] == STEP) is (cause == STEP)
+
+
+def test_several_alike_are_not_one_step(tmp_path: Path) -> None:
+    assert first(tmp_path, RUN, ON_CPU, "Epoch 1/4", kernel=dmesg(450_000, 4)) == "too-many-workers"
+
+
+@pytest.mark.parametrize(
+    ("option", "line", "cause"),
+    [
+        ("--optimizer adam", "model: 58,982,400 parameters", STATES),  # x 16 bytes = 900 MiB of 1800
+        ("--optimizer adam", "model: 56,000,000 parameters", STEP),
+        ("--optimizer adamw", "number of parameters: 124.44M", STATES),
+        ("--optimizer sgd", "model: 58,982,400 parameters", STEP),
+        ("--optimizer adam8bit", "model: 58,982,400 parameters", STEP),
+        ("--optimizer adafactor", "model: 58,982,400 parameters", STEP),
+        ("--optimizer adam --dtype bf16", "model: 58,982,400 parameters", STEP),
+        ("--optimizer adam", "teacher: 58,982,400 parameters", STEP),
+        ("--optimizer adam", "58,982,400 rows", STEP),
+    ],
+)
+def test_states_that_are_half_of_the_limit(tmp_path: Path, option: str, line: str, cause: str) -> None:
+    found = diagnosed(tmp_path, f"{RUN} {option}", ON_CPU, line, "Epoch 1/4", kernel=dmesg())
+    assert found[0]["cause"] == cause
+    if "58,982,400" in line and cause == STATES:
+        formula = "58,982,400 parameters x 16 bytes (weights, gradients and Adam's two states in 32 bits) = 900 MiB"
+        assert f"{formula}: 50% of 1.76 GiB" in found[0]["explanation"]
+        assert found[1]["cause"] == LIMIT
+        assert STEP in [one["cause"] for one in found]
+        assert found[0]["remedies"][0]["knob"] == "low-memory-optimizer"
+
+
+def knobs(tmp_path: Path, command: str, *lines: str) -> list[str]:
+    found = diagnosed(tmp_path, command, *lines)
+    assert found[0]["cause"] == BARE
+    return [one["knob"] for one in found[0]["remedies"]]
+
+
+@pytest.mark.parametrize(
+    ("option", "line", "heads"),
+    [
+        ("--optimizer adam", "model: 67,108,864 parameters", ["low-memory-optimizer", "smaller-microbatch"]),  # 1 GiB
+        ("--optimizer adam", "model: 67,108,863 parameters", ["smaller-microbatch", "low-memory-optimizer"]),
+        ("--optimizer sgd", "model: 67,108,864 parameters", ["smaller-microbatch"]),
+        ("--optimizer adam", "model: ready", ["smaller-microbatch"]),
+    ],
+)
+def test_a_bare_kill_before_the_first_step(tmp_path: Path, option: str, line: str, heads: list[str]) -> None:
+    found = knobs(tmp_path, f"{RUN} --embedding-dim 48 {option}", line, "Epoch 1/4")
+    assert found[: len(heads)] == heads
+    assert ("low-memory-optimizer" in found) is ("low-memory-optimizer" in heads)
+    assert "smaller-model" in found[:3]
+    assert found.index("collect-evidence") >= 2
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Epoch 1/4", "step 3 loss 0.2"],
+        ["4 GPUs per node", "Epoch 1/4"],
+        ["Using device: cuda:0", "Epoch 1/4"],
+        ["reading 9 files"],
+    ],
+)
+def test_a_bare_kill_of_other_work_is_looked_into_first(tmp_path: Path, lines: list[str]) -> None:
+    assert "smaller-model" not in knobs(tmp_path, RUN, *lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ("--max-length 128 --vocab-size 6400", "logits-spike"),  # 96 x 128 x 6400 x 4 x 3 = 900 MiB
+        ("--max-length 127 --vocab-size 6400", STEP),
+        ("--vocab-size 64000", STEP),
+    ],
+)
+def test_logits_that_are_half_of_the_limit(tmp_path: Path, options: str, cause: str) -> None:
+    found = diagnosed(tmp_path, f"{RUN} {options}", ON_CPU, "Epoch 1/4", kernel=dmesg())
+    assert found[0]["cause"] == cause
+    if cause != STEP:
+        assert "(logits, their probabilities and their gradient) = 900 MiB of 1.76 GiB" in found[0]["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("line", "first_knob"),
+    [
+        ("resuming from runs/last.pt", "low-memory-loading"),
+        ("Saving checkpoint to runs/last.pt", "sharded-checkpoint"),
+    ],
+)
+def test_a_state_that_is_read_is_mapped_before_it_is_sharded(tmp_path: Path, line: str, first_knob: str) -> None:
+    found = diagnosed(tmp_path, RUN, "torch 2.8.0", line, kernel=dmesg())
+    assert found[0]["cause"] == "checkpoint-spike"
+    assert found[0]["remedies"][0]["knob"] == first_knob
+
+
+@pytest.mark.parametrize(
+    ("option", "knob", "setting"),
+    [
+        ("--kl-chunk 0", "chunked-logits", "--kl-chunk"),
+        ("--fused-batch-size 0", "chunked-logits", "--fused-batch-size"),
+        ("--hidden-size 96", "smaller-model", "--hidden-size"),
+        ("--crop-width 96", "smaller-model", None),
+        ("--precision fp32", "mixed-precision", "--precision"),
+    ],
+)
+def test_a_program_is_turned_by_its_own_options(tmp_path: Path, option: str, knob: str, setting: str | None) -> None:
+    found = diagnosed(tmp_path, f"{RUN} {option}", "Epoch 1/4")
+    assert {one["knob"]: one["setting"] for one in found[0]["remedies"]}.get(knob) == setting
