@@ -65,6 +65,7 @@ ON_THAT_SIDE: Final = "on that side"
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
+_OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
@@ -325,7 +326,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if case.now is None and crash.job.task == "data" and isinstance(crash.root, LibraryOutOfMemory):
         return False  # tables and clouds of points are parted, and by another knob
-    if some(crash.job.frameworks, "has no batch") or _BY_A_SIMULATOR.search(crash.root.at.text):
+    if _has_no_batches(crash):
         return False
     if case.cause == "shm-too-small" and not _loads_batches(crash):
         return False
@@ -339,6 +340,12 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
+
+
+def _has_no_batches(crash: Crash) -> bool:
+    """Its program has none, or its simulator."""
+    simulates = crash.job.task == _OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
+    return simulates or some(crash.job.frameworks, "has no batch")
 
 
 def _is_of_no_batches(crash: Crash) -> bool:
@@ -401,11 +408,13 @@ def sequences(case: Case) -> bool:
 
 
 def pictures(case: Case) -> bool:
-    """What goes in has a size of its own: pictures, volumes, points, clips."""
+    """What goes in has a size of its own: pictures, volumes, points, clips, a grid."""
     crash = case.crash
     of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
     if simulates_worlds(crash) or of_data:
         return False
+    if crash.job.task == _OF_NATURE:
+        return True
     named = case.now is not None or crash.mentions(_SIZE_OF_PICTURES) is not None
     return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
 
@@ -435,8 +444,9 @@ def _axes_of_the_largest(crash: Crash) -> list[int]:
 
 
 def simulated_worlds(case: Case) -> bool:
-    """Environments that the job computes itself, of which there may be fewer."""
-    return case.now is not None or simulates_worlds(case.crash)
+    """Environments that the job computes itself, of which there may be fewer; or a simulator's option for buffers."""
+    option = case.row is not None and case.crash.job.task == _OF_NATURE
+    return case.now is not None or option or simulates_worlds(case.crash)
 
 
 def option_for_it(case: Case) -> bool:
