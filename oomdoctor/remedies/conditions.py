@@ -43,6 +43,7 @@ from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.generation import little_was_generated
+from oomdoctor.signs.ggml import vision_encoder_warming_up
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
@@ -201,6 +202,7 @@ def media_in_prompts(case: Case) -> bool:
     """Something sees or hears."""
     crash = case.crash
     profiled = crash.first(EncoderProfile) is not None or case.now is not None
+    profiled = profiled or vision_encoder_warming_up(crash) is not None
     return profiled or crash.in_trace(_ENCODERS) is not None or sees(crash)
 
 
@@ -298,6 +300,8 @@ def attention(case: Case) -> bool:
     crash = case.crash
     if little_was_generated(crash) is not None:
         return False
+    if "mlx" in crash.job.frameworks:
+        return option_for_it(case)  # it has no other: mlx/fast.cpp, `scaled_dot_product_attention`
     of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or case.cause == _OF_ONE_TENSOR or _computes_pictures(crash)
     of_anything = of_anything or (isinstance(crash.root, LibraryOutOfMemory) and crash.root.library == _OF_ANY_GRAPH)
     if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
