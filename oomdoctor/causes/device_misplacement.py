@@ -8,6 +8,7 @@ from oomdoctor.signs import Grade, engine_steps, placement
 
 # The loader chooses the GPU, whatever device is set before it
 OF_A_FILE = ("low-memory-loading", "fix-placement", "free-the-gpu")
+OF_RANKS = ("fix-placement", "smaller-input", "more-gpus", "free-the-gpu")
 OF_AN_ENGINE = ("fix-placement", "pin-version", "free-the-gpu")
 
 CAUSE = Cause(
@@ -23,6 +24,7 @@ CAUSE = Cause(
         ),
         mark("{on_several}; ranks open each other's GPU"),
         mark("{no_weights}'s weights took 0 GiB of {gpu}: the model may be on another GPU"),
+        mark("MPI ranks {ranks_on_one} share {gpu}, the only one[: {requested} requested]"),
         mark("Other processes of equal size hold {gpu_others} of {gpu}[; {requested} requested]"),
         mark("Several processes share {gpu} by mistake[: {requested} requested]"),
     ),
@@ -34,6 +36,7 @@ CAUSE = Cause(
         Row(placement.process_on_several_cards, Grade.NAMES),
         Row(placement.on_an_integrated_gpu, Grade.NAMES),
         Row(placement.ranks_in_a_row, Grade.NAMES),
+        Row(placement.several_ranks_and_one_card, Grade.POINTS, OF_RANKS),
         Row(placement.others_of_its_size, Grade.POINTS),
         Row(placement.restored, Grade.POINTS, OF_A_FILE),
         Row(engine_steps.a_check_failed_without_weights, Grade.POINTS, OF_AN_ENGINE),

@@ -22,6 +22,8 @@ LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "sm
 RESERVING_KNOBS = ("free-the-gpu", "cap-preallocation", "smaller-microbatch", "smaller-input", "collect-evidence")
 COPY_KNOBS = ("free-the-gpu", "shard-states", "mixed-precision", "collect-evidence")
 DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
+SIMULATION_KNOBS = ("fewer-environments", "smaller-input", "more-gpus", "resize-sim-buffers", "free-the-gpu",
+                    "collect-evidence")  # fmt: skip
 STATES_KNOBS = ("smaller-microbatch", "shorter-sequences", "offload-optimizer", "free-the-gpu", "collect-evidence")
 UNIFIED_KNOBS = ("fix-environment", "free-the-gpu", "cap-preallocation", "collect-evidence")
 
@@ -58,6 +60,7 @@ CAUSE = Cause(
         "resize-sim-buffers",
     ),
     knobs_where=(
+        (passes.simulating, SIMULATION_KNOBS),
         (passes.drawing, DRAWING_KNOBS),
         (ggml.a_program_of_ggml, LOADER_KNOBS),
         (passes.works_on_data, DATA_KNOBS),

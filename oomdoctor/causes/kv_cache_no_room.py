@@ -24,6 +24,7 @@ CAUSE = Cause(
     id="kv-cache-no-room",
     title=mark("No room is left for the KV cache"),
     headlines=(
+        mark("The KV cache of {local_program} does not fit on {gpu}[: {requested} requested, {free} free]"),
         mark("{grown_cache} does not fit in {ram}[: {requested} requested][ ({place})]"),
         mark("The KV cache of {cache_buffer}[ for {context}] does not fit on {gpu}"),
         mark("The KV cache of {cache_buffer}[ for {context}] does not fit in {ram}"),
@@ -61,6 +62,7 @@ CAUSE = Cause(
         Row(kv_cache.budget_of_no_block, Grade.NAMES),
         Row(kv_cache.no_sequence_fits_what_is_free, Grade.POINTS, OF_ONE_SEQUENCE),
         Row(other_words.cache_gets_no_room_in_other_words, Grade.NAMES),
+        Row(kv_cache.cache_beside_all_weights_was_refused, Grade.NAMES, OF_A_BUFFER),
     ),
     against=(
         Row(kv_cache.others_count_inside_the_share, Grade.PROVES),

@@ -27,6 +27,11 @@ _DECISIVE: Final = 4  # the weight of a kind of message that says what was done,
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
 
 _LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)")
+# A line that says no more: MLX's "Training" and "Starting training..., iters: 600", a script's "Start training"
+_BEGINS: Final = late(
+    r"(?i)(?:\A|[\]:|>-] {1,4})\W{0,8}(?:(?:start|begin)(?:s|ning|ing|ed)? )?(?:the )?training(?: loop| now)?"
+    r"(?:\W{0,8}|\W{1,8}iters: \d{1,9})\Z"
+)
 _ENDED: Final = late(
     r"(?i)\b(?:epoch|iteration|training)\b.{0,60}\b(?:done|finished|completed?|ended)\b"
     r"|\b(?:finished|done|completed) (?:loading|restoring|reading)\b"
@@ -242,6 +247,8 @@ def _progress(line: str) -> Row | None:
         return listed
     if counts := _VALIDATION.match(short):
         return SILENCE._replace(stage="eval") if int(counts[1]) < int(counts[2]) else SILENCE
+    if _BEGINS.search(short):
+        return SILENCE._replace(stage=TRAINING)
     said = verbs.of_sentence(line) or verbs.of_graph(line) or verbs.of_node(line)
     if said or (listed and not listed.stage):
         return said or SILENCE

@@ -17,12 +17,16 @@ from typing import Final
 
 from oomdoctor.families.event import Frame
 from oomdoctor.job import rows, verbs
+from oomdoctor.job.frameworks import files_of_simulation
 from oomdoctor.job.roles import role_of
 from oomdoctor.job.rows import SILENCE, Row
 from oomdoctor.patterns import late
 
 RAY: Final = "ray"  # the file of a frame that is Ray's line about a call
 TELLING: Final = 2  # the weight from which a frame needs no other witness
+
+# Physics has verbs of networks: MuJoCo's `forward` computes accelerations
+_SIMULATOR: Final = late(rf"(?:^|/)(?:{files_of_simulation()})/")
 
 # What these run is finer than they are: the innermost of the others, or a forward pass
 _RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "capture", "sync", "forward", "train"})
@@ -88,6 +92,8 @@ def _step(told: Sequence[Row], best: int) -> str:
 
 def _of_frame(frame: Frame, after: Frame | None) -> Row:
     """What a frame says; the innermost, and what calls through a wrapper, also by the calls of its line."""
+    if _SIMULATOR.search(frame.file.replace("\\", "/")):
+        return SILENCE
     row = _by_name(frame)
     if frame.file != RAY and (after is None or _WRAPPER.search(after.function)):
         return max(verbs.of_call(frame.code), row, key=lambda one: one.weight)  # of equals what is called

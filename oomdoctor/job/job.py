@@ -21,6 +21,7 @@ from oomdoctor.job.frameworks import (
     files_by_world,
     files_of_engines,
     files_of_inference,
+    files_of_simulation,
     files_of_training,
     framework,
     learners,
@@ -60,6 +61,7 @@ _CARDS: Final = (
 _WORLD_FILES: Final = tuple((world, late(rf"(?:^|/)(?:{files})/")) for world, files in files_by_world().items())
 _ENGINE_FILE: Final = late(rf"(?:^|/)(?:{files_of_engines()})/")
 _INFERENCE_FILES: Final = {name: late(rf"(?:^|/)(?:{files})") for name, files in files_of_inference().items()}
+_SIMULATOR_FILE: Final = late(rf"(?:^|/)(?:{files_of_simulation()})/")
 _TRAINER_FILE: Final = late(rf"(?:^|/)(?:{files_of_training()})")
 _ENGINE_WORDS: Final = late(
     r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
@@ -142,6 +144,8 @@ def _world(root: Event, names: Collection[str], engine: str | None) -> World:
 
 def _task(root: Event, context: Context, names: Collection[str], stage: str, *, at_engine: bool) -> Task:
     """What its frameworks are for, unless what failed or what it prints says more."""
+    if any(_SIMULATOR_FILE.search(frame.file) for frame in root.around.trace):
+        return "simulation"  # a step of its worlds, whoever learns in them
     names = [name for name in names if not _only_infers(name, root)]
     if learners() & set(names) or stage in _RL_STAGES or context.setting(*_RL_SETTINGS) is not None:
         return "rl"

@@ -44,6 +44,7 @@ from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_co
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.first_step import computes_on_the_cpu
 from oomdoctor.signs.generation import little_was_generated
+from oomdoctor.signs.ggml import vision_encoder_warming_up
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
@@ -66,6 +67,7 @@ ON_THAT_SIDE: Final = "on that side"
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
+_OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
@@ -201,6 +203,7 @@ def media_in_prompts(case: Case) -> bool:
     """Something sees or hears."""
     crash = case.crash
     profiled = crash.first(EncoderProfile) is not None or case.now is not None
+    profiled = profiled or vision_encoder_warming_up(crash) is not None
     return profiled or crash.in_trace(_ENCODERS) is not None or sees(crash)
 
 
@@ -298,6 +301,8 @@ def attention(case: Case) -> bool:
     crash = case.crash
     if little_was_generated(crash) is not None:
         return False
+    if "mlx" in crash.job.frameworks:
+        return option_for_it(case)  # it has no other: mlx/fast.cpp, `scaled_dot_product_attention`
     of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or case.cause == _OF_ONE_TENSOR or _computes_pictures(crash)
     of_anything = of_anything or (isinstance(crash.root, LibraryOutOfMemory) and crash.root.library == _OF_ANY_GRAPH)
     if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
@@ -326,7 +331,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if case.now is None and crash.job.task == "data" and isinstance(crash.root, LibraryOutOfMemory):
         return False  # tables and clouds of points are parted, and by another knob
-    if some(crash.job.frameworks, "has no batch") or _BY_A_SIMULATOR.search(crash.root.at.text):
+    if _has_no_batches(crash):
         return False
     if case.cause == "shm-too-small" and not _loads_batches(crash):
         return False
@@ -340,6 +345,12 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)
+
+
+def _has_no_batches(crash: Crash) -> bool:
+    """Its program has none, or its simulator."""
+    simulates = crash.job.task == _OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
+    return simulates or some(crash.job.frameworks, "has no batch")
 
 
 def _is_of_no_batches(crash: Crash) -> bool:
@@ -403,11 +414,13 @@ def sequences(case: Case) -> bool:
 
 
 def pictures(case: Case) -> bool:
-    """What goes in has a size of its own: pictures, volumes, points, clips."""
+    """What goes in has a size of its own: pictures, volumes, points, clips, a grid."""
     crash = case.crash
     of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
     if simulates_worlds(crash) or of_data:
         return False
+    if crash.job.task == _OF_NATURE:
+        return True
     stated = case.now is not None or own_options.own_option(case.knob, crash) is not None
     named = stated or crash.mentions(_SIZE_OF_PICTURES) is not None
     return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
@@ -438,8 +451,9 @@ def _axes_of_the_largest(crash: Crash) -> list[int]:
 
 
 def simulated_worlds(case: Case) -> bool:
-    """Environments that the job computes itself, of which there may be fewer."""
-    return case.now is not None or simulates_worlds(case.crash)
+    """Environments that the job computes itself, of which there may be fewer; or a simulator's option for buffers."""
+    option = case.row is not None and case.crash.job.task == _OF_NATURE
+    return case.now is not None or option or simulates_worlds(case.crash)
 
 
 def option_for_it(case: Case) -> bool:

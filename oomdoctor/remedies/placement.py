@@ -28,7 +28,7 @@ from oomdoctor.signs.engine_steps import weights_on_another_card
 from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less, nothing_was_taken_at_the_start
-from oomdoctor.signs.placement import own_processes, parent, ranks, restored
+from oomdoctor.signs.placement import own_processes, parent, ranks, restored, several_ranks_and_one_card
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
 
@@ -287,6 +287,8 @@ def fix_placement(case: Case) -> Answer:
         )
     if _only_its_parent(crash):
         return Skip()
+    if several_ranks_and_one_card(crash) is not None:
+        return Proposal(action=say("Start as many MPI ranks as there are GPUs, each on its own: one here"), suggested=1)
     if isinstance(crash.root, UnbalancedCards):
         return _other_gpus(crash)
     if weights_on_another_card(crash) is not None and not row:

@@ -11,6 +11,7 @@ from oomdoctor.families.ollama import MemoryThere, OffloadPlan, Short
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.address_space import SMALL
 from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, OVERCOMMIT
@@ -24,6 +25,11 @@ SCORES: Final = 4  # times the KV cache
 _COPIES_KNOBS: Final = ("smaller-buffers", "memory-efficient-attention", "smaller-prefill", "shorter-context")
 _COPIES: Final = r"pipeline parallelism enabled \(n_copies=([2-9]|\d{2})\)"
 OF_GGML = r"(?i)ggml|llama|gguf|whisper"
+# tools/mtmd/clip.cpp, `warmup`: "warmup: warmup with image size = 1024 x 1024", and what follows once it is done
+_WARMS_UP: Final = late(r"\bwarmup with image size = (\d{1,6} x \d{1,6})")
+_WARMED_UP: Final = late(
+    r"compute buffer size =|\bwarmup: flash attention is|\bloaded multimodal model\b|\bllama_context: "
+)
 
 
 @sign
@@ -74,6 +80,33 @@ def compute_buffer_refused(crash: Crash) -> Seen | None:
         refused = say("Weights and KV cache fit, but the compute buffer could not be allocated.")
     grows = say("It grows with the batch of tokens (-ub) and, without flash attention, with the context length.")
     return Seen(words=joined((refused, grows)), evidence=(root,))
+
+
+@sign
+def vision_encoder_warming_up(crash: Crash) -> Seen | None:
+    """llama.cpp was refused the compute buffer of its vision encoder, which it warms up with one image."""
+    root, size = crash.root, size_of_the_warm_up(crash)
+    if size is None:
+        return None
+    words = say(
+        "llama.cpp warms its vision encoder up with an image of {size}, and the encoder's compute buffer found no room "
+        "beside the model.",
+        size=size,
+    )
+    return Seen(words=words, evidence=(root,), stage="memory_profiling")
+
+
+def size_of_the_warm_up(crash: Crash) -> str | None:
+    """The image with which the encoder was being warmed up when its buffer was refused, "1024 x 1024"."""
+    root = crash.root
+    if not isinstance(root, BufferRefused) or root.what != "compute":
+        return None
+    for line in reversed(root.around.before):
+        if (match := _WARMS_UP.search(line)) is not None:
+            return match[1]
+        if _WARMED_UP.search(line) is not None:
+            return None
+    return None
 
 
 @sign

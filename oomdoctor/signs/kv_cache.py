@@ -15,9 +15,11 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, NotE
 from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile
 from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, static_fraction
 from oomdoctor.incident.model import Crash, E
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OF_AN_ENGINES_START
+from oomdoctor.signs.trace import asked, card, refusal
 from oomdoctor.units import show
 
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it: vllm/engine/arg_utils.py 0.5.5
@@ -438,3 +440,15 @@ def too_long(crash: Crash) -> ContextDoesNotFit | None:
     """The refusal of the rank with the least room, where a shorter context fits."""
     tightest = _tightest(crash)
     return tightest if tightest is not None and longest(tightest) is not None else None
+
+
+@sign
+def cache_beside_all_weights_was_refused(crash: Crash) -> Seen | None:
+    """A program that takes what it needs, and no share, was refused its KV cache, which it makes for the context."""
+    event = refusal(crash)
+    if event is None or crash.stage != "kv_cache_init" or not some(crash.job.frameworks, "takes what it needs"):
+        return None
+    words = say(
+        "While the KV cache for the context was allocated beside the weights, {asked}.", asked=asked(card(crash))
+    )
+    return Seen(words=words, evidence=(event,))

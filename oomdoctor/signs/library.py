@@ -16,7 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
-from oomdoctor.signs.trace import card, refusal
+from oomdoctor.signs.trace import card, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
 
 LEAST: Final = 0.70  # of a card: JAX takes three quarters of it
@@ -43,6 +43,10 @@ _BESIDE: Final = frozenset(
     {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs", "PhysX"}
 )
 _START_OF_PHYSX: Final = late(r"\+\+\+ Using GPU PhysX\b")
+# NVIDIA/warp: warp/native/error.cpp and warp.cu
+_OF_WARP: Final = late(r"\bWarp CUDA error\b|\bwp_alloc_device")
+_RESERVES: Final = "XLA_PYTHON_CLIENT_PREALLOCATE"
+_OFF: Final = (False, 0, "false", "False", "0")
 _TENSORFLOWS_HANDLE: Final = late(
     r"(?:tensorflow/|external/local_xla/).{0,40}stream_executor/.{0,80}\bcreate \w{4,8} handle"
 )
@@ -133,6 +137,23 @@ def a_program_found_no_room_to_be_loaded(crash: Crash) -> Seen | None:
         "quarters of the GPU by default and leaves the rest to libraries and other processes."
     )
     return Seen(words=words, evidence=(root,), against=(say("the log does not say how much was free"),))
+
+
+@sign
+def warp_was_refused_in_jax(crash: Crash) -> Seen | None:
+    """The driver refused Warp's own pool, in a job that runs JAX and does not say that it reserves nothing."""
+    root = crash.root
+    if _OF_WARP.search(root.at.text) is None or root.pool != "gpu" or "jax" not in crash.context.frameworks:
+        return None
+    stated = crash.setting(_RESERVES)
+    if stated is not None and stated.value in _OFF:
+        return None
+    words = say(
+        "Warp allocates in a pool of its own, beside JAX's, and got no memory. JAX preallocates three quarters of the "
+        "GPU by default and leaves the rest to Warp."
+    )
+    doubt = say("the log does not say how much was free")
+    return Seen(words=words, evidence=(root,), against=(doubt,), stage="rollout" if stepped(crash) else None)
 
 
 @sign

@@ -378,6 +378,12 @@ def drawing(crash: Crash) -> Seen | None:
 
 
 @sign
+def simulating(crash: Crash) -> Seen | None:
+    """The program computes a system of nature, or worlds of bodies: it has no batches, and no model."""
+    return Seen(words="") if crash.job.task == "simulation" else None
+
+
+@sign
 def works_on_data(crash: Crash) -> Seen | None:
     """The program works on tables or arrays and has no model."""
     return Seen(words="") if crash.job.task == "data" else None
@@ -409,7 +415,7 @@ def _failed_pass(crash: Crash) -> str | None:
 
 def _nothing_tells(crash: Crash) -> bool:
     """Whether neither the message nor a frame nor the stage says what the job was doing."""
-    if crash.stage != "unknown" or _says_what_for(crash):
+    if crash.stage != "unknown" or simulating(crash) is not None or _says_what_for(crash):
         return False
     return phase(crash) is None and _failed_pass(crash) is None
 

@@ -35,6 +35,15 @@ _LIST = 3  # lines
 # ggml's list of devices, and the one that was current
 _DEVICE: Final = late(r"\s{0,8}Device (\d{1,3}): ([^,\n]{2,80})")
 _FAILED_ON: Final = late(r"\bcurrent device: (\d{1,3})\b")
+# MPICH: "Abort(1) on node 3 (rank 3 in comm 0): application called MPI_Abort"; Open MPI: "MPI_ABORT was invoked on rank
+# 0"; AMReX: "amrex::Abort::3::Out of gpu memory"
+_ABORTED: Final = late(
+    r"\(rank (\d{1,6}) in comm \d{1,6}\): application called MPI_Abort"
+    r"|(?:MPI_ABORT was invoked on rank |amrex::Abort::)(\d{1,6})\b"
+)
+_CHARACTERS: Final = 400  # of a line
+TWO: Final = 2  # ranks
+MOST_RANKS: Final = 8  # shown
 # What AMD, Intel and Qualcomm call what is on the processor's chip: a name without a model of a card
 _INTEGRATED: Final = late(
     r"(?i)AMD Radeon(?:\(TM\))?(?: \d{3}M| Vega \d{1,2})? Graphics\b|\bVega \d{1,2} Graphics"
@@ -237,6 +246,31 @@ def others_of_its_size(crash: Crash) -> Seen | None:
         sizes=", ".join(show(size) for size in sizes[:MOST_SHOWN]),
     )
     return Seen(words=words, evidence=(event,), against=(say("the log does not mention their PIDs anywhere else"),))
+
+
+@sign
+def several_ranks_and_one_card(crash: Crash) -> Seen | None:
+    """Two or more MPI ranks aborted around a refusal on a GPU, and a table of the machine shows one GPU."""
+    table = next((table for table in crash.every(GpuTable) if len(table.cards) == 1), None)
+    if table is None or crash.root.pool != "gpu":
+        return None
+    aborted = aborted_ranks(crash)
+    if len(aborted) < TWO:
+        return None
+    words = say(
+        "MPI ranks {ranks} aborted when the GPU had no memory, and the table shows one GPU: each rank allocates its "
+        "own part on it.",
+        ranks=", ".join(str(rank) for rank in aborted[:MOST_RANKS]),
+    )
+    doubt = say("ranks on other machines have GPUs that the table does not show")
+    return Seen(words=words, evidence=(crash.root, table), against=(doubt,))
+
+
+def aborted_ranks(crash: Crash) -> tuple[int, ...]:
+    """The ranks of MPI that said that they abort, around the root."""
+    around = crash.root.around
+    lines = (line[:_CHARACTERS] for line in (*around.before, crash.root.at.text, *around.below))
+    return tuple(sorted({int(match[1] or match[2]) for line in lines for match in _ABORTED.finditer(line)}))
 
 
 @sign

@@ -10,6 +10,16 @@ RESTORING = trace(
     ("torch/serialization.py", "default_restore_location", "result = fn(storage, location)"),
     ("torch/serialization.py", "_cuda_deserialize", "return storage_type(obj.size())"),
 )
+SMI = (
+    "| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15    CUDA Version: 12.4     |",
+    "| GPU  Name                 Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |",
+    "|=========================================+======================+======================|",
+)
+CARD = (
+    "|   {0}  NVIDIA RTX A4000            Off  | 00000000:0{0}:00.0 Off |                  N/A |",
+    "| 41%   35C    P8              12W / 140W |    310MiB / 16376MiB |      0%      Default |",
+)
+WAVES = "CUDA error !!!!! <out of memory> !!!!!"
 BARE = "RuntimeError: CUDA error: out of memory"
 
 
@@ -103,3 +113,42 @@ def listed(*rows: tuple[int, int, int]) -> list[str]:
 )
 def test_a_table_lists_what_one_launcher_started(rows: tuple[tuple[int, int, int], ...], in_a_row: bool) -> None:
     assert (placement.ranks_in_a_row(crash(*listed(*rows), BARE)) is not None) is in_a_row
+
+
+def table(*cards: int) -> tuple[str, ...]:
+    return (*SMI, *(row.format(card) for card in cards for row in CARD))
+
+
+def abort(rank: int) -> str:
+    return f"Abort(1) on node {rank} (rank {rank} in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1)"
+
+
+def test_not_one_rank_that_aborts_for_all() -> None:
+    assert placement.several_ranks_and_one_card(crash(WAVES, abort(2), abort(2), *table(0))) is None
+
+
+def test_not_ranks_that_have_a_card_each_nor_without_a_table() -> None:
+    assert placement.several_ranks_and_one_card(crash(WAVES, abort(0), abort(1), *table(0, 1))) is None
+    assert placement.several_ranks_and_one_card(crash(WAVES, abort(0), abort(1))) is None
+
+
+def test_not_ranks_that_only_say_who_they_are() -> None:
+    assert placement.several_ranks_and_one_card(crash("rank 0 of 2", "rank 1 of 2", WAVES, *table(0))) is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (WAVES, abort(3), abort(0)),
+        ("amrex::Abort::0::Out of gpu memory. Free: 1048576 Asked: 4194304 !!!", "amrex::Abort::3::Out of gpu memory."),
+        (
+            WAVES,
+            "MPI_ABORT was invoked on rank 0 in communicator X",
+            "MPI_ABORT was invoked on rank 3 in communicator X",
+        ),
+    ],
+)
+def test_ranks_that_abort_together_are_on_the_only_card(lines: tuple[str, ...]) -> None:
+    found = placement.several_ranks_and_one_card(crash(*lines, *table(0)))
+    assert found is not None
+    assert "MPI ranks 0, 3 aborted" in found.words

@@ -52,7 +52,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 World = Literal["torch", "jax", "tensorflow", "ggml", "engine", "none"]
-Task = Literal["training", "rl", "serving", "inference", "data", "system", "unknown"]
+Task = Literal["training", "rl", "serving", "inference", "data", "simulation", "system", "unknown"]
 Layer = Literal["program", "states", "engine", "local", "base", "host"]
 Engine = Literal["never", "optional", "own cards", "shared cards"]
 Style = Literal["overrides", "flags", "yaml", "json", "code", "environment", ""]
@@ -244,6 +244,12 @@ def files_of_training() -> str:
     """Where the code lies that only training runs, as alternatives of an expression."""
     own = (f"{path}/" for each in frameworks() if each.trains for path in each.files)
     return "|".join((*own, *(path for each in frameworks() for path in each.trains_in)))
+
+
+@cache
+def files_of_simulation() -> str:
+    """Where the code of simulators lies, as alternatives of an expression."""
+    return "|".join(path for each in frameworks() if each.task == "simulation" for path in each.files)
 
 
 @cache

@@ -249,6 +249,10 @@ def sees(crash: Crash) -> bool:
     return any(_SEEING.search(name) for name in crash.context.models)
 
 
+# common/arg.cpp of llama.cpp; later builds warm up with no more, too: tools/mtmd/clip-model.h, `set_warmup_n_tokens`
+_TOKENS_OF_AN_IMAGE: Final = "--image-max-tokens"
+
+
 def limit_multimodal(case: Case) -> Answer:
     """By the engine's own profile, where it prints one."""
     profiled = case.crash.first(EncoderProfile)
@@ -263,4 +267,9 @@ def limit_multimodal(case: Case) -> Answer:
             derivation=say("1 is the minimum that still serves a {modality}", modality=profiled.modality),
             snippet=f"--limit-mm-per-prompt '{{\"{profiled.modality}\": 1}}'" if profiled.modality.isalpha() else None,
         )  # fmt: skip
+    if case.row is not None and case.row.setting == _TOKENS_OF_AN_IMAGE and case.now is None:
+        return Proposal(
+            action=say("Allow fewer tokens per image: lower {name}", name=_TOKENS_OF_AN_IMAGE),
+            assumes=(say("a build whose warm-up keeps to it (not printed)"),),
+        )
     return Proposal()

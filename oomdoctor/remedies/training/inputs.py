@@ -9,12 +9,14 @@ from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
+from oomdoctor.spellings import title
 from oomdoctor.units import show
 
 _ON_THE_HOST: Final = (
     'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
 )
 _WORLDS: Final = "fewer-environments"
+_INPUT: Final = "smaller-input"
 _CACHE: Final = "--cache"
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
 # open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
@@ -59,13 +61,29 @@ def fewer(case: Case) -> Answer:
         return Proposal(
             action=say("Simulate half as many environments at once"), derivation=say("current value not in the log")
         )
+    if case.knob == _INPUT and case.crash.job.task == "simulation" and case.number() is None:
+        return Proposal(
+            action=say("Compute a smaller system: a coarser grid or mesh, or fewer particles"),
+            cost=say("lower resolution"),
+        )
     if row is None or row.type not in ("int", "size"):
         return None
+    if row.value == 0:
+        return _nothing_in_advance(row.framework)
     usual, default = row.value, row.smallest_default(None)
     if case.knob == _WORLDS and case.number() is None and default is None:
         return Proposal(action=say("Halve {name} (value not in the log)", name=row.setting))
     counts = not isinstance(usual, int) or default is None or default > usual
     return halved(case) if counts and (usual is None or case.number() is not None) else None
+
+
+def _nothing_in_advance(framework: str) -> Proposal:
+    """A pool that grows anyway: AMReX's arena, Src/Base/AMReX_Arena.cpp."""
+    return Proposal(
+        action=say("Let {framework} allocate GPU memory when it needs it, not in advance", framework=title(framework)),
+        suggested=0,
+        cost=say("slower allocations at first"),
+    )
 
 
 def assign_on_the_host(case: Case) -> Answer:

@@ -21,6 +21,7 @@ from oomdoctor.remedies.sizes import cards_of_trainer, size_of_model, size_of_tr
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.whatif.states import OPTIMIZER, is_on
 from oomdoctor.signs.arrays import array_copied_to_one_core
+from oomdoctor.signs.ggml import vision_encoder_warming_up
 from oomdoctor.signs.optimizer import copies_of_whole_lists
 from oomdoctor.units import show
 
@@ -145,9 +146,20 @@ def _over_the_cores() -> Proposal:
     )
 
 
+_WITH_A_PROJECTOR: Final = "llama.cpp"
+_OF_THE_PROJECTOR: Final = "--no-mmproj-offload"  # common/arg.cpp of llama.cpp as stored in 2026
+
+
 def offload_parameters(case: Case) -> Answer:
     if case.row is not None and _IN_32_BITS in case.row.write:
         return Proposal(cost=say("slower steps; 4 bytes of host RAM per parameter that lies there"))
+    if vision_encoder_warming_up(case.crash) is not None and case.crash.job.frameworks[:1] == (_WITH_A_PROJECTOR,):
+        return Proposal(
+            action=say("Run the vision encoder on the CPU"),
+            setting=_OF_THE_PROJECTOR,
+            snippet=_OF_THE_PROJECTOR,
+            cost=say("slower images"),
+        )
     return _by_a_word_more(case) if _is_a_list_of_words(case) else fewer_layers(case)
 
 

@@ -23,6 +23,7 @@ from oomdoctor.families.vllm_figures import EncoderProfile, WeightsLoaded
 from oomdoctor.families.vllm_rs import PromptRefused
 from oomdoctor.incident.engine_facts import EngineFacts, Loading, facts, loading, phase, takes_its_pool
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import among
 from oomdoctor.language import counted, mark, say, translated
 from oomdoctor.report.headline.card import start
 from oomdoctor.report.headline.figures import GPUS, TOKENS, shown
@@ -32,7 +33,7 @@ from oomdoctor.signs import engine as engine_share
 from oomdoctor.signs import engine_steps, kv_cache, kv_pool
 from oomdoctor.signs import loading as weights_on_their_way
 from oomdoctor.signs.generation import cache_of_a_generation_was_refused
-from oomdoctor.signs.ggml import computed_after
+from oomdoctor.signs.ggml import computed_after, size_of_the_warm_up
 from oomdoctor.signs.neighbours import a_server_woke_to_less
 from oomdoctor.units import show
 
@@ -206,6 +207,18 @@ def encoder(crash: Crash) -> str:
     profile = engine_steps.announcement(crash)
     known = _ENCODERS.get(profile.modality or "") if profile is not None else None
     return translated(known) if known else say("The vision or audio encoder")
+
+
+def local_program(crash: Crash) -> str | None:
+    """The program without a share of the GPU that was refused its KV cache."""
+    seen = kv_cache.cache_beside_all_weights_was_refused(crash)
+    names = (one for one in among(crash.job.frameworks) if "takes what it needs" in one.traits)
+    return next(names).title if seen is not None else None
+
+
+def warm_up_image(crash: Crash) -> str | None:
+    """The size of the image with which llama.cpp warms its vision encoder up."""
+    return size_of_the_warm_up(crash)
 
 
 def profiling(crash: Crash) -> str | None:

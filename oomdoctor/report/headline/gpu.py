@@ -368,6 +368,13 @@ def ranks(crash: Crash) -> str | None:
     return counted(len(found), mark("{count} other process"), mark("{count} other processes")) if found else None
 
 
+def ranks_on_one(crash: Crash) -> str | None:
+    """The ranks of MPI that are on the one GPU that there is."""
+    if placement.several_ranks_and_one_card(crash) is None:
+        return None
+    return ", ".join(str(rank) for rank in placement.aborted_ranks(crash)[: placement.MOST_RANKS])
+
+
 @about(placement.ranks)
 def ranks_hold(others: Sequence[OtherProcess]) -> str | None:
     """What these hold."""
@@ -469,6 +476,11 @@ def _rate(figure: Trajectory) -> str:
 def taker(crash: Crash) -> str | None:
     """JAX or TensorFlow, which reserve a GPU in advance."""
     return next((_WORLDS[name] for name in library.TAKERS if name in crash.context.frameworks), None)
+
+
+def warps_taker(crash: Crash) -> str | None:
+    """JAX, where Warp was refused beside it."""
+    return taker(crash) if library.warp_was_refused_in_jax(crash) is not None else None
 
 
 def _probe(crash: Crash) -> AllocationProbe | None:
