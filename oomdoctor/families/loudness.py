@@ -72,7 +72,7 @@ _ERROR = late(
 _FAILED = late(
     r"(?i)^(?![^\n]{0,600}\b(?:0|no|none|never|as expected|simulat\w{2,3}|retr(?:y|ies|ied|ying))\b)[^\n]{0,600}?"
     r"\b(?:fail(?:s|ed|ure)?|error (?:on|in|at|for|while|during|with)"
-    r"|r[au]n out of (?:\w{1,12} )?memory (?:while )?trying to)\b"
+    r"|r[au]n out of (?:\w{1,12} )?memory (?:while )?trying to|(?:died|killed) (?:due to|because of) (?:an )?OOM)\b"
     # as a warning this is what a server does without
     r"|^(?![^\n]{0,600}warn)[^\n]{0,600}?\b(?:could not|couldn't|cannot|unable to)\b"
 )

@@ -43,6 +43,7 @@ _LETTERS: Final = {
     "KEY_UNIT": "a", "LINK": "a", "FOR": "a", "ORDINAL": "x", "COLON": ":", "EQUALS": ":", "PAREN": "(",
     "PAREN_END": ")", "COMMA": ",", "STOP": ".", "WORD": "w",
 }  # fmt: skip
+_RECOMMENDS = late(r"(?i)\b(?:recommend|suggest|advise)\w{0,3}\b")
 _MEM = "[kpsovdmr]"
 _FEW = r"(?:[wafnhltyxDYHequSN0RUkpsovdmr]|~-*){0,5}?"
 _END = r"(?:[.,;:()fFJCIGh]|a[^T]|wf|$)"
@@ -77,6 +78,8 @@ _PREDICATES = tuple(
         rf"{_MEM}{_FEW}\(?S?\)?aB",
         rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
+        # "the KV cache budget is below the minimum"
+        rf"{_MEM}[wal]{{0,3}}Ba?[wl]",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "GPU memory size 21 GiB is smaller than 27 GiB"
         rf"{_MEM}[waD]{{0,3}}Sa?Ba?S(?![waf]{{0,2}}[il])",
@@ -141,7 +144,9 @@ _PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
 _OF_RESOURCES = late(r"L[wa]{0,2}g")
 # "due to insufficient workspace"
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
-_OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X"))
+_OF_A_WORKSPACE = tuple(
+    late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X", r"CA[waD]{0,3}e")
+)
 # "posix_memalign failed", "que_alloc failed", without a word on memory
 _NO_MEMORY: Final = (
     r"ports?|addr(?:ess(?:es)?)?|ips?|ids?|pids?|jobs?|slots?|leases?|nodes?|devices?|sockets?|channels?|vlans?|tty|fds?"
@@ -462,12 +467,19 @@ class Shortfall(Struct, frozen=True):
         return "C" in self.letters or letters[self.end : self.end + 1] in _ENDS
 
     @property
+    def _goes_on_after(self) -> bool:
+        """Whether it does something else then, which it does not only recommend."""
+        then = self.sentence.letters.find(">", self.end)
+        between = " ".join(part.text for part in self.sentence.parts[self.end : max(then, 0)])
+        return then >= 0 and _RECOMMENDS.search(between) is None
+
+    @property
     def kept(self) -> bool:
         """Whether the program goes on all the same."""
         letters = self.sentence.letters
         if _WAY_ROUND.search(letters[: self.start]):
             return True
-        return "K" in letters or "<" in letters[: self.end] or ">" in letters[self.end :]
+        return "K" in letters or "<" in letters[: self.end] or self._goes_on_after
 
 
 def shortfall(text: str, *, raised: bool) -> Shortfall | None:

@@ -34,6 +34,11 @@ SHORT = (
     ("[1717.1] [n1:8:0] sys.c:978  UCX  ERROR shmget(size=2097152 flags=0x0) for mm failed: No space left", "shm"),
     ("Abort(16) on node 0: unable to allocate shared memory - posix_fallocate No space left on device", "shm"),
     ("It appears as if there is not enough space for /tmp/seg (the shared-memory backing", "shm"),
+    # what is only recommended is not done; a warden tells of a death at whatever level
+    ("ERROR GPU 0 ran out of memory with this tile size. We suggest halving it and trying again.", "gpu"),
+    ('level=info msg="warden: process in container 71ab died due to OOM"', "cgroup"),
+    ("RuntimeError: RESOURCE_EXHAUSTED: Unable to allocate device workspace for syevd", "gpu"),
+    ("RuntimeError: the KV cache budget is below the minimum of one block", "kv_cache"),
     # calls that are numbered are no comments
     ("  #011: H5Dchunk.c line 4011 in H5D__chunk_lock(): memory allocation failed for raw data chunk", "host_ram"),
     # behind a bar and behind a time an error is one
@@ -48,6 +53,11 @@ QUIET = (
     "2024-08-14 16:12:31.771: W tensorflow/host_allocator.h:46] could not allocate pinned host memory of size: 2304",
     "WARNING:job:pinned host buffers unavailable (CUDA error: out of memory); using pageable .cpu()",
     "[2024-03-11T07:01:11,220][WARN ][JNANatives] Unable to lock JVM Memory: error=12, reason=Cannot allocate memory",
+    # what is done, and what did not happen
+    "ERROR GPU 0 ran out of memory with this tile size, halving it and trying again.",
+    'level=info msg="warden: no process died due to OOM"',
+    "RuntimeError: Unable to find the workspace for syevd",
+    "INFO the KV cache usage is below the minimum of one block",
     # another error's number
     "libfabric:31:1717:cxi:ctrl:cxip_mr():205<warn> n014: Failed to allocate MR buffer ID: -28",
     # memory of one kernel on its chip
