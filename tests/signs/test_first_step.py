@@ -212,3 +212,21 @@ def test_a_state_that_is_read_is_mapped_before_it_is_sharded(tmp_path: Path, lin
 def test_a_program_is_turned_by_its_own_options(tmp_path: Path, option: str, knob: str, setting: str | None) -> None:
     found = diagnosed(tmp_path, f"{RUN} {option}", "Epoch 1/4")
     assert {one["knob"]: one["setting"] for one in found[0]["remedies"]}.get(knob) == setting
+
+
+@pytest.mark.parametrize(
+    ("world", "option", "action", "snippet"),
+    [
+        ("TensorFlow 2.20.0, Keras 3.9.2", "--lr 1", "(Adafactor, SGD)", "optimizer = keras.optimizers.SGD(learning_rate)"),  # noqa: E501
+        ("TensorFlow 2.20.0, Keras 3.9.2", "--optimizer adam", "(Adafactor, SGD): --optimizer is adam now", None),
+        ("TensorFlow 2.20.0", "--lr 1", "(Adafactor, SGD)", None),
+        ("devices [CpuDevice(id=0)] of jaxlib", "--optimizer adam", "(Adafactor, SGD): --optimizer is adam now", None),
+        ("torch 2.9.0", "--optimizer adam", "(Adafactor): --optimizer is adam now", None),
+    ],
+)  # fmt: skip
+def test_smaller_states_in_the_words_of_the_world(
+    tmp_path: Path, world: str, option: str, action: str, snippet: str | None
+) -> None:
+    found = diagnosed(tmp_path, f"{RUN} {option}", world, "Adam: 70,000,000 parameters", "Epoch 1/4")
+    remedy = next(one for one in found[0]["remedies"] if one["knob"] == "low-memory-optimizer")
+    assert (remedy["action"].partition("states ")[2], remedy["snippet"]) == (action, snippet)

@@ -28,6 +28,12 @@ from oomdoctor.units import show
 # transformers/training_args.py, OptimizerNames: bitsandbytes has 8-bit optimizers for accelerators only
 _OF_A_CARD: Final = "adamw_bnb_8bit"
 _ON_THE_HOST: Final = "adafactor"
+# By whose optimizers: keras/src/optimizers/sgd.py 3.15.1 keeps nothing without momentum, its Adafactor one value per
+# parameter; optax/_src/factorized.py keeps rows and columns
+_SMALLER_STATES: Final = {
+    "tensorflow": ("keras", "optimizer = keras.optimizers.SGD(learning_rate)"),
+    "jax": ("optax", "optimizer = optax.adafactor(learning_rate)"),
+}
 TRAINER_SLEEPS: Final = mark("Offload the trainer and empty its cache before the engine wakes up")
 _SLEEP: Final = "enable_sleep"  # of the trainer's options: deepspeed_enable_sleep, ds.enable_sleep
 _TRAINERS_FSDP: Final = "--fsdp {}"
@@ -67,8 +73,11 @@ def low_memory_optimizer(case: Case) -> Answer:
             assumes=(say("PyTorch >= 2.0 (not printed)"),),
             cost=say("none"),
         )
-    if case.row is None and case.crash.job.world == "tensorflow":
-        return Proposal(action=say("Use an optimizer with smaller states (Adafactor, SGD)"))
+    if case.row is None and case.crash.job.world in _SMALLER_STATES:
+        states, snippet = _SMALLER_STATES[case.crash.job.world]
+        named = states in case.crash.context.frameworks
+        action = say("Use an optimizer with smaller states (Adafactor, SGD)")
+        return Proposal(action=action, snippet=snippet if named else None)
     line = case.row.shown if case.row is not None else ""
     if "bf16" in line and "8bit" not in line:
         return Proposal(action=say("Keep the optimizer states in bf16"), suggested=_as_spelled(case))
