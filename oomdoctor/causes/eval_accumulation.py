@@ -6,10 +6,14 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, evaluation
 
+# What is kept in the end is the same in smaller batches
+OF_RESULTS = ("smaller-buffers", "clear-references", "more-host-memory")
+
 CAUSE = Cause(
     id="eval-accumulation",
     title=mark("Evaluation keeps all predictions until its end"),
     headlines=(
+        mark("An evaluation keeps its results in host memory: {growing} grows by about {growth}, {growth_course}"),
         mark("Evaluation keeps its predictions on {gpu}: {requested} requested, {free}[ of {total}] free"),
         mark("Evaluation keeps its predictions on {gpu}[: {requested} requested][ ({place})]"),
     ),
@@ -19,6 +23,7 @@ CAUSE = Cause(
     excluded=(evaluation.in_a_training_step,),
     signs=(
         Row(evaluation.evaluation_joining_predictions, Grade.NAMES),
+        Row(evaluation.host_memory_grew_within_an_evaluation, Grade.NAMES, OF_RESULTS),
         Row(evaluation.killed_during_an_evaluation, Grade.NAMES),
         Row(evaluation.evaluation_outside_the_model, Grade.POINTS),
         Row(evaluation.during_an_evaluation, Grade.HINTS),

@@ -8,6 +8,7 @@ from oomdoctor.signs import Grade
 from oomdoctor.signs.kills import a_group_was_full
 from oomdoctor.signs.node import (
     a_reward_model_has_it,
+    a_reward_model_in_32_bits,
     a_reward_model_is_in_no_table,
     a_reward_model_is_small,
     a_reward_model_leads,
@@ -16,6 +17,9 @@ from oomdoctor.signs.node import (
 
 OF_A_SERVER = ("move-process", "restart-periodically", "more-host-memory", "less-offload", "smaller-object-store",
                "collect-evidence")  # fmt: skip
+
+# Half of the weights is free, where a setting says that they are wide
+IN_32_BITS = ("mixed-precision", *OF_A_SERVER)
 
 CAUSE = Cause(
     id="reward-model-ram-hog",
@@ -34,6 +38,9 @@ CAUSE = Cause(
     against=(Row(first_rows_are_missing, Grade.NAMES),),
     missing=(a_reward_model_is_in_no_table,),
     knobs=OF_A_SERVER,
-    knobs_where=((a_group_was_full, ("move-process", "restart-periodically", "raise-container-limit")),),
+    knobs_where=(
+        (a_reward_model_in_32_bits, IN_32_BITS),
+        (a_group_was_full, ("move-process", "restart-periodically", "raise-container-limit")),
+    ),
     before=("host-memory-leak",),
 )

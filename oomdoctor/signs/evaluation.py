@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from msgspec.structs import replace
+
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.host_growth import LEAST_POINTS, host_memory_grew
 from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
 _WITHOUT_EVALUATION = ("inference", "serving")  # tasks
@@ -17,6 +26,12 @@ _GATHERING = (
     r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
 )
 _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validation_step|predict|test_epoch|run_eval)\b"
+# "validation batch 20/50", "eval: 20/50"; a count without its end may be of training steps
+_BATCH_OF_AN_EVALUATION: Final = late(
+    r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|inference)\b[^/\d]{0,30}"
+    r"(\d{1,9}) ?(?:/|of) ?(\d{1,9})\b"
+)
+_CHARACTERS: Final = 300  # of a line
 # JAX and TensorFlow run the whole pass as one program, whose frames are not the model's
 _COMPILED = (
     r"\b_?execute_compiled\b|\bcompiled\.execute\(|pxla\.py|\bquick_execute\b|jax/_src/(?:dispatch|interpreters)"
@@ -88,9 +103,32 @@ def killed_during_an_evaluation(crash: Crash) -> Seen | None:
 
 
 @sign
+def host_memory_grew_within_an_evaluation(crash: Crash) -> Seen | None:
+    """A figure of host memory grew from batch to batch of one evaluation, whose lines are all that print it."""
+    grew, figure = host_memory_grew(crash), crash.trajectory
+    if grew is None or figure is None or not _counts_one_evaluation(figure.what, crash.root.around.before):
+        return None
+    kept = say(
+        "All prints are of one evaluation: what it keeps of each batch, predictions or states of metrics, adds up."
+    )
+    return replace(grew, words=joined((grew.words, kept)), unsure=True, stage="eval")
+
+
+def _counts_one_evaluation(what: str, before: Sequence[str]) -> bool:
+    """Whether each line with the figure counts a further batch of the same evaluation."""
+    prints = [line[:_CHARACTERS] for line in before if re.search(rf"(?i)\b{re.escape(what)}\b", line[:_CHARACTERS])]
+    counts = [(int(m[1]), m[2]) for line in prints if (m := _BATCH_OF_AN_EVALUATION.search(line)) is not None]
+    if len(counts) < LEAST_POINTS or len(counts) < len(prints):
+        return False
+    return all(a < b and of == of_next for (a, of), (b, of_next) in pairwise(counts))
+
+
+@sign
 def host_memory_of_no_predictions(crash: Crash) -> Seen | None:
     """Host memory ran out, and neither did the evaluation join its predictions nor was it killed."""
     if crash.pool not in RAM or killed_during_an_evaluation(crash) is not None:
+        return None
+    if host_memory_grew_within_an_evaluation(crash) is not None:
         return None
     return Seen(words="") if evaluation_joining_predictions(crash) is None else None
 

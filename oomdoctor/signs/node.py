@@ -20,14 +20,18 @@ from oomdoctor.incident.node import (
     ray_kill,
     victim,
 )
+from oomdoctor.job.model import Setting
 from oomdoctor.job.roles import role_of
 from oomdoctor.language import all_of, joined, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OBJECTS, SHM, raylet_log
 from oomdoctor.units import GIB, percent, show
 
 # A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
 STORE_IN_ROW: Final = 0.8
+_DTYPE_OF_A_REWARD: Final = late(r"(?i)(?:reward|\brm)\w{0,40}(?:dtype|precision)")
+_32_BITS: Final = ("float32", "torch.float32", "fp32", "float")
 _REWARD_SETTINGS: Final = ("remote_rm_url", "remote_url", "reward_pretrain", "reward_model.path", "rm_path")
 
 
@@ -370,3 +374,15 @@ def _outside_ray(reward: Holder) -> str:
     if len(reward.sizes) > 1:
         return say("They run outside Ray, which can never kill them.")
     return say("It runs outside Ray, which can never kill it.")
+
+
+@sign
+def a_reward_model_in_32_bits(crash: Crash) -> Seen | None:
+    """A setting says that the reward model's weights are numbers of 32 bits."""
+    return Seen(words="") if wide_reward_model(crash) is not None else None
+
+
+def wide_reward_model(crash: Crash) -> Setting | None:
+    """The setting that says so."""
+    stated = (one for name, one in crash.context.settings.items() if _DTYPE_OF_A_REWARD.search(name))
+    return next((one for one in stated if str(one.value).lower() in _32_BITS), None)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from gpu_logs import finding, missing, ranking, ruled_out, says
+from gpu_logs import crash, finding, missing, ranking, ruled_out, says
 from host_logs import LEFTOVERS, REWARD_SERVER, TRAINERS, kill, table
 
 from oomdoctor.causes.reward_model_ram_hog import CAUSE
 from oomdoctor.signs import Grade
+from oomdoctor.signs.node import a_reward_model_in_32_bits
 
 
 def test_not_where_the_reward_model_is_small() -> None:
@@ -55,3 +56,10 @@ def test_several_reward_models_count_together() -> None:
     why = finding(CAUSE, *kill(*servers, *TRAINERS)).why
     assert "2 serve_reward_model processes hold 140.00 GiB of the 239.40 GiB in use (of 251.60 GiB): 58%." in why
     assert "They run outside Ray" in why
+
+
+def test_its_weights_are_wide_where_its_own_setting_says_so() -> None:
+    lines = kill(REWARD_SERVER, *TRAINERS[:2])
+    assert a_reward_model_in_32_bits(crash("args: {'policy_dtype': 'float32'}", *lines)) is None
+    assert a_reward_model_in_32_bits(crash("args: {'reward_dtype': 'bfloat16'}", *lines)) is None
+    assert a_reward_model_in_32_bits(crash("args: {'reward_dtype': 'float32'}", *lines)) is not None

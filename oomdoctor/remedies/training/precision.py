@@ -21,11 +21,13 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.signs.arrays import told_by_a_compiler
+from oomdoctor.signs.node import wide_reward_model
 from oomdoctor.signs.offload import refused_for_parameters_on_the_host
 from oomdoctor.units import show
 
 _AUTOCAST: Final = "autocast"
 _TO_32_BITS: Final = late(r"\.float\(\)|\.(?:to|type)\((?:dtype=)?torch\.float(?:32)?\)")
+_OF_A_REWARD_MODEL: Final = "reward-model-ram-hog"  # a cause
 _TOO_LARGE: Final = "model-does-not-fit"
 _OF_WEIGHTS: Final = (_TOO_LARGE, "optimizer-states")  # causes
 _WITH_WEIGHTS: Final = ("model_load", "optimizer_step")  # stages
@@ -42,6 +44,11 @@ _FULL_PRECISION: Final = ("float32", "float", "fp32")
 
 
 def lower_precision(case: Case) -> Answer:
+    """Of a reward model by its own setting, else as the job's framework has it."""
+    return _half_the_reward_model(case.crash) if case.cause == _OF_A_REWARD_MODEL else _lower(case)
+
+
+def _lower(case: Case) -> Answer:
     """Where nothing is trained, the weights alone; an engine has an option for it, and no code. On the CPU autocast
     keeps the weights as they are."""
     crash, row = case.crash, case.row
@@ -67,6 +74,21 @@ def lower_precision(case: Case) -> Answer:
     if crash.job.task not in WITHOUT_TRAINING or row is not None:
         return None
     return Proposal(action=say("Load the weights in bf16 instead of fp32"))
+
+
+def _half_the_reward_model(crash: Crash) -> Answer:
+    """By its own setting, and not the trainer's, which is of other models."""
+    stated = wide_reward_model(crash)
+    if stated is None:
+        return Skip()
+    return Proposal(
+        action=say("Load the reward model in 16 bits: {name} {now} -> bfloat16", name=stated.name, now=stated.value),
+        current=stated.value,
+        suggested="bfloat16",
+        setting=stated.name,
+        derivation=say("2 bytes of each weight instead of 4"),
+        cost=say("lower precision; slow on CPUs without bf16 instructions"),
+    )
 
 
 def _asks_for_32_bits(crash: Crash) -> bool:

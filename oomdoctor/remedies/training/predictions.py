@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.families.event import RAM
@@ -22,6 +23,10 @@ _KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/p
 # transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
+
+
+# src/torchmetrics/classification/precision_recall_curve.py of torchmetrics: of size O(n_samples) without thresholds
+_CURVES: Final = r"\b(?:Binary|Multiclass|Multilabel)(?:PrecisionRecallCurve|ROC|AUROC|AveragePrecision)\b"
 
 
 def keeps_predictions(cause: str, crash: Crash) -> bool:
@@ -78,6 +83,13 @@ def fewer_predictions(case: Case) -> Answer:
         )
     if not keeps_predictions(case.cause, crash):
         return None
+    if (curve := re.search(_CURVES, crash.mentions(_CURVES) or "")) is not None:
+        return Proposal(
+            action=say("Give torchmetrics' curves a number of thresholds: without one they keep every score"),
+            snippet=f"{curve[0]}(..., thresholds=200)",
+            setting="thresholds",
+            cost=say("the curve is binned"),
+        )
     kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
     if crash.in_trace(TRAINER) is None:
         return Proposal(action=kept, snippet="predictions.append(logits.argmax(dim=-1))")

@@ -38,6 +38,17 @@ def _not_in_python(crash: Crash) -> bool:
     return _OTHER_LANGUAGES.match(name or "") is not None
 
 
+def _of_an_evaluation(crash: Crash) -> Answer:
+    if crash.in_trace(TRAINER) is not None:
+        return loss_alone(crash)
+    if crash.pool not in RAM:
+        return None
+    return Proposal(
+        action=say("Keep numbers of each batch (counts, sums), not its tensors"),
+        snippet="correct += (logits.argmax(-1) == labels).sum().item()",
+    )
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
@@ -62,8 +73,8 @@ def clear_references(case: Case) -> Answer:
     is_new = limits.seconds_after_its_start(case.crash) is not None  # and has no old results
     if case.crash.pool in RAM and (is_new or _not_in_python(case.crash)):
         return Skip()
-    if case.cause == "eval-accumulation" and case.crash.in_trace(TRAINER) is not None:
-        return loss_alone(case.crash)
+    if case.cause == "eval-accumulation" and (own := _of_an_evaluation(case.crash)) is not None:
+        return own
     if case.crash.pool in RAM and job.world != "torch":
         return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
