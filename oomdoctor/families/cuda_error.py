@@ -10,6 +10,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.frames import frames
 from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
+from oomdoctor.families.loudness import is_quiet
 from oomdoctor.families.remote_call import caller, raised_by_ray
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -181,6 +182,8 @@ _PINNING = late(
 )
 # torch_memory_saver, of its hooks into PyTorch's allocator
 _FALLS_BACK = late(r"(?i)\bfall(?:s|ing)? ?back to\b")
+# "INFO decode.py:733 Caught exception:", and on the next line the exception's own words
+_CAUGHT_ABOVE = late(r"\b[Cc]aught (?:an? |the )?(?:\w{1,30} )?exception\s?:?\s{0,4}$")
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _ANOTHER_WAY = late(
     r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b"
@@ -246,6 +249,9 @@ def _survived(page: Page, index: int, match: re.Match[str]) -> str | None:
     before = text[: match.start()]
     if _ANOTHER_WAY.search(text, match.end()) or _FALLS_BACK.search(before) or _GOES_ON_FIRST.search(before):
         return mark("caught: the program says that it continues in another way")
+    above = page.lines[index - 1].text[:CHARACTERS] if index else ""
+    if _CAUGHT_ABOVE.search(above) and is_quiet(page, index - 1, above):
+        return mark("caught: the program continues after it")
     if _RETRIED.search(text):
         return mark("first failure: the allocator frees its cache and tries again")
     caught = "using pageable" in text[match.end() :] or ("row" in match.groupdict() and goes_on(page, index))

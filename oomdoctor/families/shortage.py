@@ -144,9 +144,7 @@ _PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
 _OF_RESOURCES = late(r"L[wa]{0,2}g")
 # "due to insufficient workspace"
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
-_OF_A_WORKSPACE = tuple(
-    late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X", r"CA[waD]{0,3}e")
-)
+_OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X", r"CA[waD]{0,3}e"))
 # "posix_memalign failed", "que_alloc failed", without a word on memory
 _NO_MEMORY: Final = (
     r"ports?|addr(?:ess(?:es)?)?|ips?|ids?|pids?|jobs?|slots?|leases?|nodes?|devices?|sockets?|channels?|vlans?|tty|fds?"

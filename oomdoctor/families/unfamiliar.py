@@ -115,6 +115,11 @@ _OF_A_DRIVER = late(
 _A_COMMAND = late(r"[^\w\n]{0,4}(?:\w{1,20} )?(?:[A-Z][A-Z0-9_]{2,60}=\S{0,200} {1,4}){2,20}[\w./-]")
 _OF_A_TRACE = late(r"\w\+0x[\da-f]{1,8}/0x[\da-f]{1,8}")
 _FRAMES: Final = 3  # lines: a frame and its source
+_FAULT: Final = late(
+    r"(?i)illegal (?:memory access|read or write)|unspecified launch failure|device-side assert triggered"
+)
+_FAULT_LINES: Final = 40
+_OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
     r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
@@ -203,12 +208,20 @@ def read(page: Page, index: int) -> Iterator[Read]:
     is_raised = raised(page, index, text)
     if is_source(page, index, text) or _A_COMMAND.match(text) or not (is_raised or _is_last(page, index)):
         return
-    if is_raised and _is_a_headline(page, index, text):
+    if (is_raised and _is_a_headline(page, index, text)) or _follows_a_fault(page, index, text):
         return
     found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
     # Progress below tells that the program went on. Beside a comparison an engine's end was looked for already.
     if found and (less_than_needed(text) is not None or not goes_on(page, index)):
         yield from found
+
+
+def _follows_a_fault(page: Page, index: int, text: str) -> bool:
+    """Whether a kernel had failed: the driver refuses every later call, and OpenCL says of the fault itself no more
+    than that resources ran out."""
+    first = max(0, index - _FAULT_LINES)
+    last = index + _FAULT_LINES if _OF_OPENCL in text else index
+    return any(_FAULT.search(line.text[:AT_MOST]) for line in page.lines[first:last])
 
 
 def _is_a_headline(page: Page, index: int, text: str) -> bool:

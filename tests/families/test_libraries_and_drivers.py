@@ -34,6 +34,9 @@ SHORT = (
     ("[1717.1] [n1:8:0] sys.c:978  UCX  ERROR shmget(size=2097152 flags=0x0) for mm failed: No space left", "shm"),
     ("Abort(16) on node 0: unable to allocate shared memory - posix_fallocate No space left on device", "shm"),
     ("It appears as if there is not enough space for /tmp/seg (the shared-memory backing", "shm"),
+    # an error that was caught, a fault that comes later
+    ("2024-02-11 20:12:52,350 ERROR [search.py:73] Caught exception:\nCUDA error: out of memory\n", "gpu"),
+    ("ERROR Unable to allocate memory of size 12\nPluginError: an illegal memory access was encountered", "host_ram"),
     # what is only recommended is not done; a warden tells of a death at whatever level
     ("ERROR GPU 0 ran out of memory with this tile size. We suggest halving it and trying again.", "gpu"),
     ('level=info msg="warden: process in container 71ab died due to OOM"', "cgroup"),
@@ -53,6 +56,11 @@ QUIET = (
     "2024-08-14 16:12:31.771: W tensorflow/host_allocator.h:46] could not allocate pinned host memory of size: 2304",
     "WARNING:job:pinned host buffers unavailable (CUDA error: out of memory); using pageable .cpu()",
     "[2024-03-11T07:01:11,220][WARN ][JNANatives] Unable to lock JVM Memory: error=12, reason=Cannot allocate memory",
+    # after a kernel's fault the driver refuses every call, and OpenCL says no more of it
+    "PluginError: an illegal memory access was encountered\nERROR Unable to allocate memory of size 12",
+    "CL ERROR: CL_OUT_OF_RESOURCES\nrun took 0 ms\nCL ERROR: ILLEGAL READ OR WRITE TO A BUFFER",
+    # caught one line above
+    "2024-02-11 20:12:52,350 INFO [search.py:73] Caught exception:\nCUDA error: out of memory\n",
     # what is done, and what did not happen
     "ERROR GPU 0 ran out of memory with this tile size, halving it and trying again.",
     'level=info msg="warden: no process died due to OOM"',
