@@ -78,8 +78,6 @@ _PREDICATES = tuple(
         rf"{_MEM}{_FEW}\(?S?\)?aB",
         rf"{_MEM}[waHD]{{0,4}}f(?:[wa,]|~-*){{0,5}}?B",
         r"Da{0,2}X",
-        # "the KV cache budget is below the minimum"
-        rf"{_MEM}[wal]{{0,3}}Ba?[wl]",
         rf"X{_FEW}(?:{_MEM}|D)",
         # "GPU memory size 21 GiB is smaller than 27 GiB"
         rf"{_MEM}[waD]{{0,3}}Sa?Ba?S(?![waf]{{0,2}}[il])",
@@ -143,6 +141,8 @@ _OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r
 _PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
 _OF_RESOURCES = late(r"L[wa]{0,2}g")
 # "due to insufficient workspace"
+# "the KV cache budget is below the minimum"
+_BELOW = late(r"(?i)\bbelow (?:the |its )?(?:minimum|required)\b")
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
 _OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X", r"CA[waD]{0,3}e"))
 # "posix_memalign failed", "que_alloc failed", without a word on memory
@@ -208,6 +208,7 @@ _ABOUT_A_THING = (
     (_FREES, (late(r"C[wafL]{0,5}[NUuk]"),)),
     (_NOT_FIT, _OF_A_PLACE),
     (_WORKING, _OF_A_WORKSPACE),
+    (_BELOW, (late(rf"{_MEM}[wal]{{0,3}}Ba?[wl]"),)),
     (_MEMORY_ERROR, (late(r"L[waf]{0,2}e"),)),
     (_TOO_LARGE, (late(r"A[waS]{0,5}X"),)),
     (_TO_BE_LEFT, (late(r"C[wa]{0,3}G[wa,DH]{0,8}Sf"),)),
