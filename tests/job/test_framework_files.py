@@ -238,7 +238,8 @@ REMAINING = {
     "incident": {"ray"},  # what stands for the file of a remote call
     "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
     "remedies": {  # worlds, and whose arithmetic or arguments they are
-        "deepspeed", "diffusers", "jax", "ray", "sglang", "tensorflow", "torch", "unsloth",
+        "deepspeed", "diffusers", "jax", "keras", "llama.cpp", "mlx", "optax", "ray", "sglang", "tensorflow", "torch",
+        "unsloth",
     },
     "report": {  # folders of libraries
         "cupy", "deepspeed", "java", "jax", "llama.cpp", "numba", "numpy", "pandas", "pyarrow", "ray", "tensorflow",
