@@ -42,7 +42,7 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
     pool: str = "shm"
     strength: int = 3
 
-    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "messages"
+    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "sqlite", "messages"
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
     pids: tuple[int, ...] = ()
@@ -83,8 +83,12 @@ _OF_POSTGRESQL = late(
     r"/PostgreSQL\.\d|\b(?:ERROR|FATAL): {1,2}could not (?:create|resize|map) (?:\w{1,12} )?shared memory"
 )
 _NO_SPACE = late(r"No space left on device")
-# What torch.save says of a file that has no room: caffe2/serialize/inline_container.cc, PyTorchStreamWriter, 1.6 on
-_NOT_WRITTEN = late(r"inline_container\.cc:\d{1,6}\] ?\.? ?unexpected pos \d|PytorchStreamWriter failed writing file")
+# What torch.save says of a file that has no room: caffe2/serialize/inline_container.cc, PyTorchStreamWriter, 1.6 on.
+# SQLite of its own: sqlite3.c, SQLITE_FULL
+_NOT_WRITTEN = late(
+    r"inline_container\.cc:\d{1,6}\] ?\.? ?unexpected pos \d|PytorchStreamWriter failed writing file"
+    r"|\bdatabase or disk is full\b"
+)
 _IN_SHM = late(r"(?:^|[\s'\"=:(])/dev/shm/[\w.]")
 _HANDLED = late(r"(?i)\bfalling back to\b")
 _SHM_PATH = late(
@@ -227,7 +231,8 @@ def _no_semaphore(page: Page, index: int) -> Read:
 def _not_written(page: Page, index: int) -> Iterator[Read]:
     """Of another folder it is a full disk, or one that went away."""
     if any(_IN_SHM.search(one.text) for one in page.before(index, _FILE_ABOVE)):
-        yield _full(page, page.lines[index], "torch.save")
+        line = page.lines[index]
+        yield _full(page, line, "sqlite" if "database or disk" in line.text else "torch.save")
 
 
 def _elsewhere(page: Page, index: int) -> bool:
@@ -289,6 +294,7 @@ FAMILY = Family(
         "DataLoader worker",
         "unexpected pos ",
         "PytorchStreamWriter failed",
+        "database or disk is full",
         "Pin memory thread exited",
         "ConnectionResetError",
         "EOFError",

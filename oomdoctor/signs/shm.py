@@ -36,6 +36,7 @@ _USERS: Final = {
     "python": mark("Python's shared memory"),
     "joblib": mark("joblib"),
     "torch.save": mark("torch.save"),
+    "sqlite": mark("SQLite"),
     "postgresql": mark("PostgreSQL"),
     "messages": mark("a message queue between processes"),
 }

@@ -22,6 +22,8 @@ SHM = "saving /dev/shm/runs/step-12.pt\n"
         (SHM + TRACE + CUT, True),
         (SHM + TRACE + STREAM, True),
         ("checkpoint: path=/dev/shm/a.pt\n" + TRACE + CUT, True),
+        ("cache /dev/shm/vectors, 0 entries\nsqlite3.OperationalError: database or disk is full\n", True),
+        ("cache /scratch/vectors, 0 entries\nsqlite3.OperationalError: database or disk is full\n", False),
         (TRACE + CUT, False),
         ("saving /scratch/runs/step-12.pt\n" + TRACE + CUT, False),
         ("saving /data/dev/shm/step-12.pt\n" + TRACE + CUT, False),

@@ -15,7 +15,8 @@ from oomdoctor.report.headline.figures import briefly
 from oomdoctor.report.headline.slot import about, first, root
 
 _USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python", "postgresql": "PostgreSQL",
-                 "joblib": "joblib", "torch.save": "torch.save"}  # fmt: skip
+                 "joblib": "joblib", "torch.save": "torch.save",
+                 "sqlite": "SQLite"}  # fmt: skip
 
 
 @about(first(SharedMemoryFull))
