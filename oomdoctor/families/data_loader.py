@@ -42,7 +42,7 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
     pool: str = "shm"
     strength: int = 3
 
-    user: str  # who asked for the segment: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "sqlite", "messages"
+    user: str  # who asked for it: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "sqlite", "messages"
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
     pids: tuple[int, ...] = ()
