@@ -32,20 +32,22 @@ def build(
     crashes = [one.decision.crash for one in advice]
     events, roots = _in_log_order(crashes), {id(crash.root) for crash in crashes}
     ids = {id(event): f"e{number}" for number, event in enumerate(events, start=1)}
-    incidents = _incidents(advice, ids)
+    incidents, told = _incidents(advice, ids), tuple(lookalikes)
+    if ending is not None and (incidents or any("caught" in x.why and x.at.text == ending.text for x in told)):
+        ending = None
     return Report(
         tool={"name": "oomdoctor", "version": __version__},
         # Of what was never read nobody knows that it is healthy.
         verdict=incidents[0].verdict if incidents else "no-oom" if stats.bytes else "inconclusive",
         incidents=incidents,
         advice_rejected=_rejected_advice(advice),
-        lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, translated(x.why)) for x in lookalikes),
+        lookalikes=tuple(Quote(x.at.file, x.at.line, x.at.text, translated(x.why)) for x in told),
         events=tuple(_record(event, ids, nearby(event) if id(event) in roots else {}) for event in events),
         context=_context(context),
         errors=tuple(errors),
         notes=tuple(notes),
         stats=stats,
-        last_error=Line(ending.file, ending.line, ending.text) if ending is not None and not incidents else None,
+        last_error=Line(ending.file, ending.line, ending.text) if ending is not None else None,
     )
 
 

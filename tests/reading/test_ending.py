@@ -51,6 +51,8 @@ def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
         "assert all(sizes)\nstep 3\n",
         "THCudaCheck is on\nstep 3\n",
         "text_generation_launcher: Shard process was signaled to shutdown with signal 15 rank=0\n",
+        # told as caught
+        "2024-02-11 20:12:52,350 INFO [search.py:73] Caught exception:\nCUDA error: out of memory\n",
     ],
 )
 def test_what_is_no_error_or_was_survived_is_not(tmp_path: Path, text: str) -> None:
