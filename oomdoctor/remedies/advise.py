@@ -214,7 +214,12 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     in_code = row is not None and (row.is_call or row.is_argument)
     if in_code and (_told_by_an_application(crash) or told_by_a_compiler(crash)):
         return None
-    return None if row is not None and row.is_call and not _own_program(crash) else row
+    return None if row is not None and row.is_call and not (_own_program(crash) and _has_a_script(row, crash)) else row
+
+
+def _has_a_script(row: Spelling, crash: Crash) -> bool:
+    """Whether there is a place for PyTorch's line: what a solver calls for its forces is nobody's script."""
+    return row.framework != "torch" or crash.job.task != "simulation"
 
 
 def _is_for_callers(row: Spelling, crash: Crash) -> bool:

@@ -315,6 +315,8 @@ SIGNS = (
     ("mpirun -n 2 ./xspecfem3D", ["specfem"]),
     ("                     :-) GROMACS - gmx mdrun, 2024.3 (-:", ["gromacs"]),
     ("LAMMPS (2 Aug 2023 - Update 1)", ["lammps"]),
+    ("  2 by 2 by 1 MPI processor grid", ["lammps"]),
+    ("  read_data CPU = 0.149 seconds", ["lammps"]),
     ("ERROR on proc 3: Insufficient memory on accelerator (src/GPU/pair_eam_gpu.cpp:91)", ["lammps"]),
     ("--> FOAM FATAL ERROR:", ["openfoam"]),
     ("PIConGPU: 0.7.0", ["picongpu"]),

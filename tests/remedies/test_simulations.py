@@ -61,3 +61,9 @@ def test_a_trainer_beside_a_simulator_keeps_its_batch() -> None:
         "smaller-microbatch"
     ]
     assert advise(f"Info: NAMD 3.0.1 for Linux\n{refused}", "smaller-microbatch")[0] == {}
+
+
+def test_what_computes_the_forces_in_torch_has_no_script() -> None:
+    refused = "RuntimeError: CUDA out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 39.39 GiB"
+    chosen, _ = advise(f"  1 by 1 by 2 MPI processor grid\n{refused}", "smaller-input", cause="activations")
+    assert chosen["smaller-input"].snippet is None
