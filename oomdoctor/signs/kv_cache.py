@@ -344,7 +344,12 @@ def _mlcs_account(short: NoRoom) -> Seen | None:
         buffers=show(buffers),
         left=show(room - weights - buffers),
     )
-    return Seen(words=words, evidence=(short,))
+    if room <= weights + buffers:
+        return Seen(words=words, evidence=(short,))
+    doubt = say(
+        "by these figures there is room, and the check failed all the same: the model's own figures may be wrong"
+    )
+    return Seen(words=words, evidence=(short,), against=(doubt,), unsure=True)
 
 
 def _tightest(crash: Crash) -> ContextDoesNotFit | None:

@@ -53,3 +53,10 @@ def test_what_fills_the_share_is_said_where_the_log_has_its_account_and_else_is_
     assert seen.unsure is not known
     assert bool(seen.next_evidence) is not known
     assert ("does not show what fills the engine's share" in seen.words) is not known
+
+
+@pytest.mark.parametrize(("room", "weights", "contradicts"), [(7000, 6990, False), (7000, 500, True)])
+def test_figures_that_leave_room_are_doubted(room: int, weights: int, contradicts: bool) -> None:
+    seen = kv_cache.buffers_fill_mlcs_share(crash_of(MLC.format(room, weights)))
+    assert seen is not None
+    assert seen.unsure == contradicts

@@ -129,8 +129,9 @@ def share_weights(short: NoRoom) -> str | None:
 
 @about(root(NoRoom))
 def share_room(short: NoRoom) -> str | None:
-    """What MLC may use of the GPU."""
-    return show(short.available_bytes) if short.available_bytes is not None else None
+    """What MLC may use of the GPU, where weights and buffers fill it."""
+    room, taken = short.available_bytes, (short.weights_bytes or 0) + (short.buffers_bytes or 0)
+    return show(room) if room is not None and taken >= room else None
 
 
 def model_name(crash: Crash) -> str | None:
