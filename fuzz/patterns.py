@@ -58,8 +58,8 @@ def package_patterns() -> dict[tuple[str, int], bool]:
             found[terminal.pattern.value, sum(getattr(re, flag.upper()) for flag in terminal.pattern.flags)] = True
     at_beginning = _only_matched()
     for one in gc.get_objects():
-        if isinstance(one, _LATE) and isinstance(one._text, str):
-            found[one._text, one._flags] = one._text in at_beginning
+        if isinstance(one, _LATE) and isinstance(one.pattern, str):
+            found[one.pattern, one.asked_flags] = one.pattern in at_beginning
     return found
 
 
@@ -83,7 +83,7 @@ def _only_matched() -> set[str]:
         for name, methods in used.items():
             pattern: Any = vars(module).get(name)
             if isinstance(pattern, _LATE) and methods <= {"match", "fullmatch"} and loads[name] == asked[name]:
-                found.add(pattern._text)
+                found.add(pattern.pattern)
     return found
 
 
