@@ -16,7 +16,7 @@ from oomdoctor.families.echoes import COMMENT, SOURCE, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import TINYGRADS
-from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, place_of, process_of
 from oomdoctor.families.loudness import is_loud
 from oomdoctor.families.shortage import listed, shortfall
 from oomdoctor.language import mark
@@ -123,10 +123,10 @@ class CompilerKill(Event, frozen=True, kw_only=True):
 
 _RAN_OUT = late(r"(?i)out of (?:heap|memory)|memory exhausted|allocation failure|\b(?:C3859|C1076)\b")
 WARNINGS: Final = ("WARN", "WARNING", "Warning")
-ABOVE: Final = 40  # lines in which a device has failed
 _WARNED = late(r"(?i)\bwarn(?:ing)? ?:")
 _DEVICE_FAILED = late(
-    r"(?i)illegal memory access|unspecified launch failure|device-side assert|\bcu[A-Z]\w{3,40} fail"
+    rf"(?i){DEVICE_FAULT}"
+    r"|\bcu[A-Z]\w{3,40} fail"
     r"|\b(?:CUDA|HIP) error: ?7\d\d\b"
     r"|launch timed out|\b(?:memcpy|kernel|stream) \w{0,12} ?failed"
 )
@@ -547,7 +547,7 @@ def _handled(page: Page, line: Line) -> Lookalike:
 def _pinned(page: Page, index: int, allocator: str) -> Read:
     line = page.lines[index]
     warned = line.mark.level in WARNINGS or _WARNED.search(line.text) is not None
-    if warned and any(_DEVICE_FAILED.search(above.text) for above in page.before(index, ABOVE)):
+    if warned and any(_DEVICE_FAILED.search(above.text) for above in page.before(index, FAULT_LINES)):
         return Lookalike(place_of(page, line), mark("an earlier call on the GPU had failed"))
     figures = _figures(line.text)
     return PinnedAllocation(

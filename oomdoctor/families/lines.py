@@ -55,6 +55,10 @@ def _lines_of_ends(page: Page) -> list[int]:
     return [index for index, line in enumerate(page.lines) if _ENDS.search(line.text[:400])]
 
 
+# After a kernel's fault the driver refuses every call of the process; "device-side assertions" is advice of any
+DEVICE_FAULT: Final = r"illegal (?:memory access|read or write)|unspecified launch failure|device-side assert triggered"
+FAULT_LINES: Final = 40
+
 # PyTorch's DataParallel and its data loader, above the traceback of one of their threads
 _REPLICA = late(r"Caught \w{1,60} in (?:replica \d{1,3} on|pin memory thread for) device (\d{1,3})\.")
 REPLICA_LINES: Final = 60

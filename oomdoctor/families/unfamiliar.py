@@ -31,7 +31,7 @@ from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.likeness import likeness
-from oomdoctor.families.lines import goes_on, place_of, process_of
+from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, goes_on, place_of, process_of
 from oomdoctor.families.loudness import (
     CHARACTERS,
     is_collected,
@@ -115,10 +115,7 @@ _OF_A_DRIVER = late(
 _A_COMMAND = late(r"[^\w\n]{0,4}(?:\w{1,20} )?(?:[A-Z][A-Z0-9_]{2,60}=\S{0,200} {1,4}){2,20}[\w./-]")
 _OF_A_TRACE = late(r"\w\+0x[\da-f]{1,8}/0x[\da-f]{1,8}")
 _FRAMES: Final = 3  # lines: a frame and its source
-_FAULT: Final = late(
-    r"(?i)illegal (?:memory access|read or write)|unspecified launch failure|device-side assert triggered"
-)
-_FAULT_LINES: Final = 40
+_FAULT: Final = late(rf"(?i){DEVICE_FAULT}")
 _OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
@@ -219,8 +216,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _follows_a_fault(page: Page, index: int, text: str) -> bool:
     """Whether a kernel had failed: the driver refuses every later call, and OpenCL says of the fault itself no more
     than that resources ran out."""
-    first = max(0, index - _FAULT_LINES)
-    last = index + _FAULT_LINES if _OF_OPENCL in text else index
+    first = max(0, index - FAULT_LINES)
+    last = index + FAULT_LINES if _OF_OPENCL in text else index
     return any(_FAULT.search(line.text[:AT_MOST]) for line in page.lines[first:last])
 
 

@@ -219,7 +219,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
 
 def _has_a_script(row: Spelling, crash: Crash) -> bool:
     """Whether there is a place for PyTorch's line: what a solver calls for its forces is nobody's script."""
-    return row.framework != "torch" or crash.job.task != "simulation"
+    return row.framework != "torch" or crash.job.task != conditions.OF_NATURE
 
 
 def _is_for_callers(row: Spelling, crash: Crash) -> bool:

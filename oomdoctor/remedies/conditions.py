@@ -67,7 +67,7 @@ ON_THAT_SIDE: Final = "on that side"
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
-_OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
+OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
@@ -349,7 +349,7 @@ def batch_of_its_own(case: Case) -> bool:
 
 def _has_no_batches(crash: Crash) -> bool:
     """Its program has none, or its simulator."""
-    simulates = crash.job.task == _OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
+    simulates = crash.job.task == OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
     return simulates or some(crash.job.frameworks, "has no batch")
 
 
@@ -419,7 +419,7 @@ def pictures(case: Case) -> bool:
     of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
     if simulates_worlds(crash) or of_data:
         return False
-    if crash.job.task == _OF_NATURE:
+    if crash.job.task == OF_NATURE:
         return True
     stated = case.now is not None or own_options.own_option(case.knob, crash) is not None
     named = stated or crash.mentions(_SIZE_OF_PICTURES) is not None
@@ -452,7 +452,7 @@ def _axes_of_the_largest(crash: Crash) -> list[int]:
 
 def simulated_worlds(case: Case) -> bool:
     """Environments that the job computes itself, of which there may be fewer; or a simulator's option for buffers."""
-    option = case.row is not None and case.crash.job.task == _OF_NATURE
+    option = case.row is not None and case.crash.job.task == OF_NATURE
     return case.now is not None or option or simulates_worlds(case.crash)
 
 
