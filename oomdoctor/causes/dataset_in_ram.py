@@ -6,10 +6,8 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, held_data, host_data, other_words
 
-KNOBS = (
-    "stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
-    "smaller-microbatch", "smaller-input", "more-host-memory",
-)  # fmt: skip
+KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
+         "smaller-microbatch", "smaller-input", "more-host-memory")  # fmt: skip
 # So many processes are a choice of whoever started them, and the first thing to change
 OF_MANY_READERS = ("fewer-workers", *(knob for knob in KNOBS if knob != "fewer-workers"))
 # What is cached before the first step: the batches of later ones take nothing of it
@@ -35,6 +33,7 @@ CAUSE = Cause(
         mark("{dead_process} died after {cached_before_a_death} of data were cached in RAM"),
         mark("{cached} of data were cached in RAM when memory ran out"),
         mark("All data goes to {gpu} in one allocation: {data_in_one_piece} requested"),
+        mark("{allocator} ran out of memory on {gpu}[ {doing}][ ({place})]"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}][: an array of {array}]"),
         mark("{killed_process} was killed ({kill_code}) while loading or tokenizing data"),
         mark("{limited_job} hit its memory limit while loading or tokenizing data[: {oom_kills}]"),
@@ -48,6 +47,7 @@ CAUSE = Cause(
     silent=(host_data.a_card_without_data,),
     signs=(
         Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, OF_ONE_PIECE),
+        Row(host_data.data_are_read_onto_the_card, Grade.POINTS),
         Row(host_data.data_is_cached_in_memory, Grade.PROVES, OF_A_CACHE),
         Row(host_data.data_is_kept_by_a_setting, Grade.NAMES),
         Row(held_data.a_buffer_was_filling, Grade.NAMES, OF_A_BUFFER),

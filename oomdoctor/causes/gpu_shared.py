@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, neighbours, placement
+from oomdoctor.signs import Grade, neighbours, other_words, placement
 
 AT_THE_START = ("free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence",
                 "separate-placement")  # fmt: skip
@@ -63,7 +63,7 @@ CAUSE = Cause(
         Row(neighbours.little_was_taken_at_the_start, Grade.HINTS, AT_THE_START),
         Row(neighbours.a_server_woke_to_less, Grade.NAMES, AT_WAKE_UP),
         Row(neighbours.an_engine_woke_to_less, Grade.HINTS),
-        Row(neighbours.others_hold_some, Grade.HINTS),
+        Row(neighbours.others_hold_some, Grade.HINTS), Row(other_words.others_by_the_message, Grade.HINTS),
         Row(neighbours.others_hold_hardly_any, Grade.LEFT),
     ),
     against=(Row(placement.ranks_in_a_row, Grade.HINTS),),

@@ -100,6 +100,10 @@ _ENDINGS = tuple(
             mark("its parent ended it after another child had failed"),
             r"Received sigquit from a child process",
         ),
+        (
+            mark("another process of the same server had crashed (SIGILL, SIGABRT, SIGFPE or SIGSEGV)"),
+            r"\bwas terminated by signal (?:4|6|8|11)\b",  # PostgreSQL: src/backend/postmaster/postmaster.c
+        ),
         (mark("the test's own time limit ended it"), r"\bTimeout >\s?\d|Failed: Timeout"),
     )
 )

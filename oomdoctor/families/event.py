@@ -48,6 +48,11 @@ class Frame(Struct, frozen=True):
     function: str
     code: str = ""
 
+    @property
+    def path(self) -> str:
+        """The file with slashes, whatever system it is from."""
+        return self.file.replace("\\", "/")
+
 
 class Surroundings(Struct, frozen=True):
     """What stands around an event; the reader of stages and the causes look here. Never printed."""

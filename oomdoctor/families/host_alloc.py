@@ -397,10 +397,17 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield _refused(page, index, allocator, text)
 
 
+# jemalloc, src/pages.c: built for smaller pages than the kernel's
+_NOT_MADE_FOR_THE_KERNEL: Final = "<jemalloc>: Unsupported system page size"
+_ALLOCATOR_LINES: Final = 5
+
+
 def _no_failure(page: Page, index: int, text: str, *, stack: bool) -> str | None:
     """Why the line is none of memory."""
     if _goes_on_without(page, index, text):
         return mark("Gradle ends its daemon behind this build; no line says that the build failed")
+    if any(_NOT_MADE_FOR_THE_KERNEL in above.text for above in page.before(index, _ALLOCATOR_LINES)):
+        return mark("the allocator is not made for this kernel's page size and refuses every request")
     return next((why for pattern, why in _NOT_MEMORY if pattern.search(text) and not stack), None)
 
 

@@ -13,6 +13,7 @@ _PATH = late(
     r"\bin file (?=[\w./]{1,200}[./]\w)|\w{2,12}://[^\s\"']{1,300}|(?<=Error)\(\w{1,60}(?:Error|Exception)\)"
     r"|(?<![\w/.])(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.+@-]{1,80}){2,30}(?::\d{1,7})?"
     r"|(?<![\w./])[A-Za-z][\w.-]{0,80}(?:/[\w.+-]{1,80}){2,20}(?::\d{1,7})?"
+    r"|\.{2,12}(?= ?(?i:failed|failure)\b)"  # "reserving 4 GB ... failed": of what stands before the dots
     r"|\b[\w-]{1,80}\.(?:py|pyx|cc|cpp|cu|cuh|hpp|h|rs|go|java|c)\b(?:[:(]\d{1,7}\)?)?"
 )
 _SIGN = late(r"[/\\.]|Error\(")

@@ -103,6 +103,11 @@ _COLLECTED: Final = 100  # lines: R prints ten of them, and fifty on demand
 _HIGHEST = late(r"libfabric:[^\n]{0,120}<warn>|[^\n]{0,120}\bNCCL WARN ")  # these have no level above a warning
 _FRAME = late(r"\s{0,12}(?:File \"|at )|\s{0,4}(?:❱|-{2,6}> ?\d)")
 _LITERAL = late(r"\s{0,80}(?:(?:[\w*&<>.\[\]]|:(?! )){1,60}(?: [\w*&<>.:\[\]]{1,60}){0,2} ?= ?)?[a-z]?[\"']")
+# "'Calloc' could not ...": a routine's name in R
+_SUBJECT = late(
+    r"(?!.*['\"][,)]{0,2}$)\s{0,80}'[\w.]{1,40}'"
+    r" (?:can|could|cannot|can't|couldn't|failed|fails|was|is|has|did|does|ran)\b"
+)
 _NAME = late(r"\s{0,80}[\w.]{1,120}(?:, ?[\w.]{1,120}){0,8}[,)\]]{1,3}:?$")  # of an exception, in a list of some
 _SHELL = late(r"\s{0,80}(?:echo|printf)(?: -\w{1,3})? [\"']")
 _FIELDS = late(r"\s{0,8}[\[({]?[\w.-]{1,40}=(?:\"[^\"\n]{0,400}\"[,;]?|[^\s\"]{0,200})\s{1,4}[\w.-]{1,40}=")
@@ -181,7 +186,8 @@ def _under_a_headline(page: Page, index: int) -> bool:
 
 def is_source(page: Page, index: int, text: str) -> bool:
     """Whether the line is a program's own text: a literal, a frame, or what stands under one."""
-    if _LITERAL.match(text) and not _FIELDS.match(text) and page.lines[index].mark.level is None:
+    literal = _LITERAL.match(text) and not _FIELDS.match(text) and not _SUBJECT.match(text)
+    if literal and page.lines[index].mark.level is None:
         return True
     if _NAME.match(text) or _SHELL.match(text) or text.lstrip().startswith('File "'):
         return True

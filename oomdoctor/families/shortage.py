@@ -284,8 +284,9 @@ _LOW = late(r"(?i)(?:running )?low on$")  # that little is left, and not that it
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
 _OPENING: Final = 2  # words
-_PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?")  # "sort: ", "alloc.c: grow: ", "curl: (27) "
-_ENDS: Final = frozenset({"", ".", ",", ":", "("})
+# "sort: ", "alloc.c: grow: ", "curl: (27) ", "map(file, 4): "
+_PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?|:{0,2}\w{1,6}\([\w,()]{0,24}\):")
+_ENDS = late(r"f?(?:$|[.,:(])")  # "no memory left"
 _MAY_BE = late(r"[wa]{0,2}i")
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
 _ABOUT = late(
@@ -463,7 +464,7 @@ class Shortfall(Struct, frozen=True):
         first = self.start - (named.end() if named else 0)
         if first >= _OPENING or re.search(_MEM, self.letters) is None:
             return False
-        return "C" in self.letters or letters[self.end : self.end + 1] in _ENDS
+        return "C" in self.letters or _ENDS.match(letters, self.end) is not None
 
     @property
     def _goes_on_after(self) -> bool:

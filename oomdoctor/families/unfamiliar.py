@@ -122,6 +122,9 @@ _CARD = late(
     r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )
 
+# "Freeing memory cache and retrying": what an allocation that fails again was of
+_OF_MEMORY = late(r"(?i)\b(?:free|clear|releas|empty|flush|purg|evict|trim)\w{0,4} (?:\w{1,8} ){0,2}(?:memory|cache)")
+_ABOVE: Final = 3  # lines
 
 # "ERROR: allocation failed", and not a word on what was to be had: no address, port or device
 _ALLOCATION_FAILED = late(
@@ -257,9 +260,10 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         if (code := _failed_of_a_routine(page, index, text)) is not None:
             yield from _of_a_routine(page, index, text, code)
         elif _VARIABLE.match(text):
-            yield from _nameless(page, index, text, of_a_variable=True)
+            yield from _nameless(page, index, text, of_memory=True)
         elif _ALLOCATION_FAILED.match(text):
-            yield from _nameless(page, index, text)
+            above = page.before(index, _ABOVE)
+            yield from _nameless(page, index, text, of_memory=any(_OF_MEMORY.search(line.text) for line in above))
         else:
             yield from _less_than_needed(page, index, text)
             yield from _compared(page, index, text, is_raised=is_raised)
@@ -366,14 +370,14 @@ def _is_a_guess(page: Page, index: int, text: str) -> bool:
     return is_exception(cause) and shortfall(cause, raised=True) is None and "emory" not in cause
 
 
-def _nameless(page: Page, index: int, text: str, *, of_a_variable: bool = False) -> Iterator[Read]:
+def _nameless(page: Page, index: int, text: str, *, of_memory: bool) -> Iterator[Read]:
     """A failed allocation of which the line does not say what it was of: no memory need have been short, unless it
-    was of a variable."""
-    if not is_loud(page, index, text, sure=of_a_variable, compared=False) or ends_well(page, index):
+    was of a variable, or of what was freed above for a second try."""
+    if not is_loud(page, index, text, sure=of_memory, compared=False) or ends_well(page, index):
         return
     line = page.lines[index]
     found = Shortage(strength=1, at=place_of(page, line), time=line.mark.time, process=process_of(line))
-    yield replace(found, strength=2, pool=_unnamed(page, "unknown")) if of_a_variable else found
+    yield replace(found, strength=2, pool=_unnamed(page, "unknown")) if of_memory else found
 
 
 def _failed_of_a_routine(page: Page, index: int, text: str) -> int | None:

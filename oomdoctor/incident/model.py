@@ -108,8 +108,9 @@ class Crash(Struct, frozen=True, dict=True):
         return reversed(self.root.around.trace)
 
     def in_trace(self, pattern: str) -> Frame | None:
-        """The innermost frame whose file, function or code line holds the pattern."""
-        return next((f for f in self.frames() if re.search(pattern, f"{f.file} {f.function} {f.code}")), None)
+        """The innermost frame whose file (with slashes, on Windows, too), function or code line holds the pattern."""
+        wanted = re.compile(pattern)
+        return next((f for f in self.frames() if wanted.search(f"{f.path} {f.function} {f.code}")), None)
 
     def mentions(self, pattern: str) -> str | None:
         """The line nearest before the root (or the root itself, or a line after it) that holds the pattern."""

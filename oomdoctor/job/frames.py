@@ -92,7 +92,7 @@ def _step(told: Sequence[Row], best: int) -> str:
 
 def _of_frame(frame: Frame, after: Frame | None) -> Row:
     """What a frame says; the innermost, and what calls through a wrapper, also by the calls of its line."""
-    if _SIMULATOR.search(frame.file.replace("\\", "/")):
+    if _SIMULATOR.search(frame.path):
         return SILENCE
     row = _by_name(frame)
     if frame.file != RAY and (after is None or _WRAPPER.search(after.function)):
@@ -105,7 +105,7 @@ def _by_name(frame: Frame) -> Row:
     if frame.file == RAY:
         return of_remote_call(frame.function)
     function = _name(frame)
-    file = "/" + frame.file.replace("\\", "/")
+    file = "/" + frame.path
     named = rows.of_function(function)
     told = max((named, SILENCE, *rows.of_place(file, function), *rows.of_code(frame.code)), key=lambda row: row.weight)
     verb = verbs.of_identifier(function, _place_of(frame))
@@ -114,7 +114,7 @@ def _by_name(frame: Frame) -> Row:
 
 def _place_of(frame: Frame) -> str:
     """The class of a function where Python prints it, its folder and its file."""
-    parts = frame.file.replace("\\", "/").removesuffix(".py").rsplit("/", 2)
+    parts = frame.path.removesuffix(".py").rsplit("/", 2)
     return " ".join((frame.function.rpartition(".")[0], *parts[-2:]))
 
 
@@ -157,7 +157,7 @@ def places_a_model(trace: Sequence[Frame]) -> bool:
         return True
     if not ends_in_building(trace):
         return False
-    file = trace[-1].file.replace("\\", "/").rpartition("/")[2]
+    file = trace[-1].path.rpartition("/")[2]
     called = (frame.code.partition("(")[0] for frame in trace[-2:])
     return not any(_DATA.search(text) for text in (file, *called))
 

@@ -43,8 +43,8 @@ _QUOTED: Final = 120
 _VERB: Final = late(
     r"(?i)\b(?:(?P<lower>lower(?:ing)?|reduc(?:e|ing)|decreas(?:e|ing)|shrink(?:ing)?|limit(?:ing)?)"
     r"|(?P<raise>rais(?:e|ing)|increas(?:e|ing)|enlarg(?:e|ing)|boost(?:ing)?|expand(?:ing)?)"
-    r"|(?P<use>us(?:e|ing)|set(?:ting)?|enabl(?:e|ing)|pass(?:ing)?|specify(?:ing)?|switch(?:ing)? to|turn(?:ing)? on"
-    r"|add(?:ing)?)"
+    r"|(?P<use>us(?:e|ing)|re-?run(?:ning)?|set(?:ting)?|enabl(?:e|ing)|pass(?:ing)?|specify(?:ing)?"
+    r"|switch(?:ing)? to|turn(?:ing)? on|add(?:ing)?)"
     r")\b(?! by\b)"
 )
 # Advice is given in the imperative, or begins so: "please", "try", "you can", "to fix this".

@@ -29,6 +29,8 @@ from oomdoctor.versions import version_of
 _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
 _WHOLE: Final = 1.0
 _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified-runtime#1245, 2024-01
+_AT_LEAST: Final = late(r"(?i)\bat least\b[^\n]{1,80}")
+_ADVICE_LINES: Final = 3
 _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
@@ -114,8 +116,25 @@ def _of_a_program(case: Case) -> Answer:
     if isinstance(root, HostAllocation) and root.part in _BESIDE_THE_HEAP:
         return _more_beside_the_heap(root, _BESIDE_THE_HEAP[root.part])
     if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
+        if _is_asked_for(case.crash, size[0]):
+            return _as_asked(case, size[0])
         return _twice(case, int(size[1]), size[2])
     return None
+
+
+def _is_asked_for(crash: Crash, value: str) -> bool:
+    """Whether the message asks for the value: it is what the work needs, and not what the limit was."""
+    text = "\n".join((crash.root.at.text, *crash.root.around.after[:_ADVICE_LINES]))
+    return any(value in found[0] for found in _AT_LEAST.finditer(text))
+
+
+def _as_asked(case: Case, value: str) -> Proposal:
+    return Proposal(
+        action=say("Raise {name} to {value}, if the machine has the memory", name=case.name, value=value),
+        suggested=int(value) if value.isdecimal() else value,
+        derivation=say("{value} is what the message asks for", value=value),
+        cost=say("the system may run out of memory instead"),
+    )
 
 
 def _larger_at_once(crash: Crash) -> Proposal | Skip:

@@ -29,7 +29,7 @@ MOST: Final = 0.5  # of the device: the rest of the program may be made smaller,
 # A batch of pictures of 3 x 3 or 7 x 7 pixels with hundreds of channels each way is none.
 WIDEST_KERNEL: Final = 11
 CHANNELS: Final = 64
-_KERNEL: Final = late(r"\[(\d{1,2}),\1,(\d{1,6}),(\d{1,6})\]")
+_KERNEL: Final = late(r"\[(\d{1,2})(?:,\1){1,2},(\d{1,6}),(\d{1,6})\]")
 _OF_A_LAYOUT: Final = ("fix-shape", "smaller-microbatch", "smaller-input", "gradient-checkpointing")
 # Of an array in one piece, where no log says how much there is: its half, with as much beside it and its gradient,
 # is more than a machine of 64 GiB has.

@@ -30,6 +30,10 @@ _READING: Final = (
     r"|\b(?:fetchall|executemany|toarray|todense)\(|\bPIL/|\bcv2\.|\bimageio/|\brasterio/|\bxarray/|\bnetworkx/"
     r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
+# cudf/io/*.py; load_video_frames of facebookresearch/sam2, and functions of that name elsewhere
+_READING_ONTO_THE_CARD: Final = (
+    r"\bcudf/io/|\bread_(?:csv|parquet|json|orc|feather|avro)\b|\bload_\w*(?:frame|image|video)s\b"
+)
 # faiss/python/class_wrappers.py and the wrappers of SWIG; hnswlib, annoy, usearch, chromadb, qdrant_client
 _INDEXES: Final = (
     r"\b(?:faiss|hnswlib|annoy|usearch|chromadb|qdrant_client|lancedb|vectorstores?)/|\bIndex\w{0,30}_add\b"
@@ -86,9 +90,26 @@ def data_goes_to_the_card_in_one_piece(crash: Crash) -> Seen | None:
 
 
 @sign
+def data_are_read_onto_the_card(crash: Crash) -> Seen | None:
+    """A function that reads data into GPU memory was refused it."""
+    if crash.pool != "gpu" or crash.stage != "data_load":
+        return None
+    frame = crash.in_trace(_READING_ONTO_THE_CARD)
+    if frame is None:
+        return None
+    words = say(
+        "The allocation that failed was made while reading data onto the GPU ({function}){asked}.",
+        function=frame.function,
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,))
+
+
+@sign
 def a_card_without_data(crash: Crash) -> Seen | None:
-    """GPU memory was short, and no data went to the GPU as a whole."""
-    return Seen(words="") if crash.pool == "gpu" and data_goes_to_the_card_in_one_piece(crash) is None else None
+    """GPU memory was short, and no data were on their way to it."""
+    data = data_goes_to_the_card_in_one_piece(crash) or data_are_read_onto_the_card(crash)
+    return Seen(words="") if crash.pool == "gpu" and data is None else None
 
 
 @sign

@@ -28,8 +28,8 @@ SAMPLER: Final = r"sampler\.py|topk_topp|top_k_top_p|\b_dummy_sampler_run\b"
 GRAPHS: Final = r"cuda_?graph|capture_model|capture_begin|\bgraph_capture\b|CUDAGraph"
 # An array that is made for the model's own variables: a node of TensorFlow's graph, a constructor, JAX' init functions
 CREATED: Final = (
-    r"/Initializer/|/Assign\b|\brandom_(?:uniform|normal)\b|truncated_normal|\binit_\w{1,30}\(|\.init\("
-    r"|, in __init__$|\binitiali[sz]e_\w{0,20}(?:params|weights|variables)"
+    r"/Initializer/|/Assign\b|\bfailed at assign_op\.h|\brandom_(?:uniform|normal)\b|truncated_normal"
+    r"|\binit_\w{1,30}\(|\.init\(|, in __init__$|\binitiali[sz]e_\w{0,20}(?:params|weights|variables)"
 )
 VISION: Final = r"multimodal|\bvision|visual\b|image_encoder|get_multimodal|encoder_cudagraph|audio_tower"
 

@@ -323,3 +323,20 @@ def test_what_sounds_like_memory_is_named(line: str, words: str) -> None:
 )
 def test_what_only_resembles_it_is_not(lines: tuple[str, ...]) -> None:
     assert read(*lines) == ([], [])
+
+
+GONE = "DETAIL: the postmaster ends this process, because another server process exited abnormally"
+
+
+@pytest.mark.parametrize(("signal", "dies"), [(6, 0), (11, 0), (9, 2), (7, 1)])
+def test_who_is_ended_since_another_crashed_did_not_die_for_memory(signal: int, dies: int) -> None:
+    failures, _ = read(f"LOG:  server process (PID 4120) was terminated by signal {signal}: Sent", GONE)
+    assert len(failures) == dies
+
+
+def test_an_allocator_that_is_not_made_for_the_kernel_refuses_everything() -> None:
+    refused = "memory allocation of 7 bytes failed"
+    failures, reasons = read("<jemalloc>: Unsupported system page size", refused)
+    assert not failures
+    assert len(reasons) == 1
+    assert read("<jemalloc>: Unsupported system flag", refused)[0]

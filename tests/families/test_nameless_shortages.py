@@ -25,6 +25,12 @@ CLOSED = (
     "ERROR dhcp: allocation failed",
     "ERROR port allocation failed",
     "cell: allocation failed, retrying",
+    "map(tile, 4): out of memory handler installed",
+    "tiler: no memory left over from step 3",
+    "no memory allocation errors in this run",
+    "reserving 12 GB ... done",
+    "    'Realloc' could not allocate memory',",
+    "  'tile' could not be found",
 )
 NAMED = (
     ("out of memory", "host_ram"),
@@ -32,6 +38,14 @@ NAMED = (
     ("ERROR failed to allocate 3 GiB on the host", "host_ram"),
     ("ERROR vulkan: out of device memory", "gpu"),
     ("loading onto cuda:0\nOOM", "gpu"),
+    ("Freeing the memory pool, then once more.\nCould not allocate again.", "host_ram"),
+    ("using cuda\nClearing the cache, then once more.\nFailed to allocate again.", "gpu"),
+    ("map(tile, 4): out of memory (tiles.h:31)", "host_ram"),
+    ("oled->front()): out of memory (/srv/tiles.h:31)", "host_ram"),
+    ("tiler: no memory left", "host_ram"),
+    ("STOP: memory allocation error", "host_ram"),
+    ("reserving 12 GB ... failed", "host_ram"),
+    ("Error in tile(x) :\n  'Realloc' could not allocate memory (71000000 of 8 bytes)", "host_ram"),
 )
 
 

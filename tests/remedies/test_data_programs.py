@@ -151,3 +151,17 @@ def test_data_that_are_still_cached_have_no_batch_yet(bar: str, *, has_batch: bo
         "to allocate 6220800 bytes in function 'cv::OutOfMemoryError'\n"
     )
     assert ("smaller-microbatch" in advise(refused, "smaller-microbatch", cause="dataset-in-ram")[0]) is has_batch
+
+
+STAR = (
+    "Mar 02 10:11:12 ..... started STAR run\nMar 02 10:41:12 ..... started sorting BAM\n\n"
+    "EXITING because of fatal ERROR: not enough memory for BAM sorting:\n"
+    "SOLUTION: re-run STAR with {} --limitBAMsortRAM 31000000000\n"
+)
+
+
+@pytest.mark.parametrize(("asks", "line"), [("at least", "31000000000"), ("another", "62000000000")])
+def test_what_a_message_asks_for_at_least_is_the_value(asks: str, line: str, tmp_path: Path) -> None:
+    cause, knobs, snippets = advised(tmp_path, STAR.format(asks))
+    assert (cause, knobs[0]) == ("allocator-cap", "raise-allocator-cap")
+    assert snippets[knobs[0]] == f"STAR --limitBAMsortRAM {line}"

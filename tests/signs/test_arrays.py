@@ -300,3 +300,22 @@ def test_one_figure_of_xlas_leaves_open_what_it_was(log: Crash, *, bare: bool) -
     assert seen.unsure is bare
     assert ("or all of its temporary buffers together" in seen.words) is bare
     assert bool(seen.next_evidence) is bare
+
+
+@pytest.mark.parametrize(
+    ("place", "shape", "models"),
+    [
+        ("assign_op.h:112", "[9000,300]", True),  # a variable of the graph gets its first value
+        ("cast_op.cc:112", "[9000,300]", False),
+        ("conv_ops.cc:112", "[3,3,3,256,512]", True),
+        ("conv_ops.cc:112", "[3,3,3,3,512]", False),
+        ("conv_ops.cc:112", "[8,3,3,256,512]", False),  # a batch of pictures
+    ],
+)
+def test_an_array_of_the_graph_is_known_by_its_operation_or_its_shape(place: str, shape: str, models: bool) -> None:
+    log = crash(
+        f"2026-03-01 10:00:00.000001: W tensorflow/core/framework/op_kernel.cc:1318] OP_REQUIRES failed at {place} : "
+        f"Resource exhausted: OOM when allocating tensor with shape{shape} and type float on "
+        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+    )
+    assert (arrays.array_of_the_model(log) is not None) == models

@@ -85,3 +85,50 @@ def test_what_a_whole_cache_takes_is_told_while_it_fills(bar: str, held: str, wh
     assert cached is not None
     assert cached.held == held
     assert (cached.whole if cached.is_filling else None) == whole
+
+
+REFUSED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 17.25 GiB. "
+    "GPU 0 has a total capacity of 23.69 GiB of which 9.12 GiB is free."
+)
+
+
+def trace(file: str, function: str, code: str, refusal: str = REFUSED) -> tuple[str, ...]:
+    return ("Traceback (most recent call last):", f'  File "{file}", line 206, in {function}', f"    {code}", refusal)
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "code", "reads"),
+    [
+        ("/srv/cut/frames.py", "load_video_frames", "clip = clip.cuda()", True),
+        ("/opt/venv/lib/python3.11/site-packages/cudf/io/parquet.py", "read_parquet", "return reader.read()", True),
+        ("/srv/cut/frames.py", "load_weights", "weights = weights.cuda()", False),
+        ("/srv/cut/model.py", "forward", "return self.up(x)", False),
+        ("/srv/cut/frames.py", "load_frame_rate", "rate = rate.cuda()", False),
+    ],
+)
+def test_data_are_read_onto_the_card_by_a_function_that_reads_them(
+    file: str, function: str, code: str, reads: bool
+) -> None:
+    log = crash("Loading dataset: clips of 1 folder", *trace(file, function, code))
+    assert (host_data.data_are_read_onto_the_card(log) is not None) == reads
+    assert (host_data.a_card_without_data(log) is None) == reads
+
+
+def test_a_model_that_is_called_while_data_are_read_is_at_its_own_work() -> None:
+    outer = trace("/srv/cut/frames.py", "load_video_frames", "clip = encoder(clip)")[:-1]
+    inner = trace("/srv/cut/model.py", "forward", "return self.up(x)")[1:]
+    assert host_data.data_are_read_onto_the_card(crash(*outer, *inner)) is None
+
+
+@pytest.mark.parametrize("path", ["/v/site-packages/pandas/core/tile.py", r"C:\v\site-packages\pandas\core\tile.py"])
+def test_a_path_of_windows_says_the_same(path: str) -> None:
+    refused = "MemoryError: Unable to allocate 654. MiB for an array with shape (26000, 26000) and data type uint8"
+    assert host_data.refused_while_reading_data(crash(*trace(path, "tile", "np.eye(n)", refused))) is not None
+
+
+def test_what_reads_data_into_host_memory_reads_none_onto_the_card() -> None:
+    refused = "numpy.core._exceptions.MemoryError: Unable to allocate 412. GiB for an array with shape (2211840, 25000)"
+    log = crash(*trace("/srv/cut/table.py", "load", "pd.read_parquet(path)", refused))
+    assert host_data.data_are_read_onto_the_card(log) is None
+    assert host_data.a_card_without_data(log) is None

@@ -76,3 +76,36 @@ def test_a_library_of_a_program_without_a_framework_is_the_program() -> None:
 def test_a_message_on_weights_says_more_than_the_pass_that_raised_it(raised: str, of_a_pass: bool) -> None:
     trace = 'Traceback (most recent call last):\n  File "/srv/env/torch/nn/modules/module.py", line 9, in forward\n'
     assert (passes.in_a_forward_pass(crash_of(trace + raised)) is not None) == of_a_pass
+
+
+SORT = "EXITING: not enough memory for sorting tiles\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("advice", "asks"),
+    [
+        ("SOLUTION: re-run with at least --limitTileRAM 41143265264", True),
+        ("increase max_memory (now 2048 MB)", True),
+        ("set tile.heap_size = 4096", True),
+        ("use fewer threads (now 16)", False),
+        ("limitTileRAM was 41143265264", False),
+        ("increase the number of files (ulimit -n) to 4096", False),
+    ],
+)
+def test_a_program_that_asks_for_a_larger_limit_hit_its_own(advice: str, asks: bool) -> None:
+    assert (other_words.own_limit_in_other_words(crash_of(SORT.format(advice))) is not None) == asks
+
+
+@pytest.mark.parametrize(
+    ("words", "suspects"),
+    [
+        ("this may come of sharing the GPU with somebody", True),
+        ("is the GPU in use by another program?", True),
+        ("perhaps another process holds the device", True),
+        ("another batch would need a larger GPU", False),
+        ("try another GPU", False),
+    ],
+)
+def test_a_message_may_itself_suspect_others_on_the_card(words: str, suspects: bool) -> None:
+    log = crash_of(f"RuntimeError: could not reserve 3 GiB of device memory: {words}\n")
+    assert (other_words.others_by_the_message(log) is not None) == suspects
