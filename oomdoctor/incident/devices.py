@@ -28,7 +28,7 @@ _MAKERS: Final = (
         "Intel",
         r"\bXPU\b|\bxpu\b|Level[ _-]Zero|\bSYCL\b|intel_extension_for|\b(?:PI|UR)_(?:ERROR|RESULT)_|\bintel_gpu\b",
     ),
-    ("Apple", r"\bMPS\b|\bMetal\b"),
+    ("Apple", r"\bMPS\b|\bM(?:etal|ETAL)\b|\[metal::|\bkIOGPU"),
     # tt_metal/impl/allocator/bank_manager.cpp
     ("Tenstorrent", r"\b[Tt]enstorrent\b|\bttnn\b|\btt[-_](?:metal|xla|mlir)\b|\b(?:DRAM|L1) buffer across \d+ banks"),
 )

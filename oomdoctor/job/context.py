@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Final
@@ -146,6 +146,7 @@ class _Told:
 
     def __init__(self, seen: dict[int, int]) -> None:
         self._frameworks: set[str] = set()
+        self._landlords: set[str] = set()  # in whose folder the virtual environment lies
         self._versions: dict[str, str] = {}
         self._settings: dict[str, Setting] = {}
         self._models: dict[str, None] = {}
@@ -184,7 +185,9 @@ class _Told:
             if line.mark.source:
                 self._logger(line.mark.source)
             hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
-            readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits}))
+            lodged = {what for what, _, end in hits if here.text.startswith(_ENVIRONMENTS, end)}
+            self._landlords.update(self._named(lodged))
+            readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits} - lodged))
             for reader in [*readers, _by_shape(here, continued)]:
                 if isinstance(reader, str):
                     self._take_words(reader, here.text)
@@ -202,9 +205,15 @@ class _Told:
         """Whose logger or file wrote a line: by its name, or by words of it that a framework prints."""
         if logger := logged_by(source):
             self._frameworks.add(logger)
-        automaton, owners = _triggers()
-        written = (owners[hit[0]] for hit in automaton.find_matches_as_indexes(source, overlapping=True))
-        self._frameworks.update(owner for owner in written if isinstance(owner, str) and owner not in self._takers)
+        automaton, _ = _triggers()
+        hits = automaton.find_matches_as_indexes(source, overlapping=True)
+        self._frameworks.update(self._named(hit[0] for hit in hits))
+
+    def _named(self, hits: Iterable[int]) -> Iterator[str]:
+        """The frameworks among what was found."""
+        _, owners = _triggers()
+        named = (owners[hit] for hit in hits)
+        return (owner for owner in named if isinstance(owner, str) and owner not in self._takers)
 
     def trainers(self) -> frozenset[str]:
         """The frameworks of its job that are no part of another's."""
@@ -213,6 +222,7 @@ class _Told:
     def join(self, other: _Told) -> None:
         """Take what another file of the job tells, which comes later."""
         self._frameworks |= other._frameworks
+        self._landlords |= other._landlords
         self._versions = other._versions | self._versions
         self._installed = other._installed | self._installed
         for setting in other._settings.values():
@@ -235,7 +245,8 @@ class _Told:
 
     def context(self) -> Context:
         """What it tells so far."""
-        seen = layers(self._frameworks | (self._versions.keys() & hallmarks().keys()))
+        own = self._frameworks if self.trainers() else self._frameworks | self._landlords
+        seen = layers(own | (self._versions.keys() & hallmarks().keys()))
         versions = self._installed | self._versions
         hardware = dict(self._hardware)
         if self._cards:
@@ -417,6 +428,8 @@ _WORDS: Final = (
     ("memory?", ("/dev/shm", "Mem:", "MemTotal", "CPU Virtual Memory", "ram: free:", "gpu: free:")),  # noqa: S108
     ("memory?", ("Memory usage on this node", "ram_util_percent")),
 )
+# A virtual environment lies in the folder of one program, and others run from it, too.
+_ENVIRONMENTS: Final = ("/venv/", "/.venv/", "\\venv\\", "\\.venv\\")
 
 
 @cache

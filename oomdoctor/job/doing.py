@@ -23,6 +23,10 @@ from oomdoctor.patterns import late
 UNKNOWN: Final = "unknown"
 _FRAME: Final = late(r"\s{0,200}File \"")
 OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
+# torch/distributed/elastic/multiprocessing/errors/__init__.py
+_REPEATED: Final = late(r"\s{0,8}traceback {0,4}: Traceback \(most recent call last\):")
+_FRAME_HEAD: Final = late(r"\s{0,200}File \"([^\"\n]{1,400})\", line (\d{1,7}), in (\S{1,200})")
+_REPORT: Final = 80  # lines
 _DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
 
@@ -111,13 +115,21 @@ def _settled(stage: str, event: Event) -> str:
 def _of_surroundings(event: Event) -> _Said:
     if (said := _of_kind(event, _DECISIVE))[0].stage:
         return said
-    traced = frames.of_frames(event.around.trace)
+    traced = frames.of_frames(event.around.trace or _reported(event))
     if traced[0].weight >= frames.TELLING:  # cut: the innermost frames, which would tell more, are missing
         return _first(event, _of_aftermath if event.around.cut else lambda _: traced, lambda _: traced)
     other = (_of_titles, _of_operation, _of_failed_method)
     if traced[0].weight <= AROUND_ALL:
         return _first(event, *other, *_WITHOUT_FRAMES, lambda _: traced)
     return _first(event, *other, lambda _: traced, *_WITHOUT_FRAMES)
+
+
+def _reported(event: Event) -> tuple[Frame, ...]:
+    """The traceback that torchrun repeats below, in its report on the first rank that failed."""
+    lines = event.around.below[:_REPORT]
+    head = next((place for place, line in enumerate(lines) if _REPEATED.match(line)), len(lines))
+    found = (_FRAME_HEAD.match(line) for line in lines[head:])
+    return tuple(Frame(file=one[1], line=int(one[2]), function=one[3]) for one in found if one is not None)
 
 
 def _first(event: Event, *witnesses: Callable[[Event], _Said]) -> _Said:

@@ -379,6 +379,7 @@ SIGNS = (
     ('  File "/env/openvino/runtime/ie_api.py", line 9, in compile_model', ["openvino"]),
     ("[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Expand node.", ["onnxruntime"]),
     ("RuntimeError: [metal::malloc] Attempting to allocate 9 bytes", ["mlx"]),
+    ("[METAL] Command buffer execution failed: Insufficient Memory", ["mlx"]),
     ("(EngineCore_DP0 pid=71) step done", ["vllm"]),
     ("(VllmWorker pid=71) step done", ["vllm"]),
     ("sglang::scheduler", ["sglang"]),
@@ -529,3 +530,18 @@ def test_a_version_stands_behind_the_name() -> None:
     assert context("Ultralytics 8.4.13 🚀 Python-3.11.7").frameworks["ultralytics"] == "8.4.13"
     assert context("Ultralytics YOLOv8.0.20 🚀").frameworks["ultralytics"] == "8.0.20"
     assert "ultralytics" not in context("Ultralytics was at version 8.4.13 then").frameworks
+
+
+LODGED = '  File "/opt/ComfyUI/.venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 9, in _call_impl\n'
+
+
+def test_a_program_in_whose_folder_an_environment_lies_is_not_the_one_that_runs() -> None:
+    assert "comfyui" in context(LODGED).frameworks  # nothing else is known
+    assert "comfyui" not in context("autotrain llm --train\n" + LODGED).frameworks
+    own = LODGED.replace("/.venv/lib/python3.11/site-packages/torch/nn/modules/module.py", "/nodes.py")
+    assert "comfyui" in context("autotrain llm --train\n" + own).frameworks
+
+
+def test_settings_are_read_beside_the_path_of_an_environment() -> None:
+    seen = context("/opt/ComfyUI/venv/bin/python -m tile --batch_size 8\n")
+    assert seen.settings["batch_size"].value == 8

@@ -46,7 +46,18 @@ ROUTE = ("/opt/venv/lib/python3.11/site-packages/starlette/routing.py app respon
 SCENE = "/srv/splats/scene/__init__.py __init__ self.gaussians.create_from_pcd(info.points, extent)"
 POINTS = "/srv/splats/scene/gaussian_model.py create_from_pcd d = distCUDA2(torch.from_numpy(points).float().cuda())"
 
+# torchrun's report below, on the first rank that failed
+REPORT = (
+    OOM
+    + "\n\nRoot Cause (first observed failure):\n[0]:\n  rank      : 4 (local_rank: 4)\n  {0}Traceback (most recent "
+    'call last):\n    File "/srv/fit.py", line 612, in fit\n    File "/srv/fit.py", line 51, in {1}\n'
+)
+
 STAGES = (
+    (REPORT.format("traceback : ", "training_step"), "forward"),
+    (REPORT.format("traceback : ", "save_checkpoint"), "checkpoint_save"),
+    (REPORT.format("traceback : ", "tidy"), "unknown"),
+    (REPORT.format("another's: ", "save_checkpoint"), "unknown"),
     # the function that logged the message, and no file that did
     (LOGURU.format("tasks.registry:register_all:302"), "unknown"),
     (LOGURU.format("eval_suite.models.vision:tidy_up:302"), "unknown"),
