@@ -122,7 +122,9 @@ _REFUSED = late(
     r"|failed to allocate compute (?:pp )?buffers|failed to allocate buffer, size ="
     r"|Device memory allocation of size \d{1,20} failed|can't allocate \d{1,20} Bytes? of memory on device"
     r"|ErrorOutOf(?:Device|Host)Memory)"
-    r"|(?<!\[METAL\] Command buffer execution failed: Insufficient Memory \(00000008:)kIOGPUCommandBufferCallbackErrorOutOfMemory"
+    # with other words before it, it is MLX's
+    r"|(?<!\[METAL\] Command buffer execution failed: Insufficient Memory \(00000008:)"
+    r"kIOGPUCommandBufferCallbackErrorOutOfMemory"
     r"|\w: failed to allocate the compute buffer|\w alloc compute (?:buffer|graph) failed"  # stable-diffusion.cpp
     # a graph's intermediate results: whisper.cpp, llama.cpp's mtmd, and what is built like them
     rf"|\b[a-z]{{2,20}}_\w{{2,60}}: {_OF_A_GRAPH}"
