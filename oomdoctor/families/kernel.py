@@ -59,6 +59,7 @@ class KernelKill(Event, frozen=True, kw_only=True):
     group_anon_bytes: Usage[int | None] = None  # what it is made of: of its processes,
     group_file_bytes: Usage[int | None] = None  # of files, with the shared memory,
     group_shmem_bytes: Usage[int | None] = None  # and of /dev/shm, tmpfs and Ray's object store alone
+    group_swap_bytes: Usage[int | None] = None  # beside them
     total_bytes: Usage[int | None] = None  # of the machine
     free_swap_bytes: Usage[int | None] = None
     total_swap_bytes: Usage[int | None] = None
@@ -131,6 +132,9 @@ _COLUMNS: Final = {
          "oom_score_adj"),
 }  # fmt: skip
 
+# mm/show_mem.c, right above the table
+_SUMMARY: Final = 12  # lines
+_OF_THE_MACHINE = late(r"\b(?:Free|Total) swap {0,4}= |\b\d{1,15} pages RAM\b")
 _INVOKED = " invoked oom-killer"
 _VICTIM = late(r"\bKill(?:ed)? process (\d{1,9})(?:, UID \d{1,10},)? \(")
 # Red Hat's 2.6.32 prints the user between the number and the name
@@ -140,7 +144,7 @@ _SACRIFICE = late(r"\bKill process \d{1,9} \(")
 _REAPED = late(r"\boom_reaper: (?:reaped process |unable to reap pid:)(\d{1,9}) \(")
 _TELLING = late(
     r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
-    r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|rss|cache) \d{1,20}$|\bcache:\d{1,20}KB"
+    r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|swap|rss|cache) \d{1,20}$|\bcache:\d{1,20}KB"
     r"|Memory cgroup (?:stats for|out of mem)"
     r"|\bmem_cgroup_(?:out_of_memory|oom_synchronize)\b|as a result of limit of|no killable processes"
     r"|Kill(?:ed)? process \d|reaped process \d|unable to reap pid:\d"
@@ -237,7 +241,7 @@ def _reaped_before(page: Page, index: int) -> bool:
 
 def _kernel(page: Page, index: int) -> KernelKill:
     lines = _dump(page, index)
-    figures = _figures(_told(lines))
+    figures = _figures(_told([*_summary_above(page, index), *lines]))
     if _REAPED.search(lines[0].text):
         for name in _LEFT:  # what the victim still held after it was reaped, not what it held
             figures.pop(name, None)
@@ -353,6 +357,7 @@ _READERS: Final[dict[str, Any]] = {
     "group_anon": lambda v: {"group_anon_bytes": _of_group(v)},
     "group_file": lambda v: {"group_file_bytes": _of_group(v)},
     "group_shmem": lambda v: {"group_shmem_bytes": _of_group(v)},
+    "group_swap": lambda v: {"group_swap_bytes": _of_group(v)},
     "swap_free": lambda v: {"free_swap_bytes": bytes_of(v[0])},
     "swap_total": lambda v: {"total_swap_bytes": bytes_of(v[0])},
     "ram": lambda v: {"pages_of_ram": int(v[0])},
@@ -387,6 +392,13 @@ def _rows_above(page: Page, index: int) -> list[Line]:
     while start > 0 and (_ROW.search(page.lines[start - 1].text) or _HEADER.search(page.lines[start - 1].text)):
         start -= 1
     return page.lines[start:index]
+
+
+def _summary_above(page: Page, index: int) -> list[Line]:
+    """What a dump says of swap and RAM above its table, where the paste begins below the dump's head."""
+    if not _is_header(page.lines[index].text):
+        return []
+    return [line for line in page.lines[max(0, index - _SUMMARY) : index] if _OF_THE_MACHINE.search(line.text)]
 
 
 def _rows(lines: Sequence[Line]) -> list[dict[str, Any]]:

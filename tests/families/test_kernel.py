@@ -111,3 +111,16 @@ def test_a_long_row_of_kills_is_read_in_linear_time() -> None:
     start = time.process_time()
     assert len(kills(text)) == 1000
     assert time.process_time() - start < 15
+
+
+TABLE = (
+    "[ pid ]   uid  tgid total_vm      rss nr_ptes swapents oom_score_adj name\n"
+    "[ 4120]     0  4120   364930    91200      71       44             0 tiler\n"
+)
+SUMMARY = "Free swap  = 16kB\nTotal swap = 4194300kB\n16678438 pages RAM\n"
+
+
+def test_a_table_whose_head_was_cut_off_keeps_what_stands_right_above_it() -> None:
+    assert [kill.total_swap_bytes for kill in kills(SUMMARY + TABLE)] == [4194300 * 1024]
+    assert [kill.total_swap_bytes for kill in kills(SUMMARY + "\n" * 12 + TABLE)] == [None]
+    assert [kill.total_swap_bytes for kill in kills(TABLE)] == [None]
