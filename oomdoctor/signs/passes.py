@@ -22,6 +22,7 @@ from oomdoctor.signs.library import refused_at_the_drivers_start
 from oomdoctor.signs.other_words import weights_by_the_message
 from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
+    GENERATES,
     ATTENTION,
     GRAPHS,
     LOGITS,
@@ -366,7 +367,7 @@ def with_an_engines_settings(crash: Crash) -> Seen | None:
 @sign
 def generating(crash: Crash) -> Seen | None:
     """The job serves or generates: it keeps nothing for a backward pass."""
-    generates = crash.stage in ("serving", "rollout") or crash.job.task == "serving" or crash.in_trace(r"\bgenerate\b")
+    generates = crash.stage in ("serving", "rollout") or crash.job.task == "serving" or crash.in_trace(GENERATES)
     return Seen(words="") if generates else None
 
 

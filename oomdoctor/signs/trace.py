@@ -31,6 +31,8 @@ CREATED: Final = (
     r"/Initializer/|/Assign\b|\bfailed at assign_op\.h|\brandom_(?:uniform|normal)\b|truncated_normal"
     r"|\binit_\w{1,30}\(|\.init\(|, in __init__$|\binitiali[sz]e_\w{0,20}(?:params|weights|variables)"
 )
+# "model.generate(", "self._forward_generate("
+GENERATES: Final = r"(?:\b|_)generate\b"
 VISION: Final = r"multimodal|\bvision|visual\b|image_encoder|get_multimodal|encoder_cudagraph|audio_tower"
 
 ATTENTION: Final = r"softmax|attention|attn|baddbmm|causal_mask|scaled_dot"

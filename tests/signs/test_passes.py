@@ -84,6 +84,8 @@ def test_a_program_that_only_serves_has_no_engines_settings() -> None:
     assert passes.with_an_engines_settings(failed(chat, FORWARD)) is None
     assert passes.generating(failed(chat, FORWARD)) is not None
     assert passes.generating(failed(BACKWARD)) is None
+    for function, generates in (("_forward_generate", True), ("generate_masks", False), ("regenerate", False)):
+        assert (passes.generating(failed(("app/tile.py", function, "x = f(x)"))) is not None) is generates
 
 
 def test_few_tokens_of_an_answer_keep_little() -> None:

@@ -28,6 +28,7 @@ from oomdoctor.signs.arrays import PICTURES, far_beyond_a_machine, little_too_la
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.passes import simulates_worlds
 from oomdoctor.signs.set_limits import address_limit
+from oomdoctor.signs.trace import GENERATES
 from oomdoctor.units import show
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
@@ -289,7 +290,7 @@ def _quarter(case: Case, answer: Proposal) -> Proposal:
 
 def _updates_nothing(crash: Crash) -> bool:
     """Whether no step of training is in sight, whose batches a sum of gradients could make up for."""
-    passes = crash.stage in _WITHOUT_UPDATES or crash.in_trace(r"\bgenerate\b") is not None
+    passes = crash.stage in _WITHOUT_UPDATES or crash.in_trace(GENERATES) is not None
     task = own_line.task_of(crash)
     return passes or not (task in _TRAINING or (task == "unknown" and crash.shows(_CALLED_TRAINING)))
 
