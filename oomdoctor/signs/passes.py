@@ -22,8 +22,8 @@ from oomdoctor.signs.library import refused_at_the_drivers_start
 from oomdoctor.signs.other_words import weights_by_the_message
 from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
-    GENERATES,
     ATTENTION,
+    GENERATES,
     GRAPHS,
     LOGITS,
     MOVE,
