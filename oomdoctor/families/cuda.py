@@ -156,6 +156,8 @@ _SAID = late(
     r"(?:^[\s|>!\[\]()\"'*-]*|(?:Error|Exception)['\"]?\s?[:(]\s?\(?['\"]?\s?|!!!\s|\bERROR\b.{0,120}[:\]]\s?)$"
 )
 
+# 'If you see "RuntimeError: CUDA out of memory", ...': quoted, for the case that it is met
+_CITED = late(r"(?i)\b(?:if|when(?:ever)?|unless|in case)\b[^\n]{0,80}[\"'`“][\w.: ]{0,60}$")
 _SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)\b|device\b|would\b)")
 
 _TAKEN_ANOTHER_WAY = (
@@ -245,7 +247,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
         return None
     device = (head["device"] or "").upper() or next(_DEVICES[name] for name in _DEVICES if head[name])
-    said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])
+    said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :]) and not _CITED.search(before)
     if not figures and not said and not _titles_a_traceback(page, index, before):
         why = echo(first.text)
         return Lookalike(place, why) if why else None

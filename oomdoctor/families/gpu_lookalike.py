@@ -58,6 +58,11 @@ _LOOKALIKES = tuple(
             ),
             r"bytes unified memory; result: (?!.{0,80}OUT_?OF_?MEMORY|.{0,80}OutOfMemory)",
         ),
+        (
+            # Vulkan, vkAllocateDescriptorSets: the pool was made for so many sets
+            mark("a pool of descriptors is used up, of a size that the program chose; no memory ran out"),
+            r"VK_ERROR_(?:OUT_OF_POOL_MEMORY|FRAGMENTED_POOL)\b",
+        ),
         (mark("a kernel needs more registers than a block has"), r"too many resources requested for launch"),
         (
             HARDWARE,
@@ -137,6 +142,8 @@ FAMILY = Family(
         "scoped vmem limit",
         "memory size limit",
         "resources requested for launch",
+        "ERROR_OUT_OF_POOL_MEMORY",
+        "ERROR_FRAGMENTED_POOL",
         "NVRM: Xid",
         "fallen off the bus",
         "uncorrectable ",

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.budget import MUMPS
-from oomdoctor.families.echoes import COMMENT, SOURCE, echo
+from oomdoctor.families.echoes import CHANGE, COMMENT, SOURCE, TEST, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import TINYGRADS
@@ -376,7 +376,7 @@ _HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuin
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:CHARACTERS]
-    if not _is_ours(text) or echo(text) in {SOURCE, COMMENT}:
+    if not _is_ours(text) or echo(text) in {SOURCE, COMMENT, TEST, CHANGE}:
         return
     if _SHM.search(text):
         return  # of data_loader

@@ -340,3 +340,51 @@ def test_an_allocator_that_is_not_made_for_the_kernel_refuses_everything() -> No
     assert not failures
     assert len(reasons) == 1
     assert read("<jemalloc>: Unsupported system flag", refused)[0]
+
+
+BYTES_OF_AN_ARRAY = (
+    "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 9.31 GiB for an array with shape (50000, 50000)"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'If training stops with "RuntimeError: CUDA out of memory", halve the batch.',
+        "Use it when a run ends in 'torch.OutOfMemoryError: CUDA out of memory' on small cards",
+        "- fixed: an abort with std::bad_alloc when the list was empty",
+        "* Fix MemoryError in the exporter",
+        "4be11f0 handle std::bad_alloc in the exporter",
+        "  ✓ gives up on 'JavaScript heap out of memory' (4 ms)",
+        "ok 31 - prints MemoryError and ends",
+        "--- FAIL: TestOOMBudget (0.01s)",
+        "test arena::returns_out_of_memory ... ok",
+        "[ RUN      ] Arena.ThrowsOutOfMemory",
+        "VkResult: VK_ERROR_OUT_OF_POOL_MEMORY (16 sets, 16 in use)",
+        "[W] [TRT] Tactic Device request: 5120MB Available: 3100MB. Device memory is insufficient to use tactic.",
+        "Error: you have exceeded your GPU quota (120s requested, 20s left)",
+        "ValueError: insufficient samples: 12 needed to allocate 4 folds, got 7",
+    ],
+)
+def test_what_only_names_a_failure_is_none(line: str) -> None:
+    assert read(line)[0] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA out of memory",
+        "run 4 stopped with RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "If this goes on, it dies. RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "- rank 3: terminate called after throwing an instance of 'std::bad_alloc'",
+        "4be11f0: std::bad_alloc",
+        f"ok, then: {BYTES_OF_AN_ARRAY}",
+        f"* {BYTES_OF_AN_ARRAY}",
+        "vkAllocateMemory: VK_ERROR_OUT_OF_DEVICE_MEMORY",
+        "[E] Error Code 2: OutOfMemory (Requested size was 5368709120 bytes.)",
+        "Error: GPU memory limit exceeded after 20s (8 GiB)",
+        "Error: you have exceeded your GPU memory quota (24 GiB requested, 16 GiB left)",
+    ],
+)
+def test_what_resembles_a_name_is_a_failure_all_the_same(line: str) -> None:
+    assert read(line)[0]
