@@ -112,8 +112,10 @@ LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
 ADDRESS_LIMIT: Final = "ulimit -a"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
 # After a refused request: the process that asked is gone, its limits may still stand
-OF_A_REFUSAL: Final = (ADDRESS_LIMIT, FREE, WHO_HOLDS_IT_NOW)
 OVERCOMMIT: Final = "sysctl vm.overcommit_memory; grep -i commit /proc/meminfo"
+# In one line: a limit of the process, one of the machine, or neither
+LIMIT_OR_FULL: Final = f"{ADDRESS_LIMIT}; {OVERCOMMIT}; {FREE}"
+OF_A_REFUSAL: Final = (LIMIT_OR_FULL, WHO_HOLDS_IT_NOW)
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "

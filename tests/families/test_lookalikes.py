@@ -388,3 +388,37 @@ def test_what_only_names_a_failure_is_none(line: str) -> None:
 )
 def test_what_resembles_a_name_is_a_failure_all_the_same(line: str) -> None:
     assert read(line)[0]
+
+
+ATTACHING = "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-8Hk (size 9637888), error: {}"
+THREAD = "could not start: pthread_create failed (EAGAIN)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("CUDA error: illegal memory access", "ERROR: could not allocate 96 bytes of device memory"), "beside it"),
+        (("ERROR: CL_OUT_OF_RESOURCES", "ERROR: ILLEGAL READ OR WRITE TO A BUFFER"), "beside it"),
+        ((ATTACHING.format("No such file or directory (2)"),), "is not there"),
+        (("ERROR: uncorrectable ECC error encountered",), "never the program"),
+        (("NVRM: Xid (PCI:0000:3b:00): 79",), "of the GPU or of the program"),
+        ((THREAD,), "probably the limit"),
+        (("sh: fork: retry: Resource temporarily unavailable",), "the limit on processes or threads was hit"),
+    ],
+)  # fmt: skip
+def test_words_of_memory_without_a_lack_of_it_have_a_reason(lines: tuple[str, ...], words: str) -> None:
+    failures, reasons = read(*lines)
+    assert not failures
+    assert any(words in why for why in reasons)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("a check of the buffer failed", "ERROR: could not allocate 96 GiB of device memory"),
+        ("a check of the buffer failed", "ERROR: could not allocate 3 GiB of device memory: CL_OUT_OF_RESOURCES"),
+        (ATTACHING.format("No space left on device (28)"),),
+    ],
+)  # fmt: skip
+def test_without_the_fault_they_are_a_failure(lines: tuple[str, ...]) -> None:
+    assert read(*lines)[0]
