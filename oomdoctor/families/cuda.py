@@ -179,6 +179,9 @@ _TAKEN_ANOTHER_WAY = (
 _CAUGHT = late(r"(?i)ran out of memory with exception")
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
 _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
+# optuna/study/_optimize.py, where the study catches the error
+_TRIAL_FAILED = late(r"\b[Tt]rial \d{1,9} failed\b")
+_TRIAL_DONE = late(r"\b[Tt]rial \d{1,9} (?:finished|completed)\b")
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _FRAME = late(r'\s{0,8}(?:Traceback \(most recent|File ")')
 _CLASS = late(r"\w(?:Error|Exception)\b")
@@ -251,6 +254,8 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     if not figures and not said and not _titles_a_traceback(page, index, before):
         why = echo(first.text)
         return Lookalike(place, why) if why else None
+    if _TRIAL_FAILED.search(before) and any(_TRIAL_DONE.search(line.text[:400]) for line in page.lines[index + 1 :]):
+        return Lookalike(place, mark("a search lost one of its trials to it and went on with the next"))
     if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
         return Lookalike(place, mark("a warning: a copy could not be made, and the job continues"))
     rest = text if device != "MPS" else ""

@@ -43,7 +43,7 @@ _ENDINGS = tuple(
         (
             TIME_LIMIT,
             r"DUE TO TIME LIMIT",
-            r"active longer than specified deadline|\bMaxRuntimeExceeded\b",
+            r"active (?:on the node )?longer than (?:the )?specified deadline|\bMaxRuntimeExceeded\b",
             r"exceeded the maximum execution time|\bexceeded (?:the )?wall.?(?:time|clock)",
             r"TERM_RUNLIMIT",
             r"walltime \d{1,9} exceeded limit",
@@ -75,6 +75,7 @@ _ENDINGS = tuple(
         (
             CONTAINER,
             r"\b(?:docker|podman) (?:stop|kill)\b",
+            r"^pod \"[\w.-]{1,253}\" (?:force )?deleted\b",  # kubectl delete
             r"[Ll]iveness probe failed|failed liveness probe|Stopping container",
         ),
         (

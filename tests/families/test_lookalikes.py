@@ -364,6 +364,12 @@ BYTES_OF_AN_ARRAY = (
         "[W] [TRT] Tactic Device request: 5120MB Available: 3100MB. Device memory is insufficient to use tactic.",
         "Error: you have exceeded your GPU quota (120s requested, 20s left)",
         "ValueError: insufficient samples: 12 needed to allocate 4 folds, got 7",
+        "FIXME: OOM with maps of more than 4 tiles",
+        "    MemoryError: when the ring has no slot for the frame.",
+        "cudaErrorMemoryAllocation = 2,",
+        "* **CUDA out of memory**: lower `--tiles`.",
+        "INSERT INTO notes VALUES (4, 'the host ran out of memory');",
+        '{"text": "RuntimeError: CUDA out of memory. Tried to allocate 4.00 GiB", "label": "gpu"}',
     ],
 )
 def test_what_only_names_a_failure_is_none(line: str) -> None:
@@ -378,6 +384,12 @@ def test_what_only_names_a_failure_is_none(line: str) -> None:
         "If this goes on, it dies. RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
         "- rank 3: terminate called after throwing an instance of 'std::bad_alloc'",
         "4be11f0: std::bad_alloc",
+        "OOM with maps of more than 4 tiles",
+        "    MemoryError: no slot for the frame",
+        "ring.cu:40: cudaErrorMemoryAllocation (2): out of memory",
+        "* **CUDA out of memory**",
+        "INSERT failed: the host ran out of memory",
+        '{"text": "RuntimeError: CUDA out of memory. Tried to allocate 4.00 GiB", "level": "error"}',
         f"ok, then: {BYTES_OF_AN_ARRAY}",
         f"* {BYTES_OF_AN_ARRAY}",
         "vkAllocateMemory: VK_ERROR_OUT_OF_DEVICE_MEMORY",
@@ -422,3 +434,14 @@ def test_words_of_memory_without_a_lack_of_it_have_a_reason(lines: tuple[str, ..
 )  # fmt: skip
 def test_without_the_fault_they_are_a_failure(lines: tuple[str, ...]) -> None:
     assert read(*lines)[0]
+
+
+FAILED_TRIAL = (
+    "[W] Trial 6 failed with parameters: {'width': 512} because of the error: RuntimeError('CUDA out of memory')."
+)
+
+
+def test_a_search_goes_on_without_the_trial_that_did_not_fit() -> None:
+    assert read(FAILED_TRIAL, "[I] Trial 7 finished with value: 0.8")[0] == []
+    assert read(FAILED_TRIAL, "[I] study is saved")[0]
+    assert read("[I] Trial 5 finished with value: 0.8", FAILED_TRIAL)[0]
