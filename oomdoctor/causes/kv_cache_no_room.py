@@ -36,6 +36,7 @@ CAUSE = Cause(
         mark("Another process holds {external_weights} of weights: more than {engine_within}'s share of {share}"),
         mark("{engine_first} may run {sequences}, but has room for the state of {states}"),
         mark("{engine_first}'s weights and buffers fill the {share_room} that it may use: no room for the KV cache"),
+        mark("{engine_first}'s check of the GPU memory failed although its figures leave {share_left}"),
         mark(
             "{engine_first}'s share is {cache_missing} too small for any KV cache[; weights take "
             "{weights} of {reserved}]"

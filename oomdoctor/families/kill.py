@@ -419,7 +419,7 @@ _READERS: Final[dict[str, Any]] = {
     "died_with": _by_number,
     "signal_name": lambda v: {"signal": _SIGNAL_OF_WORD[v[0]]},
     "pid": lambda v: {"pid": int(v[0])},
-    "mpi_pid": lambda v: {"pid": int(v[0])},
+    "mpi_pid": lambda v: {"pid": int(v[0]) or None},  # 0 where the process is another node's
     "mpi_rank": lambda v: {"rank": int(v[0])},
     "shell_pid": lambda v: {"pid": int(v[0])},
     "local_rank": lambda v: {"local_rank": int(v[0])},

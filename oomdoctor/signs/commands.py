@@ -43,6 +43,11 @@ FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 # XLA's account of the program, its largest buffers among it, stands below the error: xla/service/buffer_assignment.cc
 ACCOUNT_OF_XLA: Final = "grep -n -A 40 RESOURCE_EXHAUSTED <the whole log>"
 OF_OTHER_RANKS: Final = "grep -n -m 5 -E 'Error|Exception|Killed|exitcode' <the logs of the other ranks>"
+# What MLC-LLM works its estimate out from: python/mlc_llm/interface/gen_config.py
+FIGURES_OF_MLC: Final = (
+    "grep -n -E 'context_window_size|prefill_chunk_size|num_(hidden_layers|key_value_heads)|head_dim|vocab_size'"
+    " <the model's folder>/mlc-chat-config.json"
+)
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 # Runs of the job that say what the log leaves open
 OF_AN_ENGINES_START: Final = (

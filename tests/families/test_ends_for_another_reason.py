@@ -70,6 +70,13 @@ def test_what_is_said_nearby_does_not_explain_it(text: str) -> None:
     assert "kill" in read(text)[0]
 
 
+@pytest.mark.parametrize(("number", "pid"), [(0, None), (5120, 5120)])
+def test_the_number_that_mpirun_does_not_know_is_none(number: int, pid: int | None) -> None:
+    line = f"mpirun noticed that process rank 2 with PID {number} on node n7 exited on signal 9 (Killed)."
+    [found] = [item for item in families.read(page("job.log", 1, line.encode() + b"\n")) if isinstance(item, Event)]
+    assert found.process.pid == pid
+
+
 COMMAND = "[2026-01-09 11:20:02,118] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'fit.py', '--"
 ENDS = "[2026-01-09 11:20:02,101] [INFO] [launch.py:318:sigkill_handler] Killing subprocess 5120"
 
