@@ -374,7 +374,7 @@ DEAD = (
 )
 TOLD = (
     "(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker ID: 6d0e "
-    "Worker IP address: 10.7.0.{} Worker port: 3300 Worker PID: {} Worker exit type: SYSTEM_ERROR Worker exit detail: gone.\n"
+    "Worker IP address: 10.7.0.{} Worker PID: {} Worker exit type: SYSTEM_ERROR Worker exit detail: x.\n"
 )
 
 

@@ -138,9 +138,9 @@ def share_room(short: NoRoom) -> str | None:
 def share_left(short: NoRoom) -> str | None:
     """What MLC's own figures leave of the GPU, where its check failed all the same."""
     room, taken = short.available_bytes, (short.weights_bytes or 0) + (short.buffers_bytes or 0)
-    return (
-        say("{left} of {room}", left=show(room - taken), room=show(room)) if room and taken and taken < room else None
-    )
+    if not room or not taken or taken >= room:
+        return None
+    return say("{left} of {room}", left=show(room - taken), room=show(room))
 
 
 def model_name(crash: Crash) -> str | None:
