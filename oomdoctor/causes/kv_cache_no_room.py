@@ -15,8 +15,7 @@ OF_STATES = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel")
 AFTER_SHARE_AND_BATCH = ("quantize-weights", "tensor-parallel", "shorter-context", "free-the-gpu", "smaller-model")
 # No activations are measured before SGLang's pool is cut out: model_runner.py, profile_max_num_token
 BEYOND_A_FRACTION = ("raise-engine-reservation", *AFTER_SHARE_AND_BATCH)
-OF_WHOLE_PROMPTS = ("raise-engine-reservation", "shorter-context", "quantize-weights", "tensor-parallel",
-                    "free-the-gpu", "smaller-model")  # fmt: skip
+OF_WHOLE_PROMPTS = (*OF_ONE_SEQUENCE, "smaller-model")
 WITHOUT_A_LARGER_SHARE = ("tensor-parallel", "quantize-weights", "shorter-context", "smaller-prefill", "free-the-gpu",
                           "smaller-model")  # fmt: skip
 
@@ -36,6 +35,7 @@ CAUSE = Cause(
         mark("Another process holds {external_weights} of weights: more than {engine_within}'s share of {share}"),
         mark("{engine_first} may run {sequences}, but has room for the state of {states}"),
         mark("{engine_first}'s weights and buffers fill the {share_room} that it may use: no room for the KV cache"),
+        mark("{engine_first}'s check of the GPU memory failed although its figures leave {share_left}"),
         mark(
             "{engine_first}'s share is {cache_missing} too small for any KV cache[; weights take "
             "{weights} of {reserved}]"

@@ -156,6 +156,8 @@ _SAID = late(
     r"(?:^[\s|>!\[\]()\"'*-]*|(?:Error|Exception)['\"]?\s?[:(]\s?\(?['\"]?\s?|!!!\s|\bERROR\b.{0,120}[:\]]\s?)$"
 )
 
+# 'If you see "RuntimeError: CUDA out of memory", ...': quoted, for the case that it is met
+_CITED = late(r"(?i)\b(?:if|when(?:ever)?|unless|in case)\b[^\n]{0,80}[\"'`“][\w.: ]{0,60}$")
 _SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)\b|device\b|would\b)")
 
 _TAKEN_ANOTHER_WAY = (
@@ -177,6 +179,9 @@ _TAKEN_ANOTHER_WAY = (
 _CAUGHT = late(r"(?i)ran out of memory with exception")
 # The warning of FSDP's state_dict: it goes on with a broken state, and the job may die of that.
 _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implementation")
+# optuna/study/_optimize.py, where the study catches the error
+_TRIAL_FAILED = late(r"\b[Tt]rial \d{1,9} failed\b")
+_TRIAL_DONE = late(r"\b[Tt]rial \d{1,9} (?:finished|completed)\b")
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _FRAME = late(r'\s{0,8}(?:Traceback \(most recent|File ")')
 _CLASS = late(r"\w(?:Error|Exception)\b")
@@ -245,10 +250,12 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
         return None
     device = (head["device"] or "").upper() or next(_DEVICES[name] for name in _DEVICES if head[name])
-    said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :])
+    said = _SAID.search(before[-200:]) and _SAID_SO_FAR.match(first.text[head.end() :]) and not _CITED.search(before)
     if not figures and not said and not _titles_a_traceback(page, index, before):
         why = echo(first.text)
         return Lookalike(place, why) if why else None
+    if _TRIAL_FAILED.search(before) and any(_TRIAL_DONE.search(line.text[:400]) for line in page.lines[index + 1 :]):
+        return Lookalike(place, mark("a search lost one of its trials to it and went on with the next"))
     if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
         return Lookalike(place, mark("a warning: a copy could not be made, and the job continues"))
     rest = text if device != "MPS" else ""

@@ -11,6 +11,7 @@ SETTING = mark("the name or value of a setting")
 TEST = mark("the name of a test")
 COUNTER = mark("a counter with the value zero")
 ADVICE = mark("advice, not a failure")
+CHANGE = mark("a note on a change of the program")
 
 # Matched in this order against one line, capped by the caller; every pattern is bounded and linear.
 _STATEMENT = (
@@ -48,6 +49,29 @@ _OF_A_WRITER = (
 )
 # The summary of pytest repeats the exception behind the test's name: "FAILED tests/test_sync.py::test_it - ...Error: "
 _SUMMARY = r"^(?:FAILED|ERROR) .{1,300}? - (?:\w{1,60}\.){0,8}(?!Assertion)\w{1,60}(?:Error|Exception)\b"
+# What a runner prints of a test by its name: Jest's, Mocha's, TAP's that passed, Go's, GoogleTest's, Rust's, unittest's
+_OF_A_TEST = (
+    r"^\s{0,12}(?:[✓✔√] |ok \d{1,6} - |--- (?:PASS|FAIL|SKIP): \w|=== RUN {1,4}\w|\[ {1,8}(?:RUN|OK) {1,8}\] \w"
+    r"|test [\w:]{1,200} \.\.\. |test_\w{1,120} \([\w.]{1,200}\) \.\.\. )"
+)
+# "TODO(mem): ...", and of a docstring what a function raises: "    MemoryError: if the pool is full"
+_REMARK = (
+    r"^\s{0,20}(?:TODO|FIXME|XXX|HACK)(?:\([\w ,-]{1,30}\))?: "
+    r"|^\s{2,20}(?:\w{1,40}\.){0,4}\w{1,60}(?:Error|Exception): (?:[Ii]f|[Ww]hen(?:ever)?|[Oo]n|[Ii]n case) "
+)
+# A library's number for an error: "cudaErrorMemoryAllocation = 2,"
+_CONSTANT = r"^\s{0,20}(?:cuda|hip|nccl|CU_?|CUDA_|HIP_|CL_|VK_|ncclR)\w{2,60} ?= ?-?\d{1,10}[,;]?\s{0,4}(?:$|//|#|/\*)"
+# "* **CUDA out of memory**: reduce `batch_size`."
+_IN_A_GUIDE = (
+    r"^\s{0,8}[-*] \*\*[^*\n]{1,80}(?:\*\*:|:\*\*) (?i:reduce|lower|decrease|use|set|increase|raise|try|check"
+    r"|see|add|make|enable|disable|your|you|the)\b"
+)
+# A line of a change log, or of `git log --oneline`
+_CHANGED = (
+    r"^\s{0,8}(?:[-*•] |[0-9a-f]{7,12} )(?:\w{1,20}(?:\(\w{1,30}\))?: ?)?"
+    r"(?i:fix(?:e[sd]|ing)?|bug ?fix(?:es)?|resolve[sd]?|handle[sd]?|catch(?:es)?|avoid(?:s|ed)?|prevent(?:s|ed)?"
+    r"|do not|don't|no longer)\b"
+)
 _ECHOES = tuple(
     (late(pattern), why)
     for pattern, why in (
@@ -55,13 +79,18 @@ _ECHOES = tuple(
             rf"^[\s\d|>:+-]{{0,20}}(?:#(?!{_OF_A_STEP}|{_OF_A_RUNTIME}|{_OF_A_WRITER}|\d{{3}}: )|//|/\*)",
             COMMENT,
         ),  # HDF5 numbers its calls
+        (_REMARK, COMMENT),
         (_STATEMENT, SOURCE),
+        (_CONSTANT, SOURCE),
         (r"\bin str\(|\bisinstance\(|\bin repr\(|pytest\.raises|\bin (?:e|err|exc|msg|message)\b", SOURCE),
         (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) (?:\w{1,30}(?:[(:)\]]|\.\w|$)|[\"'])", SOURCE),
         (r"^[\s\d|>:❱+-]{0,20}(?:self\.)?_?(?:log(?:ger|ging)?|warnings|print|console)(?:\.\w{1,20})?\(", SOURCE),
         (rf"(?!{_SUMMARY})^.{{0,600}}?\w\.py::\w", TEST),
+        (_OF_A_TEST, TEST),
+        (_CHANGED, CHANGE),
         (_AT_ZERO, COUNTER),
         (_SET, SETTING),
+        (_IN_A_GUIDE, ADVICE),
         (_ADVISING, ADVICE),
     )
 )

@@ -25,6 +25,7 @@ CANCELLED: Final = mark("a user cancelled the job")
 SUPERVISOR: Final = mark("its supervisor's time limit ended it")
 BY_RAY: Final = mark("Ray was told to end it")
 CONTAINER: Final = mark("the container was stopped")
+SHUT_DOWN: Final = mark("its machine was shut down or restarted")
 INTERRUPTED: Final = mark("a user interrupted it")
 SIGNALLED: Final = mark("a command or the program itself sent the signal")
 # Scripts clean up with the same commands before they start a job.
@@ -42,7 +43,7 @@ _ENDINGS = tuple(
         (
             TIME_LIMIT,
             r"DUE TO TIME LIMIT",
-            r"active longer than specified deadline|\bMaxRuntimeExceeded\b",
+            r"active (?:on the node )?longer than (?:the )?specified deadline|\bMaxRuntimeExceeded\b",
             r"exceeded the maximum execution time|\bexceeded (?:the )?wall.?(?:time|clock)",
             r"TERM_RUNLIMIT",
             r"walltime \d{1,9} exceeded limit",
@@ -55,6 +56,11 @@ _ENDINGS = tuple(
             r"\b(?:instance|VM|node|pod)\b.{0,80} was preempted\b",
             r"\bPreempted in order to\b|[Rr]eason:? {1,12}Preempt",
             r"\bspot (?:instance )?(?:interruption|termination|reclaim)",
+            (
+                r"\b(?:instance|VM|node|machine)\b[^\n]{0,80}"
+                r"\b(?:(?:will be|is being|was) (?:reclaimed|interrupted)"
+                r"|(?:marked|scheduled) for (?:termination|interruption))\b"
+            ),
             r"TERM_PREEMPT",
         ),
         (NODE_FAILED, r"DUE TO NODE FAILURE", r"imminent node shutdown|\bNodeShutdown\b"),
@@ -69,6 +75,7 @@ _ENDINGS = tuple(
         (
             CONTAINER,
             r"\b(?:docker|podman) (?:stop|kill)\b",
+            r"^pod \"[\w.-]{1,253}\" (?:force )?deleted\b",  # kubectl delete
             r"[Ll]iveness probe failed|failed liveness probe|Stopping container",
         ),
         (
@@ -90,10 +97,18 @@ _ENDINGS = tuple(
             r"forcefully exiting via Signals\.SIGKILL",
             r"[Cc]aught signal (?:SIGUSR|SIGTERM|15\b)|[Rr]eceived (?:a |signal )?SIGTERM",
             r"DUE to SIGNAL (?:Terminated|User)|State 'stop-sig\w{1,12}' timed out",
+            r"\bkilling '[^'\n]{1,80}' \(\d{1,9}\) with SIGKILL",  # supervisord, after stopwaitsecs
         ),
         (
             SUPERVISOR,
             r"\bWORKER TIMEOUT\b|\bWatchdog timeout \(limit",
+            r"\*\*\* HARAKIRI ON WORKER \d",  # uWSGI's core/master_checks.c
+            r"\b[Hh]ard time limit \(\d{1,6}(?:\.\d)?s?\) exceeded",  # Celery's worker/request.py
+            r"\bno progress (?:for|in) (?:the last )?\d{1,6} ?(?:s|sec|min|h)",
+            (
+                r"\b(?:did not|didn't|failed to|refused to) (?:exit|stop|terminate|quit|respond|shut ?down)"
+                r" (?:within|in|after) (?:\d|(?:the|its) (?:grace|timeout|stop))"
+            ),
             r"\bHeartbeat .{0,40}timed? ?out\b",
         ),
         (
@@ -104,11 +119,32 @@ _ENDINGS = tuple(
             mark("another process of the same server had crashed (SIGILL, SIGABRT, SIGFPE or SIGSEGV)"),
             r"\bwas terminated by signal (?:4|6|8|11)\b",  # PostgreSQL: src/backend/postmaster/postmaster.c
         ),
+        (
+            mark("macOS ended it: the signature of its code is not valid"),
+            r"\bCODE SIGNING: |\bCode Signature Invalid\b|\bASP: Security policy would not allow process\b",
+        ),
         (mark("the test's own time limit ended it"), r"\bTimeout >\s?\d|Failed: Timeout"),
     )
 )
-# Slurm ends a step that was cancelled or whose other tasks failed. Printed behind a kill it is that kill's consequence.
-_ENDED_BEFORE = late(r"\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,200} CANCELLED AT|srun: forcing job termination")
+# Slurm ends a step that was cancelled or whose other tasks failed, and a machine its services before it goes down.
+# Printed behind a kill it is that kill's consequence.
+_ENDED_BEFORE = tuple(
+    (late(pattern), why)
+    for pattern, why in (
+        (
+            r"\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,200} CANCELLED AT|srun: forcing job termination",
+            mark("the scheduler had cancelled the step before"),
+        ),
+        (
+            (
+                r"\bSystem is (?:rebooting|powering down|halting)\b"
+                r"|\bsystem is going down for (?:reboot|system halt|power)"
+                r"|\bReached target [^\n]{0,40}(?:Reboot|Shutdown|Power.?Off)\b"
+            ),
+            SHUT_DOWN,
+        ),
+    )
+)
 _KILLED = late(r"\b(?:Killed|OOM|oom.?kill|Out Of Memory)\b|exitcode: -9")
 _DONE = late(
     r"(?i)(?<!\.\.\.)\b(?:finished|completed|done|succe(?:ss|eded)|successfully)\b(?!.{0,80}\b(?:fail|error))"
@@ -142,7 +178,7 @@ def explained(page: Page, index: int) -> str | None:
         why = told(page.lines[position].text)
         if why and not (why in _ALSO_BEFORE_A_JOB and _ran_on(page, position, index)):
             return why
-    return mark("the scheduler had cancelled the step before") if _cancelled(page, index) else None
+    return _ended_before(page, index)
 
 
 def ends_well(page: Page, index: int) -> bool:
@@ -157,8 +193,11 @@ def _ran_on(page: Page, position: int, index: int) -> bool:
     return sum(map(_is_progress, between)) >= STEPS
 
 
-def _cancelled(page: Page, index: int) -> bool:
-    """Whether the step was being ended when this process died, and no kill had been the reason for that."""
+def _ended_before(page: Page, index: int) -> str | None:
+    """What was ending the step or the machine when this process died, if no kill had been the reason for that."""
     before = [line.text[:CHARACTERS] for line in page.lines[max(0, index - BEFORE) : index]]
-    end = next((position for position, text in enumerate(before) if _ENDED_BEFORE.search(text)), None)
-    return end is not None and not any(_KILLED.search(text) for text in before[:end])
+    for position, text in enumerate(before):
+        for pattern, why in _ENDED_BEFORE:
+            if pattern.search(text):
+                return None if any(_KILLED.search(above) for above in before[:position]) else why
+    return None

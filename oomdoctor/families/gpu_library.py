@@ -223,7 +223,10 @@ _HARMLESS = tuple(
             r"\bAllocation of memory pattern buffer for [^\n]{0,200} failed\b",  # core/framework/execution_frame.cc
             mark("ONNX Runtime allocates the tensors one by one instead"),
         ),
-        (r"Skipping tactic .{0,200}insufficient memory", mark("TensorRT tried a tactic and takes another one")),
+        (
+            r"Skipping tactic .{0,200}insufficient memory|memory is insufficient to use tactic",
+            mark("TensorRT tried a tactic and takes another one"),
+        ),
         (r"Plan failed with a cudnnException", mark("cuDNN tried a plan and takes another one")),
         (
             r"failed with error (?:2 )?out of memory\b.{0,120}\b(?i:retry(?:ing)?|falling back|fallback|skipping)\b",
@@ -443,6 +446,7 @@ FAMILY = Family(
         "library cublas was not initialized",
         "Requested amount of GPU memory",
         "due to insufficient memory",
+        "insufficient to use tactic",
         "due to insufficient workspace",
         "out of memory to allocate",
         "halMemAlloc failed",

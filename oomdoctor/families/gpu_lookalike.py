@@ -33,6 +33,10 @@ OF_THE_SYSTEM = mark(
     "--shm-size) or the network; a run with NCCL_DEBUG=INFO prints it"
 )
 UNTOLD: Final = (HIDDEN, OF_THE_SYSTEM)
+CHIPS = mark(
+    "memory chips of the GPU are faulty (an ECC error that cannot be corrected), never the program and no lack of "
+    "memory: `nvidia-smi -q -d ECC,PAGE_RETIREMENT` shows them, and the GPU needs a reset or a replacement"
+)
 HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
@@ -58,15 +62,18 @@ _LOOKALIKES = tuple(
             ),
             r"bytes unified memory; result: (?!.{0,80}OUT_?OF_?MEMORY|.{0,80}OutOfMemory)",
         ),
-        (mark("a kernel needs more registers than a block has"), r"too many resources requested for launch"),
         (
-            HARDWARE,
-            r"NVRM: Xid\b|uncorrectable (?:NVLink )?(?:ECC )?error",
-            r"unrecoverable hardware memory error|ECCUncorrectable",
+            # Vulkan, vkAllocateDescriptorSets: the pool was made for so many sets
+            mark("a pool of descriptors is used up, of a size that the program chose; no memory ran out"),
+            r"VK_ERROR_(?:OUT_OF_POOL_MEMORY|FRAGMENTED_POOL)\b",
         ),
+        (mark("a kernel needs more registers than a block has"), r"too many resources requested for launch"),
+        (CHIPS, r"(?i:uncorrectable ECC error|ECC_?Uncorrectable)|unrecoverable hardware memory error"),
+        (HARDWARE, r"NVRM: Xid\b|uncorrectable (?:NVLink )?error"),
         (
             FAULT,
-            r"illegal memory access|misaligned address|unspecified launch failure|device-side assert triggered",
+            r"illegal memory access|ILLEGAL READ OR WRITE TO A BUFFER|misaligned address|unspecified launch failure",
+            r"device-side assert triggered",
             r"ERROR_ILLEGAL_ADDRESS|(?:cuda|hip)ErrorIllegalAddress|Memory access fault by GPU",
             # what the next call, even one that allocates, reports of an earlier kernel
             (
@@ -137,10 +144,14 @@ FAMILY = Family(
         "scoped vmem limit",
         "memory size limit",
         "resources requested for launch",
+        "ERROR_OUT_OF_POOL_MEMORY",
+        "ERROR_FRAGMENTED_POOL",
         "NVRM: Xid",
         "fallen off the bus",
         "uncorrectable ",
         "illegal memory access",
+        "ILLEGAL READ OR WRITE",
+        "ECC_UNCORRECTABLE",
         "failed with error 7",
         "misaligned address",
         "unspecified launch failure",

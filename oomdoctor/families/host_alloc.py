@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.budget import MUMPS
-from oomdoctor.families.echoes import COMMENT, SOURCE, echo
+from oomdoctor.families.echoes import CHANGE, COMMENT, SOURCE, TEST, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import TINYGRADS
@@ -165,6 +165,8 @@ _ALLOCATORS: Final = tuple(
         (
             "windows",
             r"WinError 1455\b|\(os error 1455\)|\(1455\)|error code: <(?:1450|1455)>",
+            # no other system counts so high: Go's runtime (mem_windows.go), and whoever prints GetLastError()
+            r"(?i:\b(?:errno|GetLastError(?:\(\))?|(?:win32 |system )?error(?: code)?))[ :=]{1,3}1455\b",
             # Ray's object store; 8 and 14 are Windows' words for "out of memory", 1450 for "out of resources"
             r"\b(?:CreateFileMapping|MapViewOfFile)\(\) failed\. GetLastError\(\) = (?:8|14|1450|1455)\b",
         ),
@@ -315,6 +317,7 @@ _THREAD = late(
     r"\bnew thread|native thread|OS thread|pthread_create failed|Thread creation failed"
     r"|\bthread(?: constructor failed)?: Resource"
 )
+_OF_A_FORK = late(r"fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable")  # fork(2): limits alone
 _ADDRESS_LIMIT = late(r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]?v {1,2}\d{1,15}\s{0,4}(?:$|[;&|])")
 _GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
 _OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
@@ -363,7 +366,14 @@ _NO_DRIVER = late(
     r"|cudaError(?:InsufficientDriver|NoDevice|InitializationError)|hipErrorNoDevice|invalid device ordinal)"
 )
 _NOT_MEMORY = (
-    (_THREADS, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
+    (_OF_A_FORK, mark("the limit on processes or threads was hit (ulimit -u, pids), not memory")),
+    (
+        _THREADS,
+        mark(
+            "probably the limit on processes or threads (ulimit -u, pids), not memory; this would tell: "
+            "ulimit -u; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current"
+        ),
+    ),
     (_SWAP_STAYS, mark("the swap could not be released and stays in use")),
     (_NO_DRIVER, mark("no driver can pin memory here; memory was not short")),
     (_GOES_ON, mark("locking memory is optional; the program continues without")),
@@ -376,7 +386,7 @@ _HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuin
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:CHARACTERS]
-    if not _is_ours(text) or echo(text) in {SOURCE, COMMENT}:
+    if not _is_ours(text) or echo(text) in {SOURCE, COMMENT, TEST, CHANGE}:
         return
     if _SHM.search(text):
         return  # of data_loader
@@ -499,6 +509,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         figures |= _runtime(page, index)
     elif allocator == "go":
         figures |= _mapped(page, index)
+    elif allocator == "windows":
+        figures.setdefault("tried_bytes", listed(text).get("tried_bytes"))
     return HostAllocation(
         at=place_of(page, line, last),
         time=line.mark.time,

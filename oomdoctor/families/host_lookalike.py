@@ -102,6 +102,13 @@ _LOOKALIKES = tuple(
             r"There appear to be \d{1,9} leaked (?:shared_memory|semaphore|folder|file)",
         ),
         (
+            mark(
+                "the segment of shared memory is not there: the process that made it has gone, or the two share no "
+                "/dev/shm (containers: --ipc=host); /dev/shm was not full"
+            ),
+            r"\battaching to shared memory segment [^\n]{1,200}\bNo such file or directory",  # NCCL's shmutils.cc
+        ),
+        (
             mark("the limit on watched files (inotify) was hit, not memory"),
             r"\binotify\b.{0,80}\b(?:limit|No space|watch)|number of file watchers reached",
         ),
@@ -215,6 +222,7 @@ FAMILY = Family(
         "zram: Error",
         " leaked ",
         "inotify",
+        "shared memory segment ",
         "RLIMIT_NPROC ",
         "file watchers",
         "no space left on device",

@@ -269,7 +269,19 @@ _KERNELS = late(r"\bKill(?:ed)? process (\d{1,9}) \(")
 # deepspeed/runtime/utils.py 0.3 to 0.19, see_memory_usage
 _HOST_USE: Final = late(r"\bCPU Virtual Memory:\s{1,4}used = [\d.]{1,10} GB, percent = (\d{1,3}(?:\.\d{1,3})?)%")
 NEARLY_FULL: Final = 80  # per cent
+# deepspeed/launcher/launch.py, sigkill_handler: the list in front of "exits with return code"
+_COMMAND_OF_A_CHILD: Final = late(r"\['[^'\n]{0,200}\bpython[\d.]{0,6}', ")
 TEAR_DOWN: Final = mark("DeepSpeed's launcher ends its other processes after every failure")
+TORN_DOWN: Final = mark("its launcher ended it after another process had failed with an error of its own")
+_TEARS_DOWN = late(
+    r"(?i)\b(?:terminat|kill|stopp|abort|shutting down)\w{0,4} (?:all )?(?:of )?(?:the )?(?:remaining|other|surviving) "
+    r"(?:\w{1,20} )?(?:ranks?|workers?|process(?:es)?|tasks?|children|peers)\b"
+)
+FILE_LOST: Final = mark("a file that it had mapped could not be read any more (disk or network), not memory")
+_FILE_LOST = late(
+    r"(?i)\bstale (?:nfs )?file handle\b|\binput/output error\b|\b(?:blk_update_request|buffer) ?:? i/o error\b"
+)
+AFTER_A_BUS_ERROR: Final = 12  # lines
 _ENTRY = late(r"^\s{0,8}\[(\d{1,6})\]:\s{0,4}$")
 _FIELD = late(r"^\s{0,8}(rank|host|exitcode|error_file|time)\s{0,8}:\s{0,4}(\S.{0,200})$")
 _RULE = late(r"^\s{0,8}(?:={6,}|\*{6,})\s{0,4}$")
@@ -407,7 +419,7 @@ _READERS: Final[dict[str, Any]] = {
     "died_with": _by_number,
     "signal_name": lambda v: {"signal": _SIGNAL_OF_WORD[v[0]]},
     "pid": lambda v: {"pid": int(v[0])},
-    "mpi_pid": lambda v: {"pid": int(v[0])},
+    "mpi_pid": lambda v: {"pid": int(v[0]) or None},  # 0 where the process is another node's
     "mpi_rank": lambda v: {"rank": int(v[0])},
     "shell_pid": lambda v: {"pid": int(v[0])},
     "local_rank": lambda v: {"local_rank": int(v[0])},
@@ -434,7 +446,7 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
     if signal in {SIGKILL, SIGBUS}:
         if _container_says(page, index):
             return
-        if reason := explained(page, index):
+        if reason := explained(page, index) or _otherwise(page, index, signal):
             yield Lookalike(at, say("killed, but {reason}", reason=translated(reason)))
             return
         yield Kill(
@@ -460,6 +472,16 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
             loaded=_loaded(page, index),
             **figures,
         )
+
+
+def _otherwise(page: Page, index: int, signal: str) -> str | None:
+    """Why the process died of this signal, where that is no matter of memory: its launcher ends what is left after an
+    error of its own, and a mapped file that cannot be read any more gives a bus error."""
+    near = page.lines[max(0, index - CRASH_LINES) : index + AFTER_A_BUS_ERROR]
+    if signal == SIGBUS:
+        return FILE_LOST if any(_FILE_LOST.search(line.text[:CHARACTERS]) for line in near) else None
+    torn = any(_TEARS_DOWN.search(line.text[:CHARACTERS]) for line in page.lines[max(0, index - CRASH_LINES) : index])
+    return TORN_DOWN if torn and own_error(page, index) is not None else None
 
 
 def _loaded(page: Page, index: int) -> str | None:
@@ -510,10 +532,33 @@ def _deepspeed(page: Page, index: int) -> Iterator[Read]:
     figures["host"] = lines[-1].mark.host
     if code is not None:
         yield from _death(page, index, "deepspeed", figures, lines[-1:])
-    elif _loaded(page, index) or _killed_by_the_kernel(page, subprocesses) or _little_ram_was_left(page, index):
+    elif _is_a_death(page, index, subprocesses, lines[-1]):
         yield from _vanished(page, index, "deepspeed", lines, subprocesses=tuple(subprocesses), host=figures["host"])
     else:
         yield Lookalike(place_of(page, lines[0], lines[-1]), TEAR_DOWN)
+
+
+def _is_a_death(page: Page, index: int, pids: Sequence[int], last: Line) -> bool:
+    """Whether something tells that a process died, though its code is not in the log."""
+    return (
+        _loaded(page, index) is not None
+        or _killed_by_the_kernel(page, pids)
+        or _little_ram_was_left(page, index)
+        or _is_cut_before_its_code(page, index, last)
+    )
+
+
+def _is_cut_before_its_code(page: Page, index: int, last: Line) -> bool:
+    """Whether the log ends within the command that died, before its code, and no line tells of an error: the launcher
+    prints it for a child that failed, and for nobody who told it to stop."""
+    below = [line.text.strip() for line in page.lines if line.number > last.number and line.text.strip()]
+    return (
+        page.ends
+        and len(below) == 1
+        and _COMMAND_OF_A_CHILD.match(below[0]) is not None
+        and own_error(page, index) is None
+        and not _crashed(page, index)
+    )
 
 
 def _little_ram_was_left(page: Page, index: int) -> bool:

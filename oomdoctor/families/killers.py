@@ -44,7 +44,8 @@ _LOW_SWAP = (
 _BY_THE_KILLER = (
     r"^(?![^\n]{0,400}\b(?:if|when|whether|may|might|could|can|would|likely|probably|perhaps|maybe|possibl[ey]|potential"
     r"|usually|often|no|not"
-    r"|none|nothing|never|has been|causes?|reasons?|because)\b)[^\n]{0,400}\b(?:was|were|got|been) killed by "
+    r"|none|nothing|never|has been|causes?|reasons?|because)\b)[^\n]{0,400}\b(?:was|were|got|been) "
+    r"(?:killed|terminated|removed|ended|stopped|reaped) by "
     r"(?:the |an? )?(?:\S{1,20} )?(?:oom|OOM|Oom|out-of-memory)[- ]?[Kk]iller\b"
 )
 _FREEBSD = r"(?:failed to reclaim memory|out of swap space|a thread waited too long to allocate a page)"
@@ -161,6 +162,8 @@ FAMILY = Family(
     ),
     triggers=(
         " killed by ",
+        " by the OOM killer",
+        " by the OOM-killer",
         "Killing process ",
         "triggered kernel OOM killer",
         "OOM Killer ",

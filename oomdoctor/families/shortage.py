@@ -341,6 +341,12 @@ _IS_A_TARGET = late(
     r"(?i)\b(?:cannot|can't|could not|couldn't|unable to|does not|doesn't) (?:meet|reach|hit|satisfy|match|fulfil)"
     r" (?:the |its |this |all )?(?:\w{1,12} ){0,3}targets?\b"
 )
+# Of time, and of what is learned from: "exceeded your GPU quota (60s requested vs. 12s left)", "insufficient data"
+_IS_OF_ANOTHER_THING = late(
+    r"(?i)^(?!.*\b(?:mem(?:ory)?|v?ram|heap|rss|cache)\b|.*\d ?[KMGT]i?B\b).*?"
+    r"(?:\b(?:quota|budget|allowance|credits?)\b.{0,80}\b\d[\d.]{0,8} ?(?:s|sec(?:ond)?s?|min(?:ute)?s?|h(?:our)?s?)\b"
+    r"|\b(?:insufficient|not enough) (?:\w{1,12} )?(?:data|samples|examples|observations|points|labels|statistics)\b)"
+)
 # Another kind of array than the pool holds: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
 _IS_OF_ANOTHER_SHAPE = late(r"(?i)\b\w{0,20}shape\b.{1,120}\b(?:require|expect|request|got|given)\w{0,3}:? shape\b")
 # What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
@@ -488,7 +494,8 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     An exception is raised whatever was tried before.
     """
     others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _LOOKS_UP.search, _IS_UNABLE.search,
-              _IS_LACKING.search, _IS_A_TARGET.search, _IS_OF_ANOTHER_SHAPE.search)  # fmt: skip
+              _IS_LACKING.search, _IS_A_TARGET.search, _IS_OF_ANOTHER_SHAPE.search,
+              _IS_OF_ANOTHER_THING.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)

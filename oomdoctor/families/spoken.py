@@ -23,6 +23,9 @@ _RECORD = late(
     r"|^#{2,3} (?:Instruction|Response|Question|Answer):"
     r"|^.{0,400}[{,] {0,2}[\"'](?:question|answer|prompt|completion|instruction|chosen|rejected|ground_truth|solution)"
     r"[\"']: {0,2}[\"'\[]"
+    r"|^.{0,400}[{,] {0,2}[\"'](?:text|content|sentence|document)[\"']: {0,2}[\"'].{0,3000}"
+    r"[\"'](?:labels?|score|split|lang|topic)[\"']: {0,2}[\"'\d\[]"
+    r"|^INSERT INTO \S{1,80} ?(?:\(|VALUES\b)"
     r"|^.{0,400}[\"']role[\"']: {0,2}[\"'](?:user|assistant|system)[\"']"
 )
 # A row of data in JSON; a program's record has one of these keys for what it says.

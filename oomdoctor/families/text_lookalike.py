@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from oomdoctor.families import Family
-from oomdoctor.families.echoes import ADVICE, SETTING, TEST, echo
+from oomdoctor.families.echoes import ADVICE, CHANGE, SETTING, TEST, echo
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
 from oomdoctor.families.loudness import is_error, tells_at_once
@@ -44,7 +44,7 @@ _TELLING = tuple(
         ),
         (mark("a search for the words"), r"\b(?:grep|rg|awk|sed)\b.{0,60}\b(?:oom|out.of.memory)\b"),
         (SETTING, r"\w[\"']? ?[:=] ?\[[^\]]{0,200}(?:\boom|out of memory|OutOfMemory)"),  # a list of what to look for
-        (mark("a note on a change of the program"), rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
+        (CHANGE, rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
     )
 )
 # What begins as a record of a failure, or counts some, is no name.

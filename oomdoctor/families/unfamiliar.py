@@ -28,7 +28,7 @@ from oomdoctor.families.checks import (
 )
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
-from oomdoctor.families.event import SIDES, Event, Process, Read, Threshold, Usage
+from oomdoctor.families.event import SIDES, Event, Lookalike, Process, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, goes_on, place_of, process_of
@@ -46,6 +46,7 @@ from oomdoctor.families.loudness import (
 )
 from oomdoctor.families.refuser import pool_of, refuser_of
 from oomdoctor.families.shortage import Shortfall, listed, shortfall, waits
+from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
@@ -116,6 +117,9 @@ _A_COMMAND = late(r"[^\w\n]{0,4}(?:\w{1,20} )?(?:[A-Z][A-Z0-9_]{2,60}=\S{0,200} 
 _OF_A_TRACE = late(r"\w\+0x[\da-f]{1,8}/0x[\da-f]{1,8}")
 _FRAMES: Final = 3  # lines: a frame and its source
 _FAULT: Final = late(rf"(?i){DEVICE_FAULT}")
+BESIDE_A_FAULT: Final = mark(
+    "a fault of the GPU (such as a bad address) stands beside it: after that every call fails; not a lack of memory"
+)
 _OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
@@ -208,7 +212,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
     is_raised = raised(page, index, text)
     if is_source(page, index, text) or _A_COMMAND.match(text) or not (is_raised or _is_last(page, index)):
         return
-    if (is_raised and _is_a_headline(page, index, text)) or _follows_a_fault(page, index, text):
+    if is_raised and _is_a_headline(page, index, text):
+        return
+    if _follows_a_fault(page, index, text):
+        if _FAULT.search(text) is None and shortfall(text, raised=is_raised) is not None:
+            yield Lookalike(place_of(page, page.lines[index]), BESIDE_A_FAULT)
         return
     found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
     # Progress below tells that the program went on. Beside a comparison an engine's end was looked for already.

@@ -20,7 +20,7 @@ _ERROR: Final = late(
     r"|.{0,120}\b(?:Segmentation fault|Floating point exception|Bus error|Illegal instruction)\b"
     r"|.{0,400}\bAssertion .{1,200} failed\b"
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
-    r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,200}\bNCCL operations have failed\b"
+    r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,120}\bCL ERROR:(?!CL_OUT_OF)|.{0,200}\bNCCL operations have failed\b"
     r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,6} error=\d{1,4} : \S"  # PyTorch up to 1.7
     r"|.{0,200}\bwas signaled to shutdown with signal (?:4|6|7|8|11)\b"  # TGI's launcher/src/main.rs: no kill
     rf"|.{{0,120}}(?:{HEAP})"
@@ -56,18 +56,29 @@ _NAMES_ITS_OUTPUT: Final = late(
     r"(?:(?i:log(?:s| file| output)?|output|stderr)|error_file) ?: ?"
     r"(?:[\w.~-]{0,80}/){1,30}[\w.-]{1,120}\.(?:log|txt|out|err|json)$"
 )
+# Figures, stamps and the places in a program's source
+_PLACES: Final = late(r"\S*[\d/\\]\S*|\s")
+_ITS_STATUS: Final = late(r"\b(?:code|status)\b[ =:]{1,3}-?\d")
+_COMMAND: Final = late(r"\W{0,4}(?:/[\w./-]{1,200}/)?(?:python[\d.]{0,6}|bash|sh|torchrun|deepspeed|srun)'?(?:,| -)")
 _PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
 _OF_A_TRACEBACK: Final = late(r"\s|$|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
 
 
 def ending(page: Page) -> Place | None:
-    """The last error among the last lines of the last page of a log that is not merely passed on."""
+    """The last error among the last lines of the last page of a log that is not merely passed on; of one that is
+    repeated, the first: the others follow from it."""
     last = page.lines[-LAST_LINES:]
     errors = [line for line in last if _ERROR.match(line.text.strip()) is not None]
     own = [line for line in errors if not _is_passed_on(line.text.strip())]
-    line = own[-1] if own else _of_a_call(last) or (errors[0] if errors else _logged(last))
+    line = _first_alike(own) if own else _of_a_call(last) or (errors[0] if errors else _logged(last))
     line = _reason(line, last) if line is not None else None
     return Place(page.file, line.number, line.end, _with_its_output(line, last)) if line is not None else None
+
+
+def _first_alike(errors: Sequence[Line]) -> Line:
+    """Where the last of the errors was printed first: in the same words, but for figures and places."""
+    said = [_PLACES.sub("", line.text) for line in errors]
+    return errors[said.index(said[-1])]
 
 
 def _with_its_output(line: Line, last: Sequence[Line]) -> str:
@@ -98,9 +109,14 @@ def _logged(lines: Sequence[Line]) -> Line | None:
     """The line of an error's level that nothing follows but a traceback without its end."""
     behind = (line for line in reversed(lines) if _OF_A_TRACEBACK.match(line.text) is None)
     line = next(behind, None)
-    if line is None or line.mark.level not in LOUD or _PRINTED_BY_ANOTHER.match(line.text):
+    if line is None or line.mark.level not in LOUD or _PRINTED_BY_ANOTHER.match(line.text) or _is_a_command(line.text):
         return None
     return line
+
+
+def _is_a_command(text: str) -> bool:
+    """Whether a launcher only shows the command of its child, and not how that ended."""
+    return _COMMAND.match(text) is not None and _ITS_STATUS.search(text) is None
 
 
 __all__ = ["ending"]

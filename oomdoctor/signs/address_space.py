@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, set_limits, sign
-from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, MAPS_LIMIT, OVERCOMMIT, WHO_HOLDS_IT_NOW
+from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, LIMIT_OR_FULL, MAPS_LIMIT, OVERCOMMIT, WHO_HOLDS_IT_NOW
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.set_limits import host_refusal, host_refusals
 from oomdoctor.units import GIB, TIB, show
@@ -34,6 +34,8 @@ NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
 LARGE: Final = 64 * GIB  # from here on a machine of the usual size may really not have it in one piece
 SMALL: Final = 1 * GIB
 ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the two on machines that are simply full
+MUCH_MORE: Final = 4  # times what was asked for: a larger machine has no more of what is short
+OF_A_LIMIT_ALONE: Final = ("more-address-space", "low-memory-loading", "fewer-workers")
 # Its limit on address space is a multiple of the container's memory
 _OF_YARN: Final = ("more-address-space", "raise-container-limit")
 _HEAPS: Final = {
@@ -201,7 +203,8 @@ def refused_with_more_free(crash: Crash) -> Seen | None:
         free=show(free),
     )
     against = (say("the free memory may have been measured at another time"),)
-    return Seen(words=words, evidence=(refused,), against=against)
+    knobs = OF_A_LIMIT_ALONE if free >= MUCH_MORE * tried else ()
+    return Seen(words=words, evidence=(refused,), against=against, knobs=knobs, next_evidence=(LIMIT_OR_FULL,))
 
 
 @sign
@@ -345,7 +348,7 @@ def _refusal(crash: Crash, refused: HostAllocation, against: tuple[str, ...] = (
         words=joined((refusal, how)),
         evidence=(refused,),
         against=against,
-        next_evidence=(ADDRESS_LIMIT, OVERCOMMIT, FREE),
+        next_evidence=(LIMIT_OR_FULL,),
     )
 
 

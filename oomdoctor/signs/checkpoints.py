@@ -57,7 +57,9 @@ def a_copy_of_a_state_was_refused(crash: Crash) -> Seen | None:
         "FSDP gathered the full state on one device to save it and could not clone one of its tensors{asked}.",
         asked=asked_for(crash),
     )
-    return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
+    broken = say("A checkpoint written after this may be broken: do not rely on it, save it again.")
+    evidence = (crash.root,)
+    return Seen(words=joined((words, broken)), evidence=evidence, shows_memory=True, stage="checkpoint_save")
 
 
 @sign

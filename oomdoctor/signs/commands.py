@@ -43,6 +43,11 @@ FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 # XLA's account of the program, its largest buffers among it, stands below the error: xla/service/buffer_assignment.cc
 ACCOUNT_OF_XLA: Final = "grep -n -A 40 RESOURCE_EXHAUSTED <the whole log>"
 OF_OTHER_RANKS: Final = "grep -n -m 5 -E 'Error|Exception|Killed|exitcode' <the logs of the other ranks>"
+# What MLC-LLM works its estimate out from: python/mlc_llm/interface/gen_config.py
+FIGURES_OF_MLC: Final = (
+    "grep -n -E 'context_window_size|prefill_chunk_size|num_(hidden_layers|key_value_heads)|head_dim|vocab_size'"
+    " <the model's folder>/mlc-chat-config.json"
+)
 WHOLE_LOG: Final = "grep -n -A 60 'Traceback (most recent call last)' <the whole log>"
 # Runs of the job that say what the log leaves open
 OF_AN_ENGINES_START: Final = (
@@ -112,8 +117,10 @@ LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
 ADDRESS_LIMIT: Final = "ulimit -a"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
 # After a refused request: the process that asked is gone, its limits may still stand
-OF_A_REFUSAL: Final = (ADDRESS_LIMIT, FREE, WHO_HOLDS_IT_NOW)
 OVERCOMMIT: Final = "sysctl vm.overcommit_memory; grep -i commit /proc/meminfo"
+# In one line: a limit of the process, one of the machine, or neither
+LIMIT_OR_FULL: Final = f"{ADDRESS_LIMIT}; {OVERCOMMIT}; {FREE}"
+OF_A_REFUSAL: Final = (LIMIT_OR_FULL, WHO_HOLDS_IT_NOW)
 # Both versions of cgroups; `grep .` prints each file's name before its value.
 GROUP: Final = (
     "grep . /sys/fs/cgroup/memory.{max,peak,current,events} "

@@ -14,7 +14,7 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.address_space import SMALL
-from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, OVERCOMMIT
+from oomdoctor.signs.commands import LIMIT_OR_FULL
 from oomdoctor.units import show
 
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
@@ -130,7 +130,7 @@ def small_piece_of_the_host_refused(crash: Crash) -> Seen | None:
         tried=show(tried),
     )
     against = (say("the log does not show how much RAM was in use"),)
-    return Seen(words=words, evidence=(root,), against=against, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT, FREE))
+    return Seen(words=words, evidence=(root,), against=against, next_evidence=(LIMIT_OR_FULL,))
 
 
 @sign

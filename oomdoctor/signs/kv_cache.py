@@ -18,7 +18,7 @@ from oomdoctor.incident.model import Crash, E
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import OF_AN_ENGINES_START
+from oomdoctor.signs.commands import FIGURES_OF_MLC, OF_AN_ENGINES_START
 from oomdoctor.signs.trace import asked, card, refusal
 from oomdoctor.units import show
 
@@ -349,7 +349,10 @@ def _mlcs_account(short: NoRoom) -> Seen | None:
     doubt = say(
         "by these figures there is room, and the check failed all the same: the model's own figures may be wrong"
     )
-    return Seen(words=words, evidence=(short,), against=(doubt,), unsure=True)
+    knobs = ("collect-evidence", "smaller-prefill")  # what is free is not short
+    return Seen(
+        words=words, evidence=(short,), against=(doubt,), unsure=True, knobs=knobs, next_evidence=(FIGURES_OF_MLC,)
+    )
 
 
 def _tightest(crash: Crash) -> ContextDoesNotFit | None:

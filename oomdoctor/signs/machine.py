@@ -18,7 +18,8 @@ from oomdoctor.signs import commands
 from oomdoctor.signs.cut import is_cut
 
 _WINDOWS: Final = (
-    r"(?<![A-Za-z])[A-Z]:\\[\w .-]|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
+    r"(?<![A-Za-z])[A-Z]:(?:\\[\w .-]|/\w[\w .-]{0,60}/)|\berrno=1455\b"
+    r"|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
     r"|\bWinError\b|\bpaging file\b|(?<![\w./-])/[C-F]/[\w.-]"  # the last as llamafile's C library writes C:\
 )
 # Jupyter, Colab and Kaggle run cells in ipykernel; IPython/core/ultratb.py has its own form of a traceback

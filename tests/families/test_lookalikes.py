@@ -340,3 +340,108 @@ def test_an_allocator_that_is_not_made_for_the_kernel_refuses_everything() -> No
     assert not failures
     assert len(reasons) == 1
     assert read("<jemalloc>: Unsupported system flag", refused)[0]
+
+
+BYTES_OF_AN_ARRAY = (
+    "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 9.31 GiB for an array with shape (50000, 50000)"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'If training stops with "RuntimeError: CUDA out of memory", halve the batch.',
+        "Use it when a run ends in 'torch.OutOfMemoryError: CUDA out of memory' on small cards",
+        "- fixed: an abort with std::bad_alloc when the list was empty",
+        "* Fix MemoryError in the exporter",
+        "4be11f0 handle std::bad_alloc in the exporter",
+        "  ✓ gives up on 'JavaScript heap out of memory' (4 ms)",
+        "ok 31 - prints MemoryError and ends",
+        "--- FAIL: TestOOMBudget (0.01s)",
+        "test arena::returns_out_of_memory ... ok",
+        "[ RUN      ] Arena.ThrowsOutOfMemory",
+        "VkResult: VK_ERROR_OUT_OF_POOL_MEMORY (16 sets, 16 in use)",
+        "[W] [TRT] Tactic Device request: 5120MB Available: 3100MB. Device memory is insufficient to use tactic.",
+        "Error: you have exceeded your GPU quota (120s requested, 20s left)",
+        "ValueError: insufficient samples: 12 needed to allocate 4 folds, got 7",
+        "FIXME: OOM with maps of more than 4 tiles",
+        "    MemoryError: when the ring has no slot for the frame.",
+        "cudaErrorMemoryAllocation = 2,",
+        "* **CUDA out of memory**: lower `--tiles`.",
+        "INSERT INTO notes VALUES (4, 'the host ran out of memory');",
+        '{"text": "RuntimeError: CUDA out of memory. Tried to allocate 4.00 GiB", "label": "gpu"}',
+    ],
+)
+def test_what_only_names_a_failure_is_none(line: str) -> None:
+    assert read(line)[0] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA out of memory",
+        "run 4 stopped with RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "If this goes on, it dies. RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "- rank 3: terminate called after throwing an instance of 'std::bad_alloc'",
+        "4be11f0: std::bad_alloc",
+        "OOM with maps of more than 4 tiles",
+        "    MemoryError: no slot for the frame",
+        "ring.cu:40: cudaErrorMemoryAllocation (2): out of memory",
+        "* **CUDA out of memory**",
+        "INSERT failed: the host ran out of memory",
+        '{"text": "RuntimeError: CUDA out of memory. Tried to allocate 4.00 GiB", "level": "error"}',
+        f"ok, then: {BYTES_OF_AN_ARRAY}",
+        f"* {BYTES_OF_AN_ARRAY}",
+        "vkAllocateMemory: VK_ERROR_OUT_OF_DEVICE_MEMORY",
+        "[E] Error Code 2: OutOfMemory (Requested size was 5368709120 bytes.)",
+        "Error: GPU memory limit exceeded after 20s (8 GiB)",
+        "Error: you have exceeded your GPU memory quota (24 GiB requested, 16 GiB left)",
+    ],
+)
+def test_what_resembles_a_name_is_a_failure_all_the_same(line: str) -> None:
+    assert read(line)[0]
+
+
+ATTACHING = "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-8Hk (size 9637888), error: {}"
+THREAD = "could not start: pthread_create failed (EAGAIN)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("CUDA error: illegal memory access", "ERROR: could not allocate 96 bytes of device memory"), "beside it"),
+        (("ERROR: CL_OUT_OF_RESOURCES", "ERROR: ILLEGAL READ OR WRITE TO A BUFFER"), "beside it"),
+        ((ATTACHING.format("No such file or directory (2)"),), "is not there"),
+        (("ERROR: uncorrectable ECC error encountered",), "never the program"),
+        (("NVRM: Xid (PCI:0000:3b:00): 79",), "of the GPU or of the program"),
+        ((THREAD,), "probably the limit"),
+        (("sh: fork: retry: Resource temporarily unavailable",), "the limit on processes or threads was hit"),
+    ],
+)  # fmt: skip
+def test_words_of_memory_without_a_lack_of_it_have_a_reason(lines: tuple[str, ...], words: str) -> None:
+    failures, reasons = read(*lines)
+    assert not failures
+    assert any(words in why for why in reasons)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("a check of the buffer failed", "ERROR: could not allocate 96 GiB of device memory"),
+        ("a check of the buffer failed", "ERROR: could not allocate 3 GiB of device memory: CL_OUT_OF_RESOURCES"),
+        (ATTACHING.format("No space left on device (28)"),),
+    ],
+)  # fmt: skip
+def test_without_the_fault_they_are_a_failure(lines: tuple[str, ...]) -> None:
+    assert read(*lines)[0]
+
+
+FAILED_TRIAL = (
+    "[W] Trial 6 failed with parameters: {'width': 512} because of the error: RuntimeError('CUDA out of memory')."
+)
+
+
+def test_a_search_goes_on_without_the_trial_that_did_not_fit() -> None:
+    assert read(FAILED_TRIAL, "[I] Trial 7 finished with value: 0.8")[0] == []
+    assert read(FAILED_TRIAL, "[I] study is saved")[0]
+    assert read("[I] Trial 5 finished with value: 0.8", FAILED_TRIAL)[0]

@@ -51,6 +51,7 @@ def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
         "assert all(sizes)\nstep 3\n",
         "THCudaCheck is on\nstep 3\n",
         "text_generation_launcher: Shard process was signaled to shutdown with signal 15 rank=0\n",
+        "[launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'fit.py', '--local_rank=0', '--confi\n",
         # told as caught
         "2024-02-11 20:12:52,350 INFO [search.py:73] Caught exception:\nCUDA error: out of memory\n",
     ],
@@ -257,3 +258,27 @@ def test_the_call_that_failed_is_shown_for_an_error_that_does_not_name_it(
     tmp_path: Path, error: str, above: str, told: bool
 ) -> None:
     assert ended(tmp_path, f"{above}\n{TRACE}{error}\n") == (above if told else error)
+
+
+FAULT = "[{}ms] [Error] [solver] CUDA error: an illegal memory access was encountered: ../src/{}.cpp: {}"
+
+
+def test_of_an_error_that_is_repeated_the_first_is_quoted(tmp_path: Path) -> None:
+    lines = [
+        FAULT.format(20, "Cloth", 489),
+        "[21ms] [Error] [solver] no memory of size 12",
+        FAULT.format(22, "Rope", 74),
+    ]
+    assert ended(tmp_path, "\n".join(lines) + "\n") == lines[0]
+
+
+def test_another_error_before_the_last_is_not_it(tmp_path: Path) -> None:
+    assert ended(tmp_path, f"{TRACE}ValueError: no\n{TRACE}KeyError: 'x'\n") == "KeyError: 'x'"
+
+
+@pytest.mark.parametrize("code", [" exits with return code = 1", ""])
+def test_the_command_of_a_child_is_an_error_only_with_its_status(tmp_path: Path, code: str) -> None:
+    line = (
+        f"[2026-01-09 11:20:02,118] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'fit.py']{code}"
+    )
+    assert bool(ended(tmp_path, f"step 9\n{line}\nTraceback (most recent call last):\n")) is bool(code)

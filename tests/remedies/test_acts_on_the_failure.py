@@ -607,3 +607,12 @@ def test_what_colossalai_shards_is_sharded(trace: str, given: bool) -> None:
 def test_coati_keeps_states_on_the_host_by_its_strategy(trace: str, line: str | None) -> None:
     chosen, _ = advise("torchrun fit.py\n" + trace + REFUSED + cuda(), "offload-optimizer", cause="optimizer-states")
     assert (chosen["offload-optimizer"].snippet if "offload-optimizer" in chosen else None) == line
+
+
+BLIND = "RuntimeError: No CUDA GPUs are available\n"
+
+
+@pytest.mark.parametrize(("before", "is_of_ray"), [("", False), ("(raylet) a new actor of Ray starts\n", True)])
+def test_where_no_ray_runs_nothing_is_requested_of_it(before: str, is_of_ray: bool) -> None:
+    chosen, _ = advise(before + BLIND, "fix-resource-request", cause="gpu-visibility")
+    assert ("fix-resource-request" in chosen) is is_of_ray

@@ -367,3 +367,26 @@ CACHED: Final = "train: Caching images (27.5GB RAM): 100%|███████�
 )
 def test_cached_data_ran_out_of_memory_only_where_the_log_says_so(end: str, told: str) -> None:
     assert said("dataset-in-ram", CACHED, end) == told
+
+
+DEAD = (
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: gone.\n"
+)
+TOLD = (
+    "(raylet) A worker died or was killed while executing a task by an unexpected system error. Worker ID: 6d0e "
+    "Worker IP address: 10.7.0.{} Worker PID: {} Worker exit type: SYSTEM_ERROR Worker exit detail: x.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "who"),
+    [
+        (TOLD.format(4, 5120), "Ray worker 5120"),
+        ("", "A Ray worker"),
+        (TOLD.format(9, 5120), "A Ray worker"),
+        (TOLD.format(4, 5120) + TOLD.format(4, 5121), "A Ray worker"),
+    ],
+)
+def test_a_dead_worker_is_named_by_the_one_line_that_has_its_number(told: str, who: str) -> None:
+    dead = deaths.dead_process(crash("\tip: 10.7.0.4\n" + DEAD + told))
+    assert dead == who

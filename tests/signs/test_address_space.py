@@ -44,3 +44,40 @@ def test_a_limit_on_private_memory() -> None:
     seen = address_space.data_of_a_process_is_limited(crash_of(f"[   71.500000] {line} ignore_rlimit_data.\n"))
     assert seen is not None
     assert "grid (PID 812)" in seen.words
+
+
+GO = "runtime: VirtualAlloc of {} bytes failed with errno={}\nfatal error: out of memory\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "tried"),
+    [
+        (GO.format(419430400, 1455), 419430400),
+        ("loader.exe: error code 1455 while mapping a file\n", None),
+        ("pool: VirtualAlloc(2147483648) failed, GetLastError() = 1455\n", 2147483648),
+    ],
+)
+def test_error_1455_is_windows_commit_limit_whoever_prints_it(log: str, tried: int | None) -> None:
+    found = crash_of(log)
+    assert address_space.windows_commit_is_used_up(found) is not None
+    assert found.root.tried_bytes == tried  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("log", [GO.format(419430400, 12), "could not allocate 1455 bytes of RAM: std::bad_alloc\n"])
+def test_another_number_is_not(log: str) -> None:
+    assert address_space.windows_commit_is_used_up(crash_of(log)) is None
+
+
+FREE = """Native memory allocation (mmap) failed to map {} bytes for committing reserved memory.
+free -m
+             total       used       free     shared    buffers     cached
+Mem:         32108       6502      25605         10        118       2479
+"""
+
+
+@pytest.mark.parametrize(("tried", "is_left_out"), [(4194304, True), (21474836480, False)])
+def test_a_larger_machine_has_no_more_of_what_is_short_where_much_is_free(tried: int, is_left_out: bool) -> None:
+    seen = address_space.refused_with_more_free(crash_of(FREE.format(tried)))
+    assert seen is not None
+    assert (bool(seen.knobs) and "more-host-memory" not in seen.knobs) is is_left_out
+    assert "ulimit" in seen.next_evidence[0]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import NO_BLOCKS, context_too_long, crash_of, started, v0_account
 
+from oomdoctor.report.headline import sizes
 from oomdoctor.signs import Sign, kv_cache
 
 MLC = (
@@ -60,3 +61,5 @@ def test_figures_that_leave_room_are_doubted(room: int, weights: int, contradict
     seen = kv_cache.buffers_fill_mlcs_share(crash_of(MLC.format(room, weights)))
     assert seen is not None
     assert seen.unsure == contradicts
+    assert any("mlc-chat-config.json" in command for command in seen.next_evidence) is contradicts
+    assert (sizes.share_left(crash_of(MLC.format(room, weights))) is not None) is contradicts

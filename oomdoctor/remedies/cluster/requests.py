@@ -18,7 +18,7 @@ from oomdoctor.remedies.cluster.engine import (
     split_of_the_engine,
 )
 from oomdoctor.remedies.cluster.nodes import of_cluster
-from oomdoctor.remedies.proposal import Answer, Case, Proposal
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs import commands
 from oomdoctor.signs.scheduling import (
@@ -34,6 +34,7 @@ from oomdoctor.signs.scheduling import (
 )
 
 DRIVER_CPUS: Final = 1
+_OF_RAY: Final = r"(?i)\bray\b|\braylet\b"
 # Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
 # ray/serve/config.py, ray/remote_function.py
 _REQUESTS: Final = (
@@ -62,11 +63,10 @@ def fix_request(case: Case) -> Answer:
             ).strip(),
             snippet=f"ray start --head --num-gpus={visible.visible}",
         )
-    if visible is not None and (line := _gpu_of_a_worker(crash)):
-        return Proposal(
-            action=say("Request a GPU for the work that needs one: Ray gives none to the others"), snippet=line
-        )
-    have, asked = of_cluster(crash), asked_gpus(crash)
+    asked = asked_gpus(crash)
+    if visible is not None and (told := _of_a_blind_process(case, asked=asked is not None)) is not None:
+        return told
+    have = of_cluster(crash)
     if asked is not None:
         return _launch(crash, asked.gpus, asked.sum, have)
     request = request_of(crash)
@@ -97,6 +97,15 @@ def fix_request(case: Case) -> Answer:
     if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
         return fewer
     return _of_less(request, have, short)
+
+
+def _of_a_blind_process(case: Case, *, asked: bool) -> Answer:
+    """What a process that sees too few GPUs requests; nothing where nobody places it: no Ray, and no option."""
+    if line := _gpu_of_a_worker(case.crash):
+        return Proposal(
+            action=say("Request a GPU for the work that needs one: Ray gives none to the others"), snippet=line
+        )
+    return None if asked or case.row is not None or case.crash.shows(_OF_RAY) else Skip()
 
 
 def _of_less(request: Unschedulable, have: Mapping[str, float], short: Sequence[tuple[str, float, float]]) -> Proposal:

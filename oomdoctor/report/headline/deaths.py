@@ -101,7 +101,7 @@ def dead_process(crash: Crash) -> str | None:
     """Who died where the log does not say how: a worker or a node of Ray, one of a pool, of a data loader."""
     event = crash.root
     if isinstance(event, WorkerDeath):
-        return _rays_workers(crash, event) or _rays_worker(event)
+        return _rays_workers(crash, event) or _rays_worker(_with_its_pid(crash, event))
     if isinstance(event, NodeDeath):
         return _rays_node(event)
     if isinstance(event, LoaderDeath):
@@ -193,6 +193,15 @@ def _rays_workers(crash: Crash, first: WorkerDeath) -> str | None:
     shown, more = listed(map(str, pids[:_SEVERAL])), len(pids) - _SEVERAL
     names = counted(more, mark("{names} and {count} other"), mark("{names} and {count} others"), names=shown)
     return say("Ray workers {pids}", pids=names if more else shown)
+
+
+def _with_its_pid(crash: Crash, death: WorkerDeath) -> WorkerDeath:
+    """The same death as another line reports it, where that one has the number: of one node, and of no other worker."""
+    if death.process.pid is not None or death.actor_name or death.class_name:
+        return death
+    others = [one for one in crash.every(WorkerDeath) if one.process.pid is not None]
+    alike = [one for one in others if (one.process.node, one.cause) == (death.process.node, death.cause)]
+    return alike[0] if len(others) == 1 and alike else death
 
 
 def _rays_worker(death: WorkerDeath) -> str:

@@ -134,6 +134,15 @@ def share_room(short: NoRoom) -> str | None:
     return show(room) if room is not None and taken >= room else None
 
 
+@about(root(NoRoom))
+def share_left(short: NoRoom) -> str | None:
+    """What MLC's own figures leave of the GPU, where its check failed all the same."""
+    room, taken = short.available_bytes, (short.weights_bytes or 0) + (short.buffers_bytes or 0)
+    if not room or not taken or taken >= room:
+        return None
+    return say("{left} of {room}", left=show(room - taken), room=show(room))
+
+
 def model_name(crash: Crash) -> str | None:
     """The model, where the log names one alone."""
     models = crash.context.models
