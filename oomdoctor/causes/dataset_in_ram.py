@@ -33,7 +33,7 @@ CAUSE = Cause(
         mark("{dead_process} died after {cached_before_a_death} of data were cached in RAM"),
         mark("{cached} of data were cached in RAM when memory ran out"),
         mark("All data goes to {gpu} in one allocation: {data_in_one_piece} requested"),
-        mark("{allocator} ran out of memory on {gpu}[ {doing}][ ({place})]"),
+        mark("An allocation[ of {requested}] failed on {gpu} {doing}[ ({place})]"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}][: an array of {array}]"),
         mark("{killed_process} was killed ({kill_code}) while loading or tokenizing data"),
         mark("{limited_job} hit its memory limit while loading or tokenizing data[: {oom_kills}]"),

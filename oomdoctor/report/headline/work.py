@@ -18,7 +18,7 @@ from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compi
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.held_data import buffer_of, collected_things
-from oomdoctor.signs.host_data import cached_data
+from oomdoctor.signs.host_data import cached_data, data_goes_to_the_card_in_one_piece
 
 _JOBS: Final = late(
     r"\bMAX_JOBS\W{1,3}(\d{1,4})\b|\b(?:make|ninja|cmake --build|cargo build)\b[^\n]{0,80} -j ?(\d{1,4})\b"
@@ -110,7 +110,7 @@ def cached_before_a_death(crash: Crash) -> str | None:
 def data_in_one_piece(crash: Crash) -> str | None:
     """The allocation on the GPU that all data was to go to."""
     tried = crash.root.figures("usage").get("tried_bytes")
-    return brief(tried) if crash.pool == "gpu" and crash.stage == "data_load" and isinstance(tried, int) else None
+    return brief(tried) if data_goes_to_the_card_in_one_piece(crash) and isinstance(tried, int) else None
 
 
 def in_first_step(crash: Crash) -> str | None:
