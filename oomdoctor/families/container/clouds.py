@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from oomdoctor.families.container import LimitKill, MemoryLimit
@@ -44,21 +45,19 @@ def _lambda(page: Page, index: int) -> Event:
     return LimitKill(at=at, time=time, manager="aws", peak_bytes=peak, limit_bytes=limit)
 
 
-def _sagemaker(page: Page, index: int) -> Event:
-    line = page.lines[index]
-    # The instance is a machine of its own.
-    return LimitKill(at=place_of(page, line), time=line.mark.time, manager="sagemaker", strength=2, pool="host_ram")
+def _own_machine(manager: str) -> Callable[[Page, int], Event]:
+    """Of a service that gives a machine of its own."""
 
+    def read(page: Page, index: int) -> Event:
+        line = page.lines[index]
+        return LimitKill(at=place_of(page, line), time=line.mark.time, manager=manager, strength=2, pool="host_ram")
 
-def _notebook(page: Page, index: int) -> Event:
-    line = page.lines[index]
-    # What such a service gives is a machine of its own.
-    return LimitKill(at=place_of(page, line), time=line.mark.time, manager="notebook", strength=2, pool="host_ram")
+    return read
 
 
 RECORDS: Final = (
     Record(_CLOUD, _cloud),
     Record(_LAMBDA, _lambda),
-    Record(_SAGEMAKER, _sagemaker),
-    Record(_NOTEBOOK, _notebook, loose=True),
+    Record(_SAGEMAKER, _own_machine("sagemaker")),
+    Record(_NOTEBOOK, _own_machine("notebook"), loose=True),
 )
