@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import pkgutil
 import shutil
 import sys
 from collections.abc import Iterator
@@ -34,10 +35,11 @@ def write(folder: Path) -> None:
 
 def _patterns() -> Iterator[tuple[str, int]]:
     """Those of the modules that a diagnosis loads, but for what draws the report."""
-    families.whole()
+    for module in pkgutil.walk_packages(families.__path__, f"{families.__name__}."):
+        importlib.import_module(module.name)
     causes()
-    for module in ("street", "decision.diagnosis", "remedies.advice"):
-        importlib.import_module(f"oomdoctor.{module}")
+    for name in ("street", "decision.diagnosis", "remedies.advice"):
+        importlib.import_module(f"oomdoctor.{name}")
     kind: Any = late
     for it in gc.get_objects():
         if type(it) is kind and isinstance(it.pattern, str):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from oomdoctor.families import container
 
 LOG = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 0 has a total capacity of 23.60 GiB "
@@ -89,3 +92,18 @@ def test_the_tables_come_with_the_first_crash(tmp_path: Path, text: str, loaded:
     )
     tables = ("oomdoctor.signs", "oomdoctor.causes", "oomdoctor.decision.ranking", "oomdoctor.remedies.advise")
     assert [name in done.stdout.split() for name in tables] == [loaded] * len(tables)
+
+
+def test_a_log_of_one_manager_loads_no_other_managers_file(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text("srun: error: node7: task 3: Out Of Memory\n", encoding="utf-8")
+    program = "import oomdoctor, sys; oomdoctor.diagnose('job.log'); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    managers = {name for name in done.stdout.split() if name.rpartition(".")[0] == container.__name__}
+    assert {name.rpartition(".")[2] for name in managers} & container.MANAGERS.keys() == {"slurm"}
+
+
+def test_every_managers_file_is_asked() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(container.__path__)}
+    assert modules - container.MANAGERS.keys() == {"records"}

@@ -86,6 +86,7 @@ class Event(Struct, frozen=True, kw_only=True):
     family: ClassVar[str] = ""
     kind: ClassVar[str] = ""
     in_traceback: ClassVar[bool] = False  # it is a line of its traceback, which has no exception
+    once_a_log: ClassVar[bool] = False  # however many lines tell of it, and with whatever figures
 
     at: Place
     process: Process = NOBODY
@@ -111,6 +112,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
     def identity(self) -> str:
         """Equal for two prints of the same happening. Kinds that are printed more or less whole override it."""
+        if self.once_a_log:
+            return f"{self.family} {self.kind}"
         told = [self.figures(part) for part in ("usage", "threshold", "fields")]
         return f"{self.family} {self.kind} {self.process.pid} {self.process.rank} {told}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from oomdoctor.families.event import Place, Process
@@ -21,6 +21,19 @@ PROGRESS = late(_LOSS + r"|\d{1,3}%\||\b(?:it/s|s/it)\b|(?i:(?<!\*\*\* )\b(?:ste
 
 def place_of(page: Page, first: Line, last: Line | None = None) -> Place:
     return Place(page.file, first.number, (last or first).end, first.raw)
+
+
+def block_of(page: Page, index: int, most: int, goes_on: Callable[[str], object]) -> list[Line]:
+    """The line and those below it that go on, the last of which is not empty."""
+    lines = page.after(index, most)
+    kept = 1
+    for position, line in enumerate(lines[1:], start=1):
+        text = line.text.strip()
+        if not goes_on(text):
+            break
+        if text:
+            kept = position + 1
+    return lines[:kept]
 
 
 def process_of(line: Line, gpu: int | None = None) -> Process:

@@ -85,6 +85,7 @@ class ContextFull(Event, frozen=True, kw_only=True):
 
     family = "llama_cpp"
     kind = "context-full"
+    once_a_log = True
 
     pool: str = "kv_cache"
     stage: str = "serving"
@@ -93,9 +94,6 @@ class ContextFull(Event, frozen=True, kw_only=True):
     task: int | None = None  # the server's number of the request
     batch_tokens: int | None = None  # the first of the smaller batches that it was tried with, else the batch
     past_tokens: int | None = None  # what of the request lies in the cache already
-
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"
 
 
 _STAGES = {"weights": "model_load", "kv": "kv_cache_init", "state": "kv_cache_init", "compute": "engine_init"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.lines import place_of
-from oomdoctor.families.sentences import Sentence, count_of, number_of, reader, values
+from oomdoctor.families.sentences import Sentence, count_of, counted_in, reader, values
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Page
@@ -32,6 +32,7 @@ class BufferFull(Event, frozen=True, kw_only=True):
 
     family = "lmcache"
     kind = "buffer-full"
+    once_a_log = True
 
     pool: str = "host_ram"
     stage: str = "serving"
@@ -40,9 +41,6 @@ class BufferFull(Event, frozen=True, kw_only=True):
     tried_bytes: Usage[int | None] = None
     shape: str | None = None  # as printed
     dtype: str | None = None
-
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"
 
 
 _SENTENCES = (
@@ -53,10 +51,7 @@ _SENTENCES = (
 )
 
 
-def _megabytes(text: str) -> int | None:
-    """Decimal: a block of 2**24 bytes is "16.7772 MBytes"."""
-    number = number_of(text)
-    return None if number is None else round(number * 10**6)
+_megabytes = counted_in(10**6)  # a block of 2**24 bytes is "16.7772 MBytes"
 
 
 _CLAUSES = {

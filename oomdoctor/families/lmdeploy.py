@@ -34,13 +34,11 @@ class CacheFull(Event, frozen=True, kw_only=True):
 
     family = "lmdeploy"
     kind = "cache-full"
+    once_a_log = True
 
     pool: str = "kv_cache"
     stage: str = "serving"
     strength: int = 2
-
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"
 
 
 class CacheSettled(Event, frozen=True, kw_only=True):

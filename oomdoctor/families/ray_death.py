@@ -15,7 +15,7 @@ from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.ended import ends_well
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
-from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.lines import block_of, place_of, process_of
 from oomdoctor.language import mark, say
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Line, Page
@@ -256,15 +256,7 @@ def _facts_above(page: Page, index: int) -> list[Line]:
 
 
 def _block(page: Page, index: int) -> list[Line]:
-    lines = page.after(index, BLOCK_LINES)
-    kept = 1
-    for position, line in enumerate(lines[1:], start=1):
-        text = line.text.strip()
-        if not _FACT.match(text) or "A worker died" in text:
-            break
-        if text:
-            kept = position + 1
-    return lines[:kept]
+    return block_of(page, index, BLOCK_LINES, lambda text: _FACT.match(text) and "A worker died" not in text)
 
 
 def _crashed(page: Page, index: int, pid: int | None) -> str | None:

@@ -17,7 +17,7 @@ from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, Threshold, Usage
 from oomdoctor.families.frames import frames
-from oomdoctor.families.lines import place_of
+from oomdoctor.families.lines import block_of, place_of
 from oomdoctor.families.remote_call import caller, callers
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -215,15 +215,7 @@ def _start_of_the_store(page: Page, index: int) -> str:
 
 
 def _block(page: Page, index: int) -> list[Line]:
-    lines = page.after(index, BLOCK_LINES)
-    kept = 1
-    for position, line in enumerate(lines[1:], start=1):
-        text = line.text.strip()
-        if not _PART.match(text):
-            break
-        if text:
-            kept = position + 1
-    return lines[:kept]
+    return block_of(page, index, BLOCK_LINES, _PART.match)
 
 
 class _About(Struct, frozen=True):

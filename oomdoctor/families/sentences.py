@@ -147,6 +147,16 @@ def number_of(text: str) -> float | None:
     return float(plain) if re.fullmatch(r"-?\d{1,18}(?:\.\d{1,30})?", plain) else None
 
 
+def counted_in(unit: int) -> Callable[[str], int | None]:
+    """Of a number behind which no unit stands, or one that means something else there."""
+
+    def bytes_in(text: str) -> int | None:
+        number = number_of(text)
+        return None if number is None else round(number * unit)
+
+    return bytes_in
+
+
 def share_of(text: str) -> float | None:
     """A share of something: none is negative."""
     share = number_of(text)

@@ -11,7 +11,17 @@ from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
 from oomdoctor.families.lines import SIGKILL_CODES, place_of, process_of
 from oomdoctor.families.peer import passes_on
-from oomdoctor.families.sentences import Clause, Sentence, bytes_of, count_of, number_of, reader, share_of, values
+from oomdoctor.families.sentences import (
+    Clause,
+    Sentence,
+    bytes_of,
+    count_of,
+    counted_in,
+    number_of,
+    reader,
+    share_of,
+    values,
+)
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -51,6 +61,7 @@ class NoPool(Event, frozen=True, kw_only=True):
 
     family = "sglang"
     kind = "no-pool"
+    once_a_log = True
 
     pool: str = "kv_cache"
     stage: str = "kv_cache_init"
@@ -61,22 +72,17 @@ class NoPool(Event, frozen=True, kw_only=True):
     smallest_fraction: Usage[float | None] = None  # the engine's own answer, from 0.5.14 on
     fraction: Threshold[float | None] = None
 
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"
-
 
 class CaptureFailed(Event, frozen=True, kw_only=True):
     """Capturing CUDA graphs failed; what the device said follows the colon."""
 
     family = "sglang"
     kind = "capture-failed"
+    once_a_log = True
 
     pool: str = "gpu"
     stage: str = "cuda_graph_capture"
     strength: int = 2
-
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"
 
 
 class PoolExhausted(Event, frozen=True, kw_only=True):
@@ -245,9 +251,7 @@ def _decimal(text: str) -> int | None:
     return size(number, unit, DECIMAL)
 
 
-def _gib(text: str) -> int | None:
-    number = number_of(text)
-    return None if number is None else round(number * GIB)
+_gib = counted_in(GIB)
 
 
 def _pool(*names: str) -> Clause:

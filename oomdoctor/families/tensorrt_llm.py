@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read, Role, Threshold, Usage
-from oomdoctor.families.sentences import Sentence, bytes_of, count_of, number_of, reader, values
+from oomdoctor.families.sentences import Sentence, bytes_of, count_of, counted_in, number_of, reader, values
 from oomdoctor.streams import Page
 from oomdoctor.units import GIB, MIB
 
@@ -121,14 +121,8 @@ _SENTENCES = (
 )
 
 
-def _gib(text: str) -> int | None:
-    number = number_of(text)
-    return None if number is None else round(number * GIB)
-
-
-def _mib(text: str) -> int | None:
-    number = number_of(text)
-    return None if number is None else round(number * MIB)
+_gib = counted_in(GIB)
+_mib = counted_in(MIB)
 
 
 _CLAUSES = {

@@ -15,6 +15,7 @@ class WarmupShort(Event, frozen=True, kw_only=True):
 
     family = "tgi"
     kind = "warmup-short"
+    once_a_log = True  # the router prints the server's error again
 
     pool: str = "gpu"
     stage: str = "memory_profiling"
@@ -28,9 +29,6 @@ class WarmupShort(Event, frozen=True, kw_only=True):
         """The tokens of the batch that was prefilled. Behind a total they are what the batch still held: of one that
         has been prefilled, a token for each request (flash_causal_lm.py 0.9.0 to 0.9.3, `warmup`)."""
         return None if self.total_tokens else self.prefill_tokens
-
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"  # the router prints the server's error again
 
 
 class CacheSettled(Event, frozen=True, kw_only=True):

@@ -40,14 +40,12 @@ class CutTraining(Event, frozen=True, kw_only=True):
 
     family = "training_cut"
     kind = "cut-traceback"
+    once_a_log = True
 
     pool: str = "gpu"
     strength: int = 1
 
     step: str | None  # "gather", "backward", "optimizer", or "wait" for the workers
-
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

@@ -45,6 +45,7 @@ class CutTraceback(Event, frozen=True, kw_only=True):
 
     family = "vllm_cut"
     kind = "cut-traceback"
+    once_a_log = True
 
     pool: str = "gpu"
     strength: int = 1
@@ -52,9 +53,6 @@ class CutTraceback(Event, frozen=True, kw_only=True):
     step: str
     begun: bool | None = None  # as far as the error's own words go, they are those of a lack of memory
     said: str | None = None  # these words, without the error's class
-
-    def identity(self) -> str:
-        return f"{self.family} {self.kind}"
 
 
 def _begun(text: str) -> bool:

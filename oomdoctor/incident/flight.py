@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from oomdoctor.families.event import Event, Lookalike
-from oomdoctor.families.flight_record import FlightRecord
 from oomdoctor.families.kill import SIGKILL, Kill
+from oomdoctor.families.recorded import FlightRecord
 from oomdoctor.incident.joins import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
 from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import mark

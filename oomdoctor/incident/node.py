@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from oomdoctor.families.container import MemoryLimit
 from oomdoctor.families.event import Event
-from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Row
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
+from oomdoctor.families.recorded import RecordedKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.job.roles import is_outside_ray, role_of, short_name

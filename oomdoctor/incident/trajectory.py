@@ -395,12 +395,12 @@ def _gpustat(here: _Here) -> Iterator[_Figure]:
 
 def _flight_record(here: _Here) -> Iterator[_Figure]:
     """A sample of each second at most, whose figures are the last before the job's end, too."""
-    from oomdoctor.families import flight  # noqa: PLC0415  (few logs come with one)
+    from oomdoctor.families import flight_record  # noqa: PLC0415  (few logs come with one)
 
-    sample, before = flight.samples(here.page, here.at)
+    sample, before = flight_record.samples(here.page, here.at)
     if sample is None or (before is not None and int(before.s) == int(sample.s)):
         return
-    second, names = int(sample.s), here.page.once(flight.names)
+    second, names = int(sample.s), here.page.once(flight_record.names)
     if sample.used is not None and sample.limit is not None:
         yield _Figure(IN_THE_CGROUP, "cgroup", sample.used, total=sample.limit, second=second)
     elif sample.available is not None:

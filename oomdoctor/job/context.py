@@ -264,12 +264,12 @@ class _Told:
 
     def _take_record(self, text: str) -> str:
         """What a line of a flight record tells of the job: its command, as a log would print it."""
-        from oomdoctor.families import flight  # noqa: PLC0415  (few logs come with one)
+        from oomdoctor.families import flight_record  # noqa: PLC0415  (few logs come with one)
 
-        for package in flight.packages(text):
+        for package in flight_record.packages(text):
             for name, version in recognition.versions(package):
                 self._installed.setdefault(name, version)
-        return flight.command(text)
+        return flight_record.command(text)
 
     def _take_words(self, what: str, text: str) -> None:
         """A framework's fingerprint, or a word that leads to versions, models or hardware."""

@@ -276,10 +276,18 @@ def _of_a_program(array: ArrayOutOfMemory, largest: ProgramBuffer) -> str:
     )
 
 
-def _what_they_grow_with(crash: Crash) -> str:
-    if some(crash.job.frameworks, "has no batch"):
+def what_passes_grow_with(crash: Crash, *, as_results: bool = False) -> str:
+    """What to make smaller so that a pass needs less; as a compiler names it, these are a program's results."""
+    one_by_one = some(crash.job.frameworks, "has no batch")
+    if as_results and one_by_one:
         return say("They grow with the size of each input.")
-    return say("They grow with the batch size.")
+    if as_results:
+        return say("They grow with the batch size.")
+    if one_by_one:
+        return say("What it computes grows with the size of each input.")
+    if some(crash.job.frameworks, "has no sequences"):
+        return say("Activations grow with the batch size and with the size of each input.")
+    return say("Activations grow with batch size and sequence length.")
 
 
 @sign
@@ -386,7 +394,7 @@ def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
             "{arguments}; its intermediate results take the rest.",
             **_figures(array),
         )
-    words = joined((words, _what_they_grow_with(crash)))
+    words = joined((words, what_passes_grow_with(crash, as_results=True)))
     return Seen(words=words, evidence=(array,), stage="forward")
 
 

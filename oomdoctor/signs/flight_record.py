@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoctor.families.flight_record import FlightRecord, RecordedKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.recorded import FlightRecord, RecordedKill
 from oomdoctor.incident.flight import is_of_job, lies_in
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL

@@ -12,11 +12,11 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import total_bytes
 from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.first_step import memory_in_all
 from oomdoctor.signs.node_groups import several_alike_have_it
 from oomdoctor.units import show
 
@@ -108,7 +108,7 @@ def a_table_was_made_whole(crash: Crash) -> Seen | None:
 def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
     """The job was killed at a limit or on a full machine, and one of its last lines prints the shape of a table that
     takes more than that as one array."""
-    limit = _limit(crash)
+    limit = memory_in_all(crash)
     if limit is None or not _was_killed(crash) or not crash.proven:
         return None
     for line in islice(own_lines(crash), LAST):
@@ -161,12 +161,6 @@ def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
         data_were_being_read,
     )
     return Seen(words="") if any(one(crash) is not None for one in shown) else None
-
-
-def _limit(crash: Crash) -> int | None:
-    """Of the control group or job that was killed, else of the machine."""
-    group = crash.root.limit_bytes if isinstance(crash.root, KernelKill | LimitKill) else None
-    return group or total_bytes(crash)
 
 
 def _width(line: str) -> tuple[int, str]:

@@ -7,11 +7,11 @@ from typing import Final
 
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.event import Event
-from oomdoctor.families.flight_record import RecordedKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.ray_store import StoreTooLarge, StoreUsage
+from oomdoctor.families.recorded import RecordedKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     HELD_ELSEWHERE,

@@ -15,7 +15,7 @@ from oomdoctor.job.frameworks import framework, some
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.arrays import array_of_a_step_on_the_host
+from oomdoctor.signs.arrays import array_of_a_step_on_the_host, what_passes_grow_with
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.library import refused_at_the_drivers_start
@@ -90,19 +90,11 @@ def in_a_forward_pass(crash: Crash) -> Seen | None:
     return _in_a_pass(crash, "forward")
 
 
-def _what_they_grow_with(crash: Crash) -> str:
-    if some(crash.job.frameworks, "has no batch"):
-        return say("What it computes grows with the size of each input.")
-    if some(crash.job.frameworks, "has no sequences"):
-        return say("Activations grow with the batch size and with the size of each input.")
-    return say("Activations grow with batch size and sequence length.")
-
-
 def _in_a_pass(crash: Crash, which: str) -> Seen | None:
     if _own_pass(crash) != which or weights_by_the_message(crash) is not None:
         return None
     return Seen(
-        words=joined((_failed(crash, which), _what_they_grow_with(crash))),
+        words=joined((_failed(crash, which), what_passes_grow_with(crash))),
         evidence=(refusal(crash) or crash.root,),
         stage=which if crash.stage == "unknown" else None,
     )
@@ -292,7 +284,7 @@ def tensor_of_a_running_job(crash: Crash) -> Seen | None:
         words=joined(
             (
                 say("Nothing shows that the job was still loading when {asked}.", asked=asked(it)),
-                _what_they_grow_with(crash),
+                what_passes_grow_with(crash),
             )
         ),
         evidence=(event,),
