@@ -24,7 +24,7 @@ from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
-from oomdoctor.job.frameworks import driven, framework, some
+from oomdoctor.job.frameworks import among, driven, framework, some
 from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
@@ -477,14 +477,20 @@ def way_to_disk(case: Case) -> bool:
 
 def model_of_a_library(case: Case) -> bool:
     """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it; and no loader of JAX or
-    TensorFlow has weights in few bits without an option for it."""
+    TensorFlow has weights in few bits without an option for it, nor has a program that draws."""
     crash = case.crash
-    if case.knob == "quantize-weights" and crash.job.world in _ARRAYS_OF_ANYTHING:
+    of_anything = case.knob == "quantize-weights" and crash.job.world in _ARRAYS_OF_ANYTHING
+    if of_anything or _draws_by_its_options(crash):
         return option_for_it(case)
     if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None or crash.shows(_OF_WEIGHTS):
         return True
     known = (framework(name) for name in crash.context.frameworks)
     return any(one is not None and one.layer != "base" for one in known)
+
+
+def _draws_by_its_options(crash: Crash) -> bool:
+    """A program that loads its model itself, of pictures, sounds or molecules: their files come in one precision."""
+    return any(one.layer == "local" and "has no sequences" in one.traits for one in among(crash.job.frameworks))
 
 
 def data_in_parts(case: Case) -> bool:

@@ -60,6 +60,10 @@ STAGES = (
     ("    see https://tracker/loss/3\n" + OOM, "unknown"),
     ("    Train loss/train/total: 7.7112\n" + OOM, "forward"),
     ("Loss/train: 7.7112\n" + OOM, "forward"),
+    # what a program of pictures says above and below
+    (">> Image generation requested\n" + OOM, "unknown"),
+    (">> Setting Sampler to k_lms\n" + OOM, "serving"),
+    (OOM + "\n\n>> Could not generate image.", "serving"),
     # a server's handler, where nothing that it called tells more, and not its start
     (trace(*START, "/srv/rank/main.py fill table = lookup(names)"), "unknown"),
     (trace("/srv/rank/flask_app.py full_dispatch_request table = lookup(names)"), "unknown"),

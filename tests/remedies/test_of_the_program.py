@@ -344,7 +344,11 @@ COMPILES = "g++ -c queue.cc -o {0}queue.o\ng++: fatal error: Killed signal termi
         ("src/CMakeFiles/pool.dir/", "", "export CMAKE_BUILD_PARALLEL_LEVEL=1"),
         ("src/CMakeFiles/pool.dir/", "make[2]: *** [queue.o] Error 1\n", "make -j 1"),
         ("src/CMakeFiles/pool.dir/", "FAILED: [code=137] queue.o\n", "ninja -j 1"),
-        ("src/CMakeFiles/pool.dir/", "Building wheel for pool (pyproject.toml)\n", "export CMAKE_BUILD_PARALLEL_LEVEL=1"),
+        (
+            "src/CMakeFiles/pool.dir/",
+            "Building wheel for pool (pyproject.toml)\n",
+            "export CMAKE_BUILD_PARALLEL_LEVEL=1",
+        ),
         ("", "g++ -I/env/site-packages/torch/include -c ops.cc\n", "export MAX_JOBS=1"),
         ("", "subprocess.CalledProcessError: Command '['ninja', '-v']' returned 1\n", "export MAX_JOBS=1"),
     ],
