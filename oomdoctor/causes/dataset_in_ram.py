@@ -15,6 +15,8 @@ OF_A_CACHE = ("stream-data", "fewer-workers", "smaller-input", "more-host-memory
 # What is kept has a size of its own, and elements that may be smaller
 OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch",
                "more-host-memory")  # fmt: skip
+# As many worlds as step at once, and as many steps as are kept of each
+OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_A_TABLE = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers",
               "more-host-memory")  # fmt: skip
@@ -72,5 +74,6 @@ CAUSE = Cause(
         Row(other_words.data_by_the_message, Grade.POINTS),
     ),
     knobs=KNOBS,
+    knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT),),
     before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small"),
 )
