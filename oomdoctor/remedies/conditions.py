@@ -24,7 +24,7 @@ from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
-from oomdoctor.job.frameworks import among, driven, framework, some
+from oomdoctor.job.frameworks import draws, driven, framework, some
 from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
@@ -480,17 +480,12 @@ def model_of_a_library(case: Case) -> bool:
     TensorFlow has weights in few bits without an option for it, nor has a program that draws."""
     crash = case.crash
     of_anything = case.knob == "quantize-weights" and crash.job.world in _ARRAYS_OF_ANYTHING
-    if of_anything or _draws_by_its_options(crash):
+    if of_anything or draws(crash.job.frameworks):
         return option_for_it(case)
     if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None or crash.shows(_OF_WEIGHTS):
         return True
     known = (framework(name) for name in crash.context.frameworks)
     return any(one is not None and one.layer != "base" for one in known)
-
-
-def _draws_by_its_options(crash: Crash) -> bool:
-    """A program that loads its model itself, of pictures, sounds or molecules: their files come in one precision."""
-    return any(one.layer == "local" and "has no sequences" in one.traits for one in among(crash.job.frameworks))
 
 
 def data_in_parts(case: Case) -> bool:

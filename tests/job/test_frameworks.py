@@ -344,6 +344,7 @@ SIGNS = (
     ("[NeMo I 2026-01-02 03:04:05 nemo_logging:381] Model restored", ["nemo"]),
     ('  File "/env/nemo/collections/asr/models/rnnt_models.py", line 9, in training_step', ["nemo"]),
     ('  File "/env/whisper/decoding.py", line 9, in decode', ["whisper"]),
+    ('  File "C:\\env\\whisper\\__init__.py", line 9, in load_model', ["whisper"]),
     ('  File "/env/whisperx/alignment.py", line 9, in align', ["whisperx"]),
     ('  File "/env/faster_whisper/transcribe.py", line 9, in encode', ["faster-whisper", "ctranslate2"]),
     ('  File "/env/ctranslate2/converters/transformers.py", line 9, in convert', ["ctranslate2"]),

@@ -68,7 +68,7 @@ def test_a_warm_up_of_prefill_tokens_is_no_smaller_with_fewer_in_all(what: str, 
 
 # Programs that load their models themselves
 
-SPLIT, BITS, BATCH = "tensor-parallel", "quantize-weights", "smaller-microbatch"
+SPLIT, BITS, BATCH, CARDS = "tensor-parallel", "quantize-weights", "smaller-microbatch", "more-gpus"
 LOADS = '  File "/env/{}", line 9, in load\n    weights = file.read()\n' + REFUSED + "\n"
 
 
@@ -77,13 +77,14 @@ LOADS = '  File "/env/{}", line 9, in load\n    weights = file.read()\n' + REFUS
     [
         ("invokeai/backend/model_manager/load/model_cache.py", set()),
         ("whisper/model.py", set()),
-        ("comfy/model_patcher.py", {BITS}),  # has an option for it
-        ("exllamav2/model.py", {SPLIT, BITS}),  # text, by files of several precisions
-        ("transformers/modeling_utils.py", {BITS}),
+        ("whisper/__init__.py", set()),
+        ("comfy/model_management.py", {BITS}),  # has an option for it
+        ("exllamav2/model.py", {SPLIT, BITS, CARDS}),  # text, by files of several precisions
+        ("transformers/modeling_utils.py", {BITS, CARDS}),
     ],
 )
 def test_who_draws_by_options_splits_and_quantizes_by_them_alone(file: str, knobs: set[str]) -> None:
-    chosen, _ = advise(LOADS.format(file), SPLIT, BITS, cause="model-does-not-fit")
+    chosen, _ = advise(LOADS.format(file), SPLIT, BITS, CARDS, cause="model-does-not-fit")
     assert set(chosen) == knobs
 
 
@@ -124,3 +125,12 @@ def test_who_keeps_several_models_in_ram_keeps_one(file: str, lines: list[str], 
     first = first_of(tmp_path, REFUSED_ON_WINDOWS.format(file))
     assert first["cause"] == "address-space-limit"
     assert [one["snippet"] for one in first["remedies"] if one["knob"] == "smaller-buffers"] == lines
+
+
+@pytest.mark.parametrize(
+    ("place", "several"),
+    [("", True), (" (https://gpu.example:8080/#)", True), (" (https://localhost:8080/#)", False)],
+)
+def test_a_runtime_of_colab_has_one_gpu(place: str, several: bool, tmp_path: Path) -> None:
+    log = f"cell 7{place} in load\n" + LOADS.format("exllamav2/model.py")
+    assert (SPLIT in advise(log, SPLIT, cause="model-does-not-fit")[0]) is several
