@@ -6,19 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.logits_spike import COMPUTE_KNOBS, SCORES_KNOBS
 from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP, OF_THE_BATCH
 from oomdoctor.language import mark
-from oomdoctor.signs import (
-    Grade,
-    allocator,
-    arrays,
-    evaluation,
-    generation,
-    ggml,
-    logits,
-    other_words,
-    passes,
-    snapshot,
-    warm_up,
-)
+from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
@@ -34,7 +22,6 @@ ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences"
 BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
-EVALUATION_KNOBS = ("clear-references", "smaller-microbatch", "smaller-input", "shorter-sequences")
 GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
@@ -85,7 +72,6 @@ CAUSE = Cause(
            "offload-activations", "packing", "smaller-buffers"),
     knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS),
                  (passes.drawing, DRAWING_KNOBS), (arrays.pairs_hold_most, PAIR_KNOBS),
-                 (evaluation.may_keep_a_graph, EVALUATION_KNOBS),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
                  (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, GUESS_KNOBS)),
 )  # fmt: skip

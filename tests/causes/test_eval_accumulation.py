@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from gpu_logs import BACKWARD, FORWARD, finding, ranking, refused, ruled_out, says, trace
+from gpu_logs import BACKWARD, FORWARD, crash, finding, ranking, refused, ruled_out, says, trace
 
-from oomdoctor.causes.activations import CAUSE as ACTIVATIONS
 from oomdoctor.causes.eval_accumulation import CAUSE
 from oomdoctor.decision.judgement import Finding
+from oomdoctor.remedies.order import with_references
 from oomdoctor.signs import Grade
 
 EVALUATE = ("transformers/trainer.py", "evaluate", "output = self.prediction_loop(eval_dataloader)")
@@ -88,5 +88,5 @@ IN_THE_MODEL = ("app/net.py", "forward", "x = self.layers(x)")
     ],
 )
 def test_an_evaluation_may_keep_what_a_backward_pass_needs(frames: list[tuple[str, str, str]], *, keeps: bool) -> None:
-    knobs = finding(ACTIVATIONS, *trace(*frames), refused()).knobs
+    knobs = with_references("activations", ("smaller-microbatch",), crash(*trace(*frames), refused()))
     assert (knobs[0] == "clear-references") is keeps
