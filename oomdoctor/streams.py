@@ -650,7 +650,7 @@ def _cuts_a_word(before: str, after: str) -> bool:
     if (last.isalpha() or last == "_") and (head := _HEAD.match(after)) and head[0].lower() in _ENDINGS:
         tail = _TAIL.search(before[-40:])
         if tail is not None and (tail[0] + head[0]).lower() in _WORDS:
-            return True
+            return _RAISED.match(after) is None  # "fit.py" and "torch.OutOfMemoryError: ..." are no pytorch
     if (last.isdecimal() or last == ".") and first in " 0123456789.KMGT" and _CUT_NUMBER.search(before[-40:]):
         return _REST_OF_NUMBER.match(after) is not None
     if last in _HEX and first in _HEX and (head := _HEX_HEAD.match(after)):

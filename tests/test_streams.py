@@ -434,6 +434,17 @@ def test_one_cut_inside_a_word_or_a_size_is_enough(cut: str) -> None:
     assert line.text == "x" * 60 + SENTENCE
 
 
+@pytest.mark.parametrize(
+    "head", ["accelerate launch --mixed_precision fp16 --num_processes 2 src/fit.", "x" * 60 + "."]
+)
+def test_a_command_that_ends_in_py_does_not_go_on_in_torch(head: str) -> None:
+    assert [line.text for line in lines(f"{head}py\n{SENTENCE}\n{head}py\ntorch is here")] == [
+        f"{head}py",
+        SENTENCE,
+        f"{head}pytorch is here",
+    ]
+
+
 BY_HAND = (
     "RuntimeError: DataLoader worker (pid 9120) is killed by signal: Bus",
     "error. It is possible that dataloader's workers are out of shared",

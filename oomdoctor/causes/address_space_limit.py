@@ -9,7 +9,7 @@ from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
-OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "low-memory-loading")
+OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "smaller-buffers", "low-memory-loading")
 # What is free may have been counted at another time.
 OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-memory", "fewer-workers")
 # Where nothing but the refusal stands: who asks for less needs no other limit.

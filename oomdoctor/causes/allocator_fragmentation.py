@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, fragments, snapshot
+from oomdoctor.signs import Grade, fragments, logits, passes, snapshot
 
 ENGINE_KNOBS = (
     "allocator-config", "lower-engine-reservation", "free-the-gpu", "smaller-prefill", "fewer-sequences",
     "shorter-context", "tensor-parallel",
 )  # fmt: skip
+
+# What asked for the piece is known: less of that needs no whole block
+OF_LOGITS = ("allocator-config", "chunked-logits", "smaller-microbatch", "shorter-sequences", "token-budget-batching")
+OF_ATTENTION = ("allocator-config", "memory-efficient-attention", "smaller-microbatch", "shorter-sequences",
+                "token-budget-batching")  # fmt: skip
 
 CAUSE = Cause(
     id="allocator-fragmentation",
@@ -45,5 +50,9 @@ CAUSE = Cause(
     ),
     missing=(fragments.idle_figure_missing,),
     knobs=("allocator-config", "smaller-microbatch", "smaller-input", "shorter-sequences", "token-budget-batching"),
-    knobs_where=((fragments.engine_starting, ENGINE_KNOBS),),
+    knobs_where=(
+        (fragments.engine_starting, ENGINE_KNOBS),
+        (logits.working_on_logits, OF_LOGITS),
+        (passes.in_attention, OF_ATTENTION),
+    ),
 )

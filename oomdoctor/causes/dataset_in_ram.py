@@ -15,9 +15,9 @@ OF_A_CACHE = ("stream-data", "fewer-workers", "smaller-input", "more-host-memory
 # What is kept has a size of its own, and elements that may be smaller
 OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch",
                "more-host-memory")  # fmt: skip
+OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
-OF_A_TABLE = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers",
-              "more-host-memory")  # fmt: skip
+OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory")
 # A tensor of all data is as large whatever a step takes of it
 OF_ONE_PIECE = ("stream-data", "smaller-input")
 # The vectors themselves, which come in batches already
@@ -55,11 +55,11 @@ CAUSE = Cause(
         Row(host_data.memory_ran_out_while_reading_data, Grade.POINTS),
         Row(held_data.things_were_collected, Grade.POINTS),
         Row(held_data.data_were_being_read, Grade.POINTS),
-        Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_A_TABLE),
-        Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_A_TABLE),
+        Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_TABLES),
+        Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES),
         Row(host_data.a_wide_table_was_refused, Grade.POINTS),
         Row(host_data.strings_of_one_width, Grade.NAMES),
-        Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS, OF_A_TABLE),
+        Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS, OF_TABLES),
         Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
         Row(host_data.refused_while_reading_data, Grade.POINTS),
         Row(host_data.arrow_was_refused, Grade.HINTS),
@@ -72,5 +72,6 @@ CAUSE = Cause(
         Row(other_words.data_by_the_message, Grade.POINTS),
     ),
     knobs=KNOBS,
+    knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT),),
     before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small"),
 )

@@ -30,7 +30,11 @@ _REPORT: Final = 80  # lines
 _DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
 
-_LOSS: Final = late(r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)")
+_LOSS: Final = late(
+    r"(?i)\b(?:train(?:ing)?_)?loss(?:_\w{1,20})?(?:/\w{1,20}){0,2}[\"']?(?: ?[:=] ?| )-?\d(?!\d{0,3}%)"
+)
+# A line of a table of metrics, however far it is indented: no source is a name, a colon and a figure
+_METRIC: Final = late(r"\s{1,40}[A-Za-z][\w /.-]{0,80}: {0,4}-?\d[\d.e+-]{0,20}\s{0,4}\Z")
 # A line that says no more: MLX's "Training" and "Starting training..., iters: 600", a script's "Start training"
 _BEGINS: Final = late(
     r"(?i)(?:\A|[\]:|>-] {1,4})\W{0,8}(?:(?:start|begin)(?:s|ning|ing|ed)? )?(?:the )?training(?: loop| now)?"
@@ -266,8 +270,9 @@ def _progress(line: str) -> Row | None:
         return said or SILENCE
     if _ENDED.search(short):
         return SILENCE
-    if OF_A_TRACEBACK.match(line) or not (listed or _LOSS.search(short)):
-        return None  # source only looks like a loop's print
+    of_source = OF_A_TRACEBACK.match(line) and not _METRIC.match(short)  # which only looks like a loop's print
+    if of_source or not (listed or _LOSS.search(short)):
+        return None
     return SILENCE._replace(stage=TRAINING)
 
 

@@ -29,7 +29,7 @@ KNOWN: Final = (
     "per_device_train_batch_size",
     "per_device_eval_batch_size", "gradient_accumulation_steps", "eval_accumulation_steps",
     "ppo_micro_batch_size_per_gpu", "ppo_mini_batch_size", "train_batch_size", "rollout_batch_size",
-    "micro_batch_size", "max_length", "max_seq_length",
+    "micro_batch_size", "train_microbatch_size", "max_length", "max_seq_length",
     "max_new_tokens", "max_tokens", "max_prompt_length", "max_response_length", "max_completion_length", "cutoff_len",
     "sequence_len", "num_workers", "num_proc", "world_size", "num_local_procs",
     "nnodes", "n_gpus_per_node", "nproc_per_node", "infer_tp",
@@ -43,6 +43,12 @@ KNOWN: Final = (
     "PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
     "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "VLLM_USE_V1",
 )  # fmt: skip
+# What a shell script names the size of its batches, on a line of its own
+_VARIABLES: Final = ("BS=", "BSZ=", "BATCH_SIZE=", "BATCHSIZE=")
+_VARIABLE: Final = late(
+    r"\s{0,8}(?:export )?(?P<name>(?:MICRO_)?(?:BS|BSZ|BATCH_?SIZE))=(?P<quote>[\"']?)(?P<value>\d{1,6})(?P=quote)"
+    r"\s{0,8}(?:#[^\n]{0,200})?\Z"
+)
 _KNOWN_NAMES: Final = "|".join(name.replace("_", "[_-]") for name in KNOWN)
 # Some(8) is an option of a Rust program that is set
 _KNOWN_STATED: Final = late(
@@ -278,11 +284,19 @@ def known(here: Here) -> Iterator[Stated]:
         yield Stated(match["name"], typed(match["value"].strip("\"'")), here.line, mentioned=True)
 
 
+def variable(here: Here) -> Iterator[Stated]:
+    """A variable of a shell script."""
+    match = _VARIABLE.match(here.text[:400])
+    if match:
+        yield Stated(match["name"], int(match["value"]), here.line, written=f"{match['name']}=")
+
+
 Reader = Callable[[Here], Iterator[Stated]]
 
 # Which words lead to which reader.
 READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ((" --", " -Xm", "python -m ", "python3 -m ", "uv run ", "tune run ", "ray start", "export ", "#SBATCH"), command),
+    (_VARIABLES, variable),
     (("docker run", "serve "), command),
     (("Namespace(", "Args(", "Arguments(", "Config("), rendered),
     (("args: {",), named_dict),

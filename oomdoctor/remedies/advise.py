@@ -25,6 +25,7 @@ from oomdoctor.remedies import (
     A_WORD,
     Rejected,
     Remedy,
+    axes,
     conditions,
     evaluation,
     fractions,
@@ -155,6 +156,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     case = _case(knob, cause, crash, row)
     compute = COMPUTE.get(knob.id)
     answer = loading.reaching(case)
+    answer = axes.fewer(case) if answer is None else answer
     if answer is None and compute is not None:
         answer = compute(case)
     if answer is None:
@@ -170,7 +172,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
 
 def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:
     stated = evaluation.now_of if evaluation.concerns(knob.id, crash) else partial(current, knob.id)
-    return Case(knob.id, cause, crash, row, stated(row, crash.context))
+    return Case(knob.id, cause, crash, row, stated(row, crash.context) or axes.now(knob.id, crash))
 
 
 def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:

@@ -13,7 +13,7 @@ from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
-from oomdoctor.remedies.settings import assumptions, known_versions, of_knob, same, spelling
+from oomdoctor.remedies.settings import assumptions, comes_later, known_versions, of_knob, same, spelling
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.spellings import title
 from oomdoctor.units import GIB, percent, show
@@ -66,12 +66,6 @@ def _allocator(case: Case) -> Answer:
         derivation=_unused(card_of(root)),
         assumes=tuple(assumes),
     )
-
-
-def _is_too_old(case: Case) -> bool:
-    """Whether every release that the log may be of lacks the variable: pytorch/pytorch#44742, in 1.10."""
-    known = known_versions("torch", case.crash.context)
-    return not any(row.versions.overlaps(known) for row in of_knob(case.knob, "torch"))
 
 
 def _as_windows_counts(refused: DeviceOutOfMemory) -> bool:
@@ -134,7 +128,7 @@ def _of_the_npu(it: Card) -> Proposal:
 def _by_itself(case: Case) -> str | None:
     """Why there is nothing to set: the release is too old, or a framework of the job sets it for its processes, where
     nobody says otherwise."""
-    if _is_too_old(case):
+    if comes_later(case.knob, "torch", case.crash.context):  # pytorch/pytorch#44742
         return say("{name} came with PyTorch 1.10, and the log's is older", name=_ALLOCATOR)
     return set_by_a_framework(case.crash) if case.now is None else None
 

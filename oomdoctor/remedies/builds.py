@@ -12,6 +12,8 @@ from oomdoctor.remedies.settings import of_knob
 _OF_PYTHON: Final = (
     r"\bsetup\.py\b|bdist_wheel|build_ext|Building wheel|\bpip\b|pyproject|CalledProcessError|/setuptools/"
 )
+# PyTorch's headers are there where an extension of it is compiled
+_OF_PYTORCH: Final = rf"{_OF_PYTHON}|/torch/include\b|cpp_extension"
 
 
 def python_builds(crash: Crash) -> bool:
@@ -20,14 +22,14 @@ def python_builds(crash: Crash) -> bool:
 
 
 def fewer_jobs(case: Case) -> Answer:
-    """One, as the tool spells it that builds; PyTorch's extensions where none is named."""
-    row = case.row or next(of_knob(case.knob, "torch"))
+    """One, as the tool spells it that builds; only words where nothing shows which that is."""
+    row = case.row or (next(of_knob(case.knob, "torch")) if case.crash.shows(_OF_PYTORCH) else None)
     if case.now is not None and case.number() == 1:
         return already(case.now, 1)
     return Proposal(
         action=say("Compile with one job, then raise the number while it fits"),
         suggested=1,
         derivation=say("1 is the minimum"),
-        snippet=row.snippet(1),
-        setting=row.setting,
+        snippet=row.snippet(1) if row is not None else None,
+        setting=row.setting if row is not None else None,
     )

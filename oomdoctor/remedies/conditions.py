@@ -24,7 +24,7 @@ from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, machine_before, node_memory, of_low_limit, ray_kill, total_bytes
-from oomdoctor.job.frameworks import driven, framework, some
+from oomdoctor.job.frameworks import draws, driven, framework, some
 from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
@@ -477,9 +477,10 @@ def way_to_disk(case: Case) -> bool:
 
 def model_of_a_library(case: Case) -> bool:
     """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it; and no loader of JAX or
-    TensorFlow has weights in few bits without an option for it."""
+    TensorFlow has weights in few bits without an option for it, nor has a program that draws."""
     crash = case.crash
-    if case.knob == "quantize-weights" and crash.job.world in _ARRAYS_OF_ANYTHING:
+    of_anything = case.knob == "quantize-weights" and crash.job.world in _ARRAYS_OF_ANYTHING
+    if of_anything or draws(crash.job.frameworks):
         return option_for_it(case)
     if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None or crash.shows(_OF_WEIGHTS):
         return True

@@ -26,6 +26,7 @@ from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
+from oomdoctor.signs.evaluation import may_keep_a_graph
 from oomdoctor.signs.first_step import killed_bare_before_the_first_step, states_weigh_most
 from oomdoctor.units import MIB
 
@@ -134,7 +135,9 @@ def _one_holds_it(crash: Crash) -> bool:
 
 def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
     """Where several steps of a pass on the CPU went well, what they leave behind is the second thing to look at: RAM
-    is not in pieces, and a batch of the same size did fit before."""
+    is not in pieces, and a batch of the same size did fit before. An evaluation that may keep a graph comes first."""
+    if cause == _ACTIVATIONS and may_keep_a_graph(crash) is not None:
+        return _placed(_LEAK, knobs, 0)
     if cause != _ACTIVATIONS or not isinstance(crash.root, HostAllocation) or not several_steps_went_by(crash):
         return knobs
     return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in knobs[:FREE_BEFORE] else 1)

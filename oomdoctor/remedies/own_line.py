@@ -37,6 +37,7 @@ _ALTERNATIVE: Final = " ;; "
 _LINES: Final = r"\n"
 _NUMBERS: Final = frozenset({0, 1, 2})  # in a line to paste: no values that somebody has to choose
 _CALLED_LIKE: Final = {"TRAINS": "training", "PASSES": "inference"}  # names at the head of the table
+_STARTS: Final = "STARTS"  # the same, of the script
 _RESHAPES: Final = "RESHAPES"
 _OF_STAGE: Final[Mapping[str, str]] = {
     "eval": "inference",
@@ -260,9 +261,10 @@ def task_of(crash: Crash) -> str:
         return stage
     if job.task != "unknown":
         return job.task
-    called = (frozenset(words_of(name)) for name in called_by(crash.root.around.trace))
+    called = [frozenset(words_of(name)) for name in called_by(crash.root.around.trace)]
     said = (task for has in called for name, task in _CALLED_LIKE.items() if _has_one(has, name))
-    return next(said, "unknown")
+    passes = bool(called) and _has_one(called[-1], _STARTS)
+    return next(said, "inference" if passes else "unknown")
 
 
 def _has_one(has: frozenset[str], name: str) -> bool:

@@ -17,7 +17,7 @@ from oomdoctor.incident.card import SLACK, card_of
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
-from oomdoctor.language import counted, listed, mark, say
+from oomdoctor.language import all_of, counted, listed, mark, say
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import RACE, Answer, Case, Proposal, Refusal, Skip
@@ -291,12 +291,8 @@ def fix_placement(case: Case) -> Answer:
         return Proposal(action=say("Start as many MPI ranks as there are GPUs, each on its own: one here"), suggested=1)
     if isinstance(crash.root, UnbalancedCards):
         return _other_gpus(crash)
-    if weights_on_another_card(crash) is not None and not row:
-        return _a_card_for_the_engine(case)
-    if case.cause == _SHARED and not row and masks is None and not _has_ranks(crash):
-        return _another_gpu(crash)
-    if crash.job.in_engine and not row and masks is None and launcher(crash) is None:
-        return Skip()  # an engine hands its own ranks their GPUs
+    if not row and (elsewhere := _on_other_gpus(case)) is not None:
+        return elsewhere
     action = say("Give every rank its own GPU: set the device from LOCAL_RANK before the first CUDA call")
     if row:
         action = say(
@@ -328,6 +324,40 @@ def _a_card_for_the_engine(case: Case) -> Answer:
         setting="",
         assumes=assumptions(own, crash.context) if own is not None else (),
     )
+
+
+def _on_other_gpus(case: Case) -> Answer:
+    """Where no other rank of the job is seen on this one."""
+    crash = case.crash
+    if weights_on_another_card(crash) is not None:
+        return _a_card_for_the_engine(case)
+    if case.cause == _SHARED and (free := _where_nobody_is(crash)) is not None:
+        return free
+    if crash.job.in_engine and crash.setting("CUDA_VISIBLE_DEVICES") is None and launcher(crash) is None:
+        return Skip()  # an engine hands its own ranks their GPUs
+    return None
+
+
+def _where_nobody_is(crash: Crash) -> Answer:
+    """Of a single process, and of ranks that are apart already."""
+    if crash.setting("CUDA_VISIBLE_DEVICES") is None and not _has_ranks(crash):
+        return _another_gpu(crash)
+    full = _full_devices(crash)
+    if not full:
+        return None
+    action = say("Start on GPUs that are free: each rank has one of its own already, and others use {gpus}", gpus=full)
+    return _with_a_mask(crash, action, "N,M   # numbers of free ones")
+
+
+def _full_devices(crash: Crash) -> str:
+    """The GPUs of several ranks, each of which was refused memory on its own, by the machine's own numbers; empty
+    where it is one."""
+    numbers = sorted({e.process.gpu for e in crash.every(DeviceOutOfMemory) if e.process.gpu is not None})
+    masks = crash.setting("CUDA_VISIBLE_DEVICES")
+    seen = str(masks.value).split(",") if masks is not None else []
+    if all(one.isdecimal() for one in seen) and len(seen) > max(numbers, default=0):
+        numbers = [int(seen[number]) for number in numbers]
+    return all_of([f"GPU {number}" for number in numbers]) if len(numbers) > 1 else ""
 
 
 def _has_ranks(crash: Crash) -> bool:

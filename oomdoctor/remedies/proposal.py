@@ -78,6 +78,8 @@ class Case(Struct, frozen=True):
         if self.now is None or self.row is None:
             return None
         own = framework(self.row.framework)
+        if own is not None and own.style == "code" and own.layer != "base" and self.row.key == self.now.name:
+            return self.row.snippet(value)
         overrides = "." in self.now.name or (own is not None and own.style == "overrides")
         return f"{self.now.name}={value}" if overrides else f"--{self.now.name} {value}"
 

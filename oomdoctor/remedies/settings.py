@@ -334,6 +334,12 @@ def known_versions(framework: str, context: Context) -> Versions:
     return narrowed
 
 
+def comes_later(knob: str, framework: str, context: Context) -> bool:
+    """Whether every release of the framework that the log may be of lacks the knob."""
+    known = known_versions(framework, context)
+    return not any(row.versions.overlaps(known) for row in of_knob(knob, framework))
+
+
 def _is_of_an_engine(name: str, framework: str, context: Context) -> bool:
     """Whether an engine of the job has an option of that name, too: such a setting may be the engine's."""
     others = context.frameworks.keys() & engines() - {framework}

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from typing import Final
 
 from oomdoctor.families.array_dumps import ProgramBuffer
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
-from oomdoctor.remedies import shapes
+from oomdoctor.remedies import axes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 from oomdoctor.signs.arrays import arguments_of_many_devices, most_padded
 from oomdoctor.units import show
 
 FAR: Final = 1000  # times the next dimension: nobody means both
-_LENGTH: Final = re.compile(r"\d{1,20}")
 
 
 def fix_shape(case: Case) -> Answer:
@@ -28,11 +25,11 @@ def fix_shape(case: Case) -> Answer:
     shape = getattr(case.crash.root, "shape", None)
     if not shape:
         return None
-    lengths = [int(length) for length in _LENGTH.findall(shape)]
+    lengths = axes.lengths_of(shape)
     axis = _outstanding(lengths)
     if axis is None:
         return Proposal(action=say("Check the requested shape {shape}: one dimension is wrong", shape=shape))
-    name = _name_of(axis, lengths, case.crash)
+    name = axes.names(lengths, case.crash).get(axis)
     if name is None:
         action = say(
             "Check dimension {number} of the requested shape {shape}: it is {length}",
@@ -80,26 +77,6 @@ def _outstanding(lengths: list[int]) -> int | None:
     """The one dimension that is far longer than all others."""
     longest, *others = sorted(lengths, reverse=True) or [0]
     return lengths.index(longest) if longest >= FAR * max([1, *others]) else None
-
-
-def _name_of(axis: int, lengths: list[int], crash: Crash) -> str | None:
-    """What stands at that place of the tuple that the innermost source line passes first: `np.zeros((rows, 3))`."""
-    frame = next(iter(crash.frames()), None)
-    source = shapes.source(frame.code) if frame is not None else None
-    if source is None:
-        return None
-    calls = (node for node in ast.walk(source.statement) if isinstance(node, ast.Call) and node.args)
-    tuples = (call.args[0] for call in calls if isinstance(call.args[0], ast.Tuple | ast.List))
-    return next((name for each in tuples if (name := _at(axis, lengths, each.elts)) is not None), None)
-
-
-def _at(axis: int, lengths: list[int], parts: list[ast.expr]) -> str | None:
-    """The name of the part; None where it is no name, or where a `*rest` before it hides which one it is."""
-    rest = next((place for place, part in enumerate(parts) if isinstance(part, ast.Starred)), None)
-    fits = len(parts) == len(lengths) if rest is None else axis < rest
-    if not fits or not isinstance(parts[axis], ast.Name | ast.Attribute):
-        return None
-    return ast.unparse(parts[axis])
 
 
 __all__ = ["FAR", "fix_shape"]

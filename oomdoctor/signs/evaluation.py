@@ -10,9 +10,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.families.container import LimitKill
-from oomdoctor.families.event import RAM
+from oomdoctor.families.event import RAM, Frame
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import driven
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -31,6 +32,8 @@ _BATCH_OF_AN_EVALUATION: Final = late(
     r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|inference)\b[^/\d]{0,30}"
     r"(\d{1,9}) ?(?:/|of) ?(\d{1,9})\b"
 )
+# torch/utils/_contextlib.py and torch/autograd/grad_mode.py: `decorate_context` is what a decorator of these leaves
+WITHOUT_GRADIENTS: Final = r"\bno_grad\b|\binference_mode\b|\bdecorate_context\b|transformers/trainer|/trl/"
 _CHARACTERS: Final = 300  # of a line
 # JAX and TensorFlow run the whole pass as one program, whose frames are not the model's
 _COMPILED = (
@@ -63,8 +66,14 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
 
 @sign
 def evaluation_outside_the_model(crash: Crash) -> Seen | None:
-    """The traceback of an evaluation shows no stack frame of the model."""
-    if not crash.root.around.trace or phase(crash) or crash.job.in_engine or not _evaluating(crash):
+    """The traceback of an evaluation shows no stack frame of the model, and its innermost one."""
+    if (
+        not crash.root.around.trace
+        or _breaks_off(crash.root.around.trace)
+        or phase(crash)
+        or crash.job.in_engine
+        or not _evaluating(crash)
+    ):
         return None
     if innermost(crash, _COMPILED):
         return None
@@ -74,6 +83,20 @@ def evaluation_outside_the_model(crash: Crash) -> Seen | None:
         asked=asked(card(crash)),
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
+
+
+def _breaks_off(trace: Sequence[Frame]) -> bool:
+    """Whether the source lines end before the last frame: what it called stood below."""
+    return not trace[-1].code and any(frame.code for frame in trace)
+
+
+@sign
+def may_keep_a_graph(crash: Crash) -> Seen | None:
+    """An evaluation in PyTorch code of the job's own, of which nothing shows that it computes without gradients."""
+    evaluates = crash.stage == "eval" and crash.pool == "gpu" and crash.job.world == "torch"
+    if not evaluates or driven(crash.job.frameworks) or crash.shows(WITHOUT_GRADIENTS):
+        return None
+    return Seen(words="")
 
 
 @sign

@@ -50,6 +50,7 @@ _BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
 _DTYPE: Final = late(r"\b(float|int|uint|complex)(8|16|32|64|128)\b")
+_ROLLOUT: Final = r"(?i)\brollout_?buffers?\b"
 _WORK: Final = ("unknown", "launch", "data_load", "rollout")  # stages: nothing else is known to fill the memory
 
 
@@ -70,6 +71,13 @@ def a_buffer_was_filling(crash: Crash) -> Seen | None:
                  count=held.count)
     )  # fmt: skip
     return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+
+
+@sign
+def a_rollout_was_refused(crash: Crash) -> Seen | None:
+    """The array is the buffer of one rollout, which no batch is a part of."""
+    refused = isinstance(crash.root, HostAllocation) and crash.in_trace(_ROLLOUT) is not None
+    return Seen(words="") if refused else None
 
 
 @sign
@@ -205,6 +213,7 @@ def _ended_without_a_trace(crash: Crash) -> bool:
 
 __all__ = [
     "a_buffer_was_filling",
+    "a_rollout_was_refused",
     "a_table_beyond_the_limit",
     "a_table_was_made_whole",
     "buffer_of",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from gpu_logs import FORWARD, finding, missing, ranking, refused, ruled_out, trace
+import pytest
+from gpu_logs import BACKWARD, FORWARD, LOSS, finding, missing, ranking, refused, ruled_out, trace
 
 from oomdoctor.causes.allocator_fragmentation import CAUSE
 from oomdoctor.signs import Grade
@@ -64,6 +65,24 @@ def test_more_idle_than_asked_for_decides() -> None:
     assert found.grade == Grade.PROVES
     assert "4.11 GiB" in found.why
     assert "3.15 GiB" in found.why
+
+
+@pytest.mark.parametrize(
+    ("frame", "second"),
+    [
+        (FORWARD, "smaller-microbatch"),
+        (BACKWARD, "smaller-microbatch"),
+        (("store/rows.py", "write", "rows = torch.cat(rows)"), "smaller-microbatch"),
+        (LOSS, "chunked-logits"),
+        (
+            ("nets/attention.py", "forward", "scores = (q @ k.transpose(-2, -1)).softmax(-1)"),
+            "memory-efficient-attention",
+        ),
+    ],
+)
+def test_less_of_what_asked_for_the_piece_comes_second(frame: tuple[str, str, str], second: str) -> None:
+    line = refused(tried="3.15 GiB", allocated="31.66 GiB", unallocated="4.11 GiB")
+    assert finding(CAUSE, *trace(frame), line).knobs[:2] == ("allocator-config", second)
 
 
 def test_the_old_messages_reserved_figure_gives_the_idle_part() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
-from gpu_logs import BACKWARD, FORWARD, finding, ranking, refused, ruled_out, says, trace
+import pytest
+from gpu_logs import BACKWARD, FORWARD, crash, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.eval_accumulation import CAUSE
 from oomdoctor.decision.judgement import Finding
+from oomdoctor.remedies.order import with_references
 from oomdoctor.signs import Grade
 
 EVALUATE = ("transformers/trainer.py", "evaluate", "output = self.prediction_loop(eval_dataloader)")
@@ -54,3 +56,37 @@ def test_the_evaluations_own_code_outweighs_the_models() -> None:
         "eval-accumulation",
         "activations",
     ]
+
+
+SCORE = ("app/metrics.py", "evaluate_all", "scores = rank_all(batch)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "grade"),
+    [
+        ([*trace(SCORE), refused()], Grade.POINTS),
+        ([*trace(SCORE), '  File "app/rank.pyx", line 3, in rank_all', refused()], Grade.HINTS),
+        ([*trace(SCORE)[:-1], refused()], Grade.POINTS),  # no frame shows its source
+    ],
+)
+def test_a_traceback_that_breaks_off_does_not_say_whose_code_it_was(lines: list[str], grade: Grade) -> None:
+    assert finding(CAUSE, *lines).grade == grade
+
+
+VALIDATES = ("app/fit.py", "validate", "out = net(batch)")
+IN_THE_MODEL = ("app/net.py", "forward", "x = self.layers(x)")
+
+
+@pytest.mark.parametrize(
+    ("frames", "keeps"),
+    [
+        ([("app/fit.py", "train_epoch", "out = net(batch)"), IN_THE_MODEL], False),
+        ([VALIDATES, ("torch/utils/_contextlib.py", "decorate_context", "return func(*args)"), IN_THE_MODEL], False),
+        ([EVALUATE, IN_THE_MODEL], False),
+        ([VALIDATES, ("lightning/pytorch/loops/fit_loop.py", "run", "self.advance()"), IN_THE_MODEL], True),
+        ([VALIDATES, IN_THE_MODEL], True),
+    ],
+)
+def test_an_evaluation_may_keep_what_a_backward_pass_needs(frames: list[tuple[str, str, str]], *, keeps: bool) -> None:
+    knobs = with_references("activations", ("smaller-microbatch",), crash(*trace(*frames), refused()))
+    assert (knobs[0] == "clear-references") is keeps

@@ -64,6 +64,17 @@ STAGES = (
     (LOGURU.format("eval_suite.models.vision:generate_until:302"), "eval"),
     (LOGURU.format("speech.worker:transcribe:41"), "serving"),
     (LOGURU.format("trainer.core:save_checkpoint:41"), "checkpoint_save"),
+    # a table of metrics is indented, as source is
+    ("    Train time/total: 0.7112\n" + OOM, "unknown"),
+    ("    loss/alpha = 0.7112\n" + OOM, "unknown"),
+    ('    "loss": 3,\n' + OOM, "unknown"),
+    ("    see https://tracker/loss/3\n" + OOM, "unknown"),
+    ("    Train loss/train/total: 7.7112\n" + OOM, "forward"),
+    ("Loss/train: 7.7112\n" + OOM, "forward"),
+    # what a program of pictures says above and below
+    (">> Image generation requested\n" + OOM, "unknown"),
+    (">> Setting Sampler to k_lms\n" + OOM, "serving"),
+    (OOM + "\n\n>> Could not generate image.", "serving"),
     # a server's handler, where nothing that it called tells more, and not its start
     (trace(*START, "/srv/rank/main.py fill table = lookup(names)"), "unknown"),
     (trace("/srv/rank/flask_app.py full_dispatch_request table = lookup(names)"), "unknown"),

@@ -140,3 +140,31 @@ GATHERED = (
 def test_no_default_is_known_of_a_file_that_is_not_printed(given: str, proposed: bool) -> None:
     chosen, rejected = advise(given + GATHERED + cuda(), "sharded-checkpoint")
     assert ("sharded-checkpoint" in chosen, "sharded-checkpoint" in rejected) == (proposed, not proposed)
+
+
+# The size of the batches, as scripts, tables of metrics and arguments in code name it
+
+
+@pytest.mark.parametrize(
+    ("stated", "now", "snippet"),
+    [
+        ("JOBS=6", None, "batch_size=1"),
+        ("TRAIN_BATCH_SIZE=6", None, "batch_size=1"),  # of all ranks together
+        ("set BS=6 where it fits", None, "batch_size=1"),
+        ("echo BS=6", None, "batch_size=1"),
+        ("BS=6", 6, "BS=3"),
+        ("export BATCH_SIZE=6  # per GPU", 6, "BATCH_SIZE=3"),
+        ("    Train trainer/device_train_microbatch_size: 6", 6, "device_train_microbatch_size=3"),
+        ("Train trainer/microbatch_seconds: 6", None, "batch_size=1"),
+    ],
+)
+def test_a_size_is_known_by_the_name_that_the_log_gives_it(stated: str, now: int | None, snippet: str) -> None:
+    frame = '  File "/env/torch/utils/data/dataloader.py", line 7, in __next__\n'
+    remedy = advise(f"{stated}\n{frame}{cuda()}", "smaller-microbatch", cause="activations")[0]["smaller-microbatch"]
+    assert (remedy.current, remedy.snippet) == (now, snippet)
+
+
+def test_a_batch_of_one_is_not_halved() -> None:
+    chosen, rejected = advise("BS=1\n" + cuda(), "smaller-microbatch", cause="activations")
+    assert not chosen
+    assert "BS" in rejected["smaller-microbatch"].why

@@ -332,6 +332,32 @@ def test_a_build_of_python_starts_ninja_itself(below: str, snippet: str) -> None
     assert advise(FAILED + below, "fewer-build-jobs")[0]["fewer-build-jobs"].snippet == snippet
 
 
+COMPILES = "g++ -c queue.cc -o {0}queue.o\ng++: fatal error: Killed signal terminated program cc1plus\n{1}"
+
+
+@pytest.mark.parametrize(
+    ("files", "below", "snippet"),
+    [
+        ("", "", None),  # nobody says who compiles: a name would be guessed
+        ("src/", "FAILED: the third attempt\n", None),
+        ("CMakeNotes/", "", None),
+        ("src/CMakeFiles/pool.dir/", "", "export CMAKE_BUILD_PARALLEL_LEVEL=1"),
+        ("src/CMakeFiles/pool.dir/", "make[2]: *** [queue.o] Error 1\n", "make -j 1"),
+        ("src/CMakeFiles/pool.dir/", "FAILED: [code=137] queue.o\n", "ninja -j 1"),
+        (
+            "src/CMakeFiles/pool.dir/",
+            "Building wheel for pool (pyproject.toml)\n",
+            "export CMAKE_BUILD_PARALLEL_LEVEL=1",
+        ),
+        ("", "g++ -I/env/site-packages/torch/include -c ops.cc\n", "export MAX_JOBS=1"),
+        ("", "subprocess.CalledProcessError: Command '['ninja', '-v']' returned 1\n", "export MAX_JOBS=1"),
+    ],
+)
+def test_a_build_is_told_of_its_own_tool(files: str, below: str, snippet: str | None) -> None:
+    remedy = advise(COMPILES.format(files, below), "fewer-build-jobs")[0]["fewer-build-jobs"]
+    assert (remedy.snippet, remedy.suggested) == (snippet, 1)
+
+
 def test_make_reads_its_options_from_the_environment() -> None:
     typed = "c++: fatal error: Killed signal terminated program cc1plus\nmake: *** [Makefile:9: all] Error 1\n"
     built = f"Building wheel for x (pyproject.toml)\n{typed}"

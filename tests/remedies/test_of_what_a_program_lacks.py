@@ -64,3 +64,73 @@ def test_what_tensorflow_had_before_2_is_no_line_of_2(node: str, is_there: bool,
 def test_a_warm_up_of_prefill_tokens_is_no_smaller_with_fewer_in_all(what: str, option: str, is_there: bool) -> None:
     chosen = advise(WARM_UP.format(what=what, option=option), "fewer-sequences", cause="activations")[0]
     assert ("fewer-sequences" in chosen) is is_there
+
+
+# Programs that load their models themselves
+
+SPLIT, BITS, BATCH, CARDS = "tensor-parallel", "quantize-weights", "smaller-microbatch", "more-gpus"
+LOADS = '  File "/env/{}", line 9, in load\n    weights = file.read()\n' + REFUSED + "\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "knobs"),
+    [
+        ("invokeai/backend/model_manager/load/model_cache.py", set()),
+        ("whisper/model.py", set()),
+        ("whisper/__init__.py", set()),
+        ("comfy/model_management.py", {BITS}),  # has an option for it
+        ("exllamav2/model.py", {SPLIT, BITS, CARDS}),  # text, by files of several precisions
+        ("transformers/modeling_utils.py", {BITS, CARDS}),
+    ],
+)
+def test_who_draws_by_options_splits_and_quantizes_by_them_alone(file: str, knobs: set[str]) -> None:
+    chosen, _ = advise(LOADS.format(file), SPLIT, BITS, CARDS, cause="model-does-not-fit")
+    assert set(chosen) == knobs
+
+
+DRAWS = ">> Setting Sampler to k_lms\n" + REFUSED + "\n"
+NEWER = "[2031-01-02 03:04:05,678]::[InvokeAI]::INFO --> ready\n" + REFUSED + "\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "knob", "snippet"),
+    [
+        (NEWER, "offload-parameters", "enable_partial_loading: true"),
+        (NEWER, "tiled-processing", "force_tiled_decode: true"),
+        (NEWER, "smaller-input", None),
+        (DRAWS, "offload-parameters", "invokeai --free_gpu_mem"),
+        (DRAWS, "smaller-input", "-W 384 -H 384"),
+    ],
+)
+def test_invokeai_is_told_of_what_its_release_has(log: str, knob: str, snippet: str | None) -> None:
+    assert advise(log, knob, cause="activations")[0][knob].snippet == snippet
+
+
+@pytest.mark.parametrize(("log", "knob"), [(DRAWS, BATCH), (NEWER, BATCH), (DRAWS, "tiled-processing")])
+def test_invokeai_draws_one_picture_and_had_no_tiles(log: str, knob: str) -> None:
+    assert knob not in advise(log, knob, cause="activations")[0]
+
+
+REFUSED_ON_WINDOWS = (
+    '  File "D:\\sd\\{}", line 9, in get_model\n    weights = read(name)\n'
+    "RuntimeError: [enforce fail at ..\\c10\\core\\impl\\alloc_cpu.cpp:81] data. DefaultCPUAllocator: not enough "
+    "memory: you tried to allocate 11796480 bytes.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "lines"), [("ldm\\invoke\\model_cache.py", ["invokeai --max_loaded_models 1"]), ("shop\\models.py", [])]
+)
+def test_who_keeps_several_models_in_ram_keeps_one(file: str, lines: list[str], tmp_path: Path) -> None:
+    first = first_of(tmp_path, REFUSED_ON_WINDOWS.format(file))
+    assert first["cause"] == "address-space-limit"
+    assert [one["snippet"] for one in first["remedies"] if one["knob"] == "smaller-buffers"] == lines
+
+
+@pytest.mark.parametrize(
+    ("place", "several"),
+    [("", True), (" (https://gpu.example:8080/#)", True), (" (https://localhost:8080/#)", False)],
+)
+def test_a_runtime_of_colab_has_one_gpu(place: str, several: bool, tmp_path: Path) -> None:
+    log = f"cell 7{place} in load\n" + LOADS.format("exllamav2/model.py")
+    assert (SPLIT in advise(log, SPLIT, cause="model-does-not-fit")[0]) is several

@@ -488,6 +488,39 @@ def test_what_the_line_proves_goes_before_what_the_cause_names() -> None:
     assert enough_remedies("", ("more-host-memory",), crash)[0][0].knob == "stream-data"
 
 
+LATTICE = "lattice = k2.intersect_dense_pruned(graph, posts, {}, 8.0, 30, 10000)"
+
+
+@pytest.mark.parametrize(
+    ("file", "beam", "snippet"),
+    [
+        ("fit.py", "20", None),
+        ("decode.py", "20.0", None),
+        ("decode.py", "4", None),
+        ("train.py", "900", None),
+        ("decode.py", "900.0", LATTICE.format("20")),
+    ],
+)
+def test_a_wide_beam_is_narrowed_where_nothing_is_trained(file: str, beam: str, snippet: str | None) -> None:
+    log = on_card(LATTICE.format(beam), file=f"/home/u/{file}")
+    remedy = of(log, "smaller-microbatch")
+    assert remedy.snippet == snippet or (snippet is None and "k2." not in (remedy.snippet or ""))
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "recomputes"),
+    [
+        ("/home/u/decode.py", "run", False),
+        ("/home/u/decoder.py", "run", True),
+        ("/home/u/fit.py", "decode", True),  # a model that is trained decodes, too
+        ("/home/u/decode.py", "train", True),
+    ],
+)
+def test_a_script_that_decodes_trains_nothing(file: str, function: str, *, recomputes: bool) -> None:
+    log = on_card("y = f(x)", file=file, function=function)
+    assert ("gradient-checkpointing" in advise(log, "gradient-checkpointing", cause="activations")[0]) is recomputes
+
+
 @pytest.mark.parametrize("code", ["out = model(x)", "text = f.read()", "df = pd.read_csv(", "x = 1"])
 def test_a_line_that_proves_nothing_stays_where_the_cause_has_it(code: str) -> None:
     crash = crashes_of(in_ram(code, error=BARE))[0]

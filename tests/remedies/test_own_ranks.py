@@ -270,3 +270,29 @@ def test_the_headline_names_the_parent(text: str, told: str, tmp_path: Path) -> 
     first = diagnose(path).as_json()["diagnoses"][0]
     assert first["headline"].startswith(told)
     assert ("PID 4107 is the parent process" in first["explanation"]) == ("Process 4107 has" in text)
+
+
+# Ranks that are apart already
+
+APART = (
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 40.00 MiB (GPU {}; 47.54 GiB total capacity; "
+    "7.{}0 GiB already allocated; 12.00 MiB free; 7.90 GiB reserved in total by PyTorch)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("mask", "gpus", "told"),
+    [
+        ("", (0,), "LOCAL_RANK"),
+        ("", (0, 0), "LOCAL_RANK"),
+        ("", (0, 1), "GPU 0 and GPU 1"),
+        ("CUDA_VISIBLE_DEVICES=5,2 ", (0, 1), "GPU 5 and GPU 2"),
+        ("CUDA_VISIBLE_DEVICES=5 ", (0, 1), "GPU 0 and GPU 1"),  # of another process
+        ("CUDA_VISIBLE_DEVICES=GPU-8f1,MIG-2 ", (0, 1), "GPU 0 and GPU 1"),
+    ],
+)
+def test_who_is_on_a_gpu_of_its_own_goes_to_a_free_one(mask: str, gpus: tuple[int, ...], told: str) -> None:
+    refused = "".join(APART.format(gpu, place) for place, gpu in enumerate(gpus))
+    knob = "fix-placement"
+    found = advise(f"{mask}torchrun --nproc_per_node 2 fit.py\n{refused}", knob, cause="gpu-shared")[0][knob]
+    assert told in found.action

@@ -355,3 +355,30 @@ def test_only_vllm_binds_a_bundle_to_its_own_address(tmp_path: Path) -> None:
     first, _ = diagnosed(tmp_path, PINNED_TO.format(node="'node:10.0.0.7': 0.001, ") + other)
     assert first["remedies"][0]["setting"] != "VLLM_HOST_IP"
     assert "10.0.0.7" in first["remedies"][0]["action"]
+
+
+# A bundle that no node has room for
+
+STATUS = (
+    "======== Autoscaler status: 2031-01-02 03:04:05.678901 ========\nNode status\n----\nActive:\n 1 ray.head.default\n"
+    " 1 ray.worker.default\nPending:\n (no pending nodes)\nRecent failures:\n (no failures)\n\nResources\n----\n"
+    "Usage:\n 0.0/6.0 CPU\n 0.0/2.0 GPU\n 0B/2.33GiB memory\n 1.99KiB/1013.52MiB object_store_memory\n\nDemands:\n {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("demand", "line"),
+    [
+        ("{'CPU': 5.0}: 1+ pending tasks/actors", None),  # a task is one process
+        ("{'GPU': 2.0} * 1 (STRICT_PACK): 1+ pending placement groups", None),
+        (
+            "{'CPU': 5.0} * 1 (PACK): 1+ pending placement groups",
+            'placement_group([{"CPU": 1}] * 5, strategy="SPREAD")',
+        ),
+    ],
+)
+def test_a_bundle_of_cpus_may_be_split(demand: str, line: str | None) -> None:
+    chosen = advise(STATUS.format(demand), "fix-resource-request", "fix-environment", cause="ray-unschedulable")[0]
+    snippet = chosen["fix-resource-request"].snippet or ""
+    assert snippet == line or (line is None and "placement_group(" not in snippet)
+    assert ("nvidia-smi" in (chosen["fix-environment"].snippet or "")) is ("GPU" in demand)

@@ -91,6 +91,9 @@ NEW = (
         (OLD, {"torch": "<1.13"}),
         (OLD.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": "<2.1"}),
         (OLDEST, {"torch": "<1.10"}),
+        (OLDEST.replace("24.31 GiB reserved in total by PyTorch)", "6.31 GiB cached)"), {"torch": "<1.4"}),
+        (OLDEST.replace("24.31 GiB reserved in total by PyTorch)", "6.31 GiB"), {"torch": "<1.13"}),  # cut before it
+        (OLDEST.replace("by PyTorch)", "by PyTorch), 6.31 GiB cached)"), {"torch": "<1.13"}),
         (OLDEST.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": "<2.1"}),  # cut behind its figures
         (OLDEST.replace("by PyTorch)", "by PyTorch) (somebody's words)"), {"torch": "<1.13"}),
         ('  File "/env/torch/tensor.py", line 195, in backward\n' + OLD, {"torch": "<1.9"}),
@@ -117,6 +120,29 @@ def test_the_words_of_a_message_tell_its_releases(log: str, told: dict[str, str]
 def test_an_allocator_is_told_what_its_release_knows(log: str, line: str) -> None:
     remedy = advise(log, "allocator-config", cause="allocator-fragmentation")[0]["allocator-config"]
     assert remedy.snippet == line
+
+
+CACHED = OLDEST.replace("24.31 GiB reserved in total by PyTorch)", "6.31 GiB cached)")
+
+
+@pytest.mark.parametrize(
+    ("log", "fused"), [(NEW, True), (OLD, True), (OLDEST, False), (CACHED, False), ("torch 1.12.0\n" + NEW, True)]
+)
+def test_who_trains_with_an_old_release_has_no_fused_attention(log: str, *, fused: bool) -> None:
+    chosen, _ = advise(log, "memory-efficient-attention", cause="activations")
+    assert ("memory-efficient-attention" in chosen) is fused
+
+
+@pytest.mark.parametrize(("log", "hooks"), [(NEW, True), (OLD, True), (OLDEST, False), (CACHED, False)])
+def test_nor_hooks_that_keep_activations_elsewhere(log: str, *, hooks: bool) -> None:
+    chosen, _ = advise(log, "offload-activations", cause="activations")
+    assert ("offload-activations" in chosen) is hooks
+
+
+@pytest.mark.parametrize(("log", "line"), [(NEW, "(block, x, use_reentrant=False)"), (OLDEST, "(block, x)")])
+def test_a_checkpoint_of_an_old_release_has_fewer_arguments(log: str, line: str) -> None:
+    chosen, _ = advise(log, "gradient-checkpointing", cause="activations")
+    assert (chosen["gradient-checkpointing"].snippet or "").endswith(f"checkpoint{line}")
 
 
 @pytest.mark.parametrize(("log", "old"), [(OLD, False), (NEW, False), (OLDEST, True)])

@@ -109,3 +109,54 @@ def test_of_arguments_a_little_beyond_the_limit_a_batch_may_be() -> None:
 def test_what_is_refused_without_arguments_is_computed_again() -> None:
     chosen, _ = advise(GIVEN.split("\n", 1)[1], *KNOBS, cause="activations")
     assert "gradient-checkpointing" in chosen
+
+
+# An axis that the line calls by the name of an option
+
+BUFFER, WORLDS = "smaller-buffers", "fewer-environments"
+HOLDS = "self.held = np.zeros((self.buffer_size, self.n_envs) + self.obs_shape, dtype=np.float32)"
+ROLLOUT = (
+    '  File "/env/stable_baselines3/common/on_policy_algorithm.py", line 7, in learn\n    rollout_buffer.reset()\n'
+)
+PIXELS = "(400, 24, 3, 90, 90)"
+
+
+def smaller(code: str, above: str = "", shape: str = PIXELS) -> dict[str, tuple[object, object, str | None]]:
+    log = above + LOG.format(code=code, shape=shape).replace("700. TiB", "890. MiB").removeprefix(
+        "Traceback (most recent call last):\n"
+    )
+    chosen = advise("Traceback (most recent call last):\n" + log, BUFFER, WORLDS, cause="dataset-in-ram")[0]
+    return {one.knob: (one.current, one.suggested, one.snippet) for one in chosen.values()}
+
+
+@pytest.mark.parametrize(
+    ("code", "shape"),
+    [
+        ("self.held = np.zeros(shape)", PIXELS),
+        ("self.held = np.zeros((rows, columns) + rest)", PIXELS),
+        ("self.held = np.zeros(rest + (self.buffer_size, self.n_envs))", PIXELS),
+        ("self.held = np.zeros((*rest, self.buffer_size))", PIXELS),
+        ("self.held = np.zeros((2 * n_envs, 4))", "(48, 4)"),
+        ("self.held = np.zeros((n_envs, 4))", PIXELS),
+        ("self.held = np.zeros((n_envs, 4))", "(1, 4)"),
+    ],
+)
+def test_an_axis_without_the_name_of_an_option_states_none(code: str, shape: str) -> None:
+    assert all(now is None for now, _, _ in smaller(code, shape=shape).values())
+
+
+def test_a_buffer_of_rollouts_is_halved_by_either_of_its_axes() -> None:
+    found = smaller(HOLDS, ROLLOUT)
+    assert found == {BUFFER: (400, 200, "model = PPO(policy, env, n_steps=200)"), WORLDS: (24, 12, None)}
+
+
+def test_a_buffer_of_replays_is_another_one() -> None:
+    replay = ROLLOUT.replace("on_policy", "off_policy").replace("rollout_buffer", "replay_buffer")
+    assert smaller(HOLDS, replay)[BUFFER] == (400, 200, "model = DQN(policy, env, buffer_size=200)")
+
+
+def test_what_the_array_takes_then_is_reckoned() -> None:
+    log = "Traceback (most recent call last):\n" + ROLLOUT + LOG.format(code=HOLDS, shape=PIXELS).partition("\n")[2]
+    one = advise(log.replace("700. TiB", "2.00 GiB"), WORLDS, cause="dataset-in-ram")[0][WORLDS]
+    assert one.action == f"Halve n_envs: 24 -> 12 (an axis of the array of {PIXELS})"
+    assert one.derivation == "2.00 GiB x 12 / 24 = 1.00 GiB"

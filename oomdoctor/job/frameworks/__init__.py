@@ -209,6 +209,12 @@ def driven(names: Iterable[str]) -> bool:
     return any(each.layer in _DRIVEN and each.style != "code" and each.name not in left for each in shown)
 
 
+def draws(names: Iterable[str]) -> bool:
+    """Whether one of them is a program that loads its model itself, of pictures, sounds or molecules: the model's files
+    come in one precision, for one device."""
+    return any(each.layer == "local" and "has no sequences" in each.traits for each in among(names))
+
+
 @cache
 def programs() -> frozenset[str]:
     """One job has one of them, and what it is built on."""

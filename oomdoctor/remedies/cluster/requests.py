@@ -35,6 +35,8 @@ from oomdoctor.signs.scheduling import (
 
 DRIVER_CPUS: Final = 1
 _OF_RAY: Final = r"(?i)\bray\b|\braylet\b"
+_CPU: Final = "CPU"
+_MOST_BUNDLES: Final = 64
 # Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
 # ray/serve/config.py, ray/remote_function.py
 _REQUESTS: Final = (
@@ -87,7 +89,7 @@ def fix_request(case: Case) -> Answer:
             snippet=commands.SCHEDULED,
         )
     if not short and request.state in FOR_NO_NODE:
-        return Proposal(
+        return _in_smaller_bundles(request) or Proposal(
             action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
             snippet=commands.SCHEDULED,
         )
@@ -106,6 +108,21 @@ def _of_a_blind_process(case: Case, *, asked: bool) -> Answer:
             action=say("Request a GPU for the work that needs one: Ray gives none to the others"), snippet=line
         )
     return None if asked or case.row is not None or case.crash.shows(_OF_RAY) else Skip()
+
+
+def _in_smaller_bundles(request: Unschedulable) -> Proposal | None:
+    """Of a bundle of CPUs alone, which several processes may share out; a bundle lies on one node:
+    python/ray/util/placement_group.py."""
+    requested = request.requested or {}
+    count = requested.get(_CPU, 0)
+    if not request.placement_group or set(requested) != {_CPU} or not 1 < count <= _MOST_BUNDLES or count % 1:
+        return None
+    return Proposal(
+        action=say("Split the bundle, if its work may lie on several nodes: no node can provide {what}",
+                   what=what_of(request)),
+        snippet=f'placement_group([{{"{_CPU}": 1}}] * {count:.0f}, strategy="SPREAD")',
+        derivation=f"{count:.0f} = {count:.0f} x 1",
+    )  # fmt: skip
 
 
 def _of_less(request: Unschedulable, have: Mapping[str, float], short: Sequence[tuple[str, float, float]]) -> Proposal:

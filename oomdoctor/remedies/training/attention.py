@@ -8,8 +8,13 @@ from oomdoctor.families.event import RAM
 from oomdoctor.language import say
 from oomdoctor.remedies import own_line
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.remedies.settings import known_versions
 from oomdoctor.signs.passes import in_attention
+from oomdoctor.versions import versions
 
+_TORCH: Final = "torch"
+# Dao-AILab/flash-attention, README of 1.0 and 2.0, "PyTorch 1.12 and above"; xformers' wheels since 0.0.13 the same
+_TOO_OLD: Final = versions("<1.12")
 _FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
 # Where the call is not causal, a mask is one of padding, and with a causal one in its place the model is another
 _BOTH_WAYS: Final = r"\b(?:is_)?causal ?= ?False\b"
@@ -28,6 +33,8 @@ def fused_attention(case: Case) -> Answer:
     kernel is one, and it is what transformers takes where nobody asks for another."""
     if case.crash.pool in RAM:
         return _attention_of_the_cpu(case)
+    if case.crash.job.world == _TORCH and _TOO_OLD.covers(known_versions(_TORCH, case.crash.context)):
+        return Skip()
     if case.row is not None and case.row.setting == _SCORES_AT_ONCE:
         return Proposal(
             action=say("Where flash attention (-fa) is off, bound the attention scores of one computation (MiB)"),

@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.remedies.settings import comes_later
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.spellings import title
@@ -88,6 +89,8 @@ def _nothing_in_advance(framework: str) -> Proposal:
 
 def assign_on_the_host(case: Case) -> Answer:
     """mmdet/models/task_modules/assigners/max_iou_assigner.py: on the CPU for images with more objects than that."""
+    if case.row is None and comes_later(case.knob, "torch", case.crash.context):
+        return Skip()
     if case.row is None or not case.row.key.endswith(_OF_AN_ASSIGNER):
         return None
     if "" < case.crash.context.day < _ASSIGNS_SINCE:

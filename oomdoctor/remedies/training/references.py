@@ -16,7 +16,7 @@ from oomdoctor.remedies.settings import known_versions, spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.training.predictions import TRAINER, loss_alone
 from oomdoctor.remedies.training.states import TRAINER_SLEEPS, puts_the_trainer_to_sleep
-from oomdoctor.signs import limits
+from oomdoctor.signs import evaluation, limits
 from oomdoctor.signs.shm import it_filled_steadily
 from oomdoctor.versions import versions
 
@@ -27,6 +27,7 @@ _OTHER_LANGUAGES: Final = late(
 )
 _OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
 _LISTS_OBJECTS: Final = versions(">=1.2")  # --sort-by: python/ray/scripts/scripts.py
+_NO_GRADIENTS: Final = "with torch.no_grad():  # around the loop"
 _TRAINING_PROCESS: Final = "trainer"
 
 
@@ -38,7 +39,17 @@ def _not_in_python(crash: Crash) -> bool:
     return _OTHER_LANGUAGES.match(name or "") is not None
 
 
-def _of_an_evaluation(crash: Crash) -> Answer:
+def _of_an_evaluation(case: Case) -> Answer:
+    """Without gradients nothing is kept of a batch but what its loop keeps."""
+    crash = case.crash
+    if evaluation.may_keep_a_graph(crash) is not None:
+        return Proposal(
+            action=say("Run the evaluation under torch.no_grad(), and sum up loss.item(), if it does not do so yet"),
+            snippet=_NO_GRADIENTS,
+            cost=say("none"),
+        )
+    if case.cause != "eval-accumulation":
+        return None
     if crash.in_trace(TRAINER) is not None:
         return loss_alone(crash)
     if crash.pool not in RAM:
@@ -73,7 +84,7 @@ def clear_references(case: Case) -> Answer:
     is_new = limits.seconds_after_its_start(case.crash) is not None  # and has no old results
     if case.crash.pool in RAM and (is_new or _not_in_python(case.crash)):
         return Skip()
-    if case.cause == "eval-accumulation" and (own := _of_an_evaluation(case.crash)) is not None:
+    if (own := _of_an_evaluation(case)) is not None:
         return own
     if case.crash.pool in RAM and job.world != "torch":
         return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))

@@ -10,6 +10,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.engine_facts import phase
+from oomdoctor.job.frameworks import draws
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies.engine.known import card_total
@@ -44,6 +45,8 @@ _IN_32_BITS: Final = "fp32_cpu_offload"
 def more_gpus(case: Case) -> Answer:
     """As many as the model's states need, in a job that may train it."""
     crash = case.crash
+    if draws(crash.job.frameworks):
+        return Skip()
     if crash.job.task in WITHOUT_TRAINING:
         return None
     size, total = size_of_model(crash), card_total(crash)
