@@ -60,6 +60,8 @@ _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}
 _ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
 # What all environments hold at once, as Brax, gymnax and MuJoCo Playground name it: brax/training/agents/ppo/train.py
 _STATES_OF_WORLDS: Final = r"\benv_states?\b|\bnum_envs\b"
+# Options that say how large a picture is
+_OF_PICTURES: Final = ("crop_size", "image_size", "img_size", "imgsz")
 _ON_THE_CPU: Final = ("torch", "torch7", "c++")  # TensorFlow's is C++'s
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 _NO_LOAD: Final = late(r"(?i)\b(?:insufficient|not enough|cannot|failed|unable)\b[^\n]{0,60}\bload\b")
@@ -92,7 +94,7 @@ def in_a_forward_pass(crash: Crash) -> Seen | None:
 def _what_they_grow_with(crash: Crash) -> str:
     if some(crash.job.frameworks, "has no batch"):
         return say("What it computes grows with the size of each input.")
-    if some(crash.job.frameworks, "has no sequences"):
+    if some(crash.job.frameworks, "has no sequences") or crash.setting(*_OF_PICTURES) is not None:
         return say("Activations grow with the batch size and with the size of each input.")
     return say("Activations grow with batch size and sequence length.")
 
@@ -331,6 +333,8 @@ def at_the_logits(crash: Crash) -> Seen | None:
 def library_was_refused(crash: Crash) -> Seen | None:
     """In the job's own pass, an allocation of a library failed, not of the framework."""
     if _own_pass(crash) is None or not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
+        return None
+    if some(crash.job.frameworks, "takes its arrays from a library"):
         return None
     return Seen(words=say("the failed allocation belongs to a library, not to the framework"))
 
