@@ -79,11 +79,13 @@ def _tables() -> Iterator[tuple[str, str]]:
     from oomdoctor.helpers import our_form  # noqa: PLC0415
     from oomdoctor.job.frameworks import frameworks  # noqa: PLC0415
     from oomdoctor.regressions import regressions  # noqa: PLC0415
-    from oomdoctor.remedies import own_line  # noqa: PLC0415
+    from oomdoctor.remedies import captions, own_line  # noqa: PLC0415
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
 
     for knob in KNOBS.values():
         yield from (("oomdoctor/remedies/knobs.txt", text) for text in (knob.action, knob.cost) if text)
+    for one in captions.table().values():
+        yield from (("oomdoctor/remedies/captions.txt", text) for text in one if text)
     for row in own_line.table():
         yield from (("oomdoctor/remedies/own_lines.txt", text) for text in (row.does, row.instead))
     yield from ((f"oomdoctor/job/frameworks/{each.name}.txt", each.share_by) for each in frameworks() if each.share_by)

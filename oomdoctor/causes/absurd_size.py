@@ -10,6 +10,7 @@ CAUSE = Cause(
     id="absurd-size",
     title=mark("Impossible allocation size: a shape or a count is wrong"),
     headlines=(
+        mark("A negative size was requested ({negative_request}): a 32-bit count overflowed at {overflowed_at}"),
         mark("One allocation of {impossible}[ for shape {shape}] failed: no machine has that much memory"),
         mark("A framework counted {probed} of GPU memory as free and tried to take it; no GPU has that much"),
         mark("One allocation of {requested}[ for shape {shape}] failed: {times} times the memory there is"),
@@ -19,6 +20,7 @@ CAUSE = Cause(
     excluded=(sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
     signs=(
         Row(sizes.device_size_that_no_machine_has, Grade.PROVES),
+        Row(sizes.size_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_that_no_machine_has, Grade.PROVES),
         Row(sizes.host_size_beyond_counting, Grade.NAMES),
         Row(sizes.count_that_has_overflowed, Grade.PROVES),

@@ -37,6 +37,7 @@ CAUSE = Cause(
         mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
         mark("A tensor of {shared_tensor} could not be shared[ {doing}]: the process has no memory maps left"),
         mark("{data_process} reached its limit on private memory of {data_limit} (ulimit -d)"),
+        mark("{saver} could not fork for its background save: no memory for a copy of the process"),
         mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
         mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),

@@ -10,6 +10,7 @@ CAUSE = Cause(
     id="build-parallelism",
     title=mark("Parallel compile jobs ran out of memory"),
     headlines=(
+        mark("rustc was killed in link-time optimization of the crate {whole_program}"),
         mark("Parallel compile jobs ran out of memory: the kernel killed {compiler}, which held {compiler_held}"),
         mark("Parallel compile jobs ran out of memory: {compiler_requested}"),
         mark("Parallel compile jobs ran out of memory: {compiler} was killed[ ({kill_code})][, {build_jobs} jobs]"),
@@ -17,6 +18,7 @@ CAUSE = Cause(
     ),
     pools=("host_ram", "cgroup"),
     signs=(
+        Row(builds.whole_program_was_optimized, Grade.NAMES),
         Row(builds.compiler_reports_it, Grade.PROVES),
         Row(builds.kernel_killed_a_compiler, Grade.PROVES),
         Row(builds.killed_under_a_compile_command, Grade.NAMES),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, ggml, limits
+from oomdoctor.signs import Grade, databases, ggml, kills, limits
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
@@ -15,17 +15,13 @@ from oomdoctor.signs.host_refusals import (
     no_memory_in_a_pass_on_the_cpu,
     no_more_swap,
 )
-from oomdoctor.signs.kills import (
-    killed_for_the_nodes_memory,
-    nearly_full_before_the_kill,
-    only_small_processes_were_killed,
-)
 from oomdoctor.signs.node import a_table_names_the_holder, first_rows_are_missing, nobody_stands_out, table_misses_half
 from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_without_a_table
 from oomdoctor.signs.records import killed_outside_its_limit
 
 OF_A_POD = ("collect-evidence", "raise-container-limit", "fewer-workers", "more-host-memory")
 OF_A_REFUSAL = ("smaller-microbatch", "fewer-workers", "stream-data", "narrow-dtypes", "more-host-memory")
+OF_A_DATABASE = ("smaller-buffers", "more-host-memory")
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
 CAUSE = Cause(
@@ -40,6 +36,7 @@ CAUSE = Cause(
             "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
         ),
         mark("{killer} killed {killed}: {group_pressure}"),
+        mark("The kernel's OOM killer ended a process of {unit_killed}[, which had used up to {unit_peak}]"),
         mark("{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory"),
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
@@ -47,6 +44,8 @@ CAUSE = Cause(
         mark("{outside_kills}: {node} or a parent cgroup ran out of memory"),
         mark("{pressed} found {node} out of memory[ and killed {ray_killed}]"),
         mark("{swapless} found no more swap space: RAM and swap are full"),
+        mark("{database} could not allocate its {set_aside_by_it}[ of {database_requested}] when it started"),
+        mark("An allocation of {query_requested} for a PostgreSQL query failed"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}]"),
         mark("An allocation of RAM failed[ {doing}]: an array of {array}"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
@@ -58,12 +57,14 @@ CAUSE = Cause(
         Row(table_misses_half, Grade.POINTS),
         Row(nobody_stands_out, Grade.HINTS),
         Row(ray_killed_without_a_table, Grade.HINTS),
-        Row(only_small_processes_were_killed, Grade.HINTS, ("collect-evidence",)),
+        Row(kills.only_small_processes_were_killed, Grade.HINTS, ("collect-evidence",)),
         Row(killed_outside_its_limit, Grade.POINTS),
-        Row(killed_for_the_nodes_memory, Grade.HINTS),
-        Row(nearly_full_before_the_kill, Grade.POINTS),
+        Row(kills.killed_for_the_nodes_memory, Grade.HINTS),
+        Row(kills.nearly_full_before_the_kill, Grade.POINTS),
         Row(no_more_swap, Grade.HINTS),
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),
+        Row(databases.database_was_refused_at_its_start, Grade.POINTS, OF_A_DATABASE),
+        Row(databases.query_was_refused, Grade.POINTS, OF_A_DATABASE),
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),
         Row(ggml.small_piece_of_the_host_refused, Grade.HINTS),

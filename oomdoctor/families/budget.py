@@ -288,6 +288,7 @@ _SPILLS: Final = tuple(
 # where that is full; which setting makes it larger stands on the line below (lock.c since 7.4, predicate.c since 9.1)
 _LOCKS: Final = late(r"\bout of shared memory(?:\s|\\n|$)")
 _OF_LOCKS: Final = late(r"\bYou might need to increase \"?(max_(?:pred_)?locks_per_transaction)\b")
+LOCKS: Final = ("max_locks_per_transaction", "max_pred_locks_per_transaction")
 _HINT_LINES: Final = 3
 # Dask's, whatever it does then
 _USAGE: Final = late(

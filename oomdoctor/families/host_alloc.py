@@ -149,6 +149,13 @@ _ALLOCATORS: Final = tuple(
         ),
         ("r", r"\b[Cc]annot allocate vector of (?:size|length) \d"),  # memory.c; also an Rcpp's
         ("redis-server", r"^\S{1,12} .{6,40} # Out Of Memory allocating \d{1,20} bytes!"),  # zmalloc's handler
+        # MySQL's and MariaDB's, at its start
+        ("innodb", r"\bInnoDB(?:\]|: Fatal error:|:) [Cc]annot allocate memory for the buffer pool"),
+        (
+            "postgresql",
+            r"\bcould not (?:map anonymous shared memory|create shared memory segment): Cannot allocate memory",
+            r"\bDETAIL: {1,4}Failed on request of size \d{1,20}(?: in memory context|\.\s{0,4}$)",  # of a query
+        ),
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         # its own on the CPU gives back nullptr; those of a card throw (src/storage_view.cc)
@@ -291,6 +298,7 @@ _BUILD = late(
     r"|\b(?:clang|gcc|g\+\+|c\+\+)|could not compile|Program arguments: |\bmake(?:\[\d{1,3}\])?: |\bBuilding \w"
 )
 BUILD_LINES: Final = 60
+_RUSTC = late(r"(?:^|[`/\s])rustc --")
 _SIGNAL = late(r"(?:died due to signal|terminated with signal|\(signal:) (\d{1,2})\b")
 # Gradle's own, which watches the heap of its daemon (LowHeapSpaceDaemonExpirationStrategy, 3.0 on)
 _OF_A_DAEMON = late(
@@ -356,6 +364,12 @@ _LARGE_ALLOCATION = late(
     r"runtime\.(?:\(\*mcache\)\.allocLarge|largeAlloc)\((?:0x[\da-f]{9,16}, )?0x([\da-f]{5,12})[,)]"
 )
 _STACK_LINES: Final = 20
+# storage/innobase/srv/srv0start.cc of 5.5, 5.7 and 10; src/backend/port/sysv_shmem.c. MySQL 8 says no size.
+_OF_A_DATABASE: Final = {
+    "innodb": ("above", late(r"\bInitializing buffer pool, (?:total )?size = (\d{1,15}(?:\.\d)?)([KMG]?)(?![\d.])")),
+    "postgresql": ("below", late(r"\b(?:request of size|size \(currently|currently) (\d{1,20})()\b")),
+}
+_DATABASE_LINES: Final = 6
 _SWAP_STAYS = late(r"\bswapoff failed: Cannot allocate memory")
 # What a CUDA call fails with where no card can be used at all
 _NO_DRIVER = late(
@@ -511,6 +525,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         figures |= _mapped(page, index)
     elif allocator == "windows":
         figures.setdefault("tried_bytes", listed(text).get("tried_bytes"))
+    elif allocator in _OF_A_DATABASE:
+        figures |= _pool(page, index, *_OF_A_DATABASE[allocator])
     return HostAllocation(
         at=place_of(page, line, last),
         time=line.mark.time,
@@ -519,6 +535,13 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         strength=3 if figures.get("tried_bytes") else 2,
         **{key: value for key, value in figures.items() if key != "program"},
     )
+
+
+def _pool(page: Page, index: int, where: str, said: re.Pattern[str]) -> dict[str, Any]:
+    """What a database wanted, as its lines above tell, or PostgreSQL's hint below."""
+    near = page.before(index, _DATABASE_LINES) if where == "above" else page.after(index, _DATABASE_LINES)
+    found = next((match for line in near if (match := said.search(line.text[:CHARACTERS]))), None)
+    return {} if found is None else {"tried_bytes": size(found[1], found[2] or "b", BINARY)}
 
 
 def _mapped(page: Page, index: int) -> dict[str, Any]:
@@ -614,7 +637,7 @@ def _compiler(page: Page, line: Line, text: str) -> Read:
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
-        program=figures.get("program"),
+        program=figures.get("program") or ("rustc" if _RUSTC.search(text) else None),
         signal=int(signal[1]) if (signal := _SIGNAL.search(text)) else None,
         tried_bytes=figures.get("tried_bytes"),
     )
@@ -707,6 +730,7 @@ _TRIGGERS: Final = (
     "runtime: out of memory",
     "runtime: cannot allocate",
     "posix_memalign",
+    "Failed on request of size",
     "os::commit_memory",
     "annot allocate memory",
     "annot allocate vector",

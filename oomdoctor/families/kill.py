@@ -296,6 +296,11 @@ _JOBLIB_CODE = late(r"\b[A-Z]{3,12}\(-?\d{1,5}\)")
 _EXIT = late(r"(-?\d{1,5}) \(pid: (\d{1,9})\)")
 
 
+POSTGRESQL: Final = "PostgreSQL"
+# src/backend/postmaster/postmaster.c, LogChildExit: since 8.0
+_OF_POSTGRESQL: Final = late(
+    r"\bLOG: {1,4}((?:[a-z]{3,20} ){0,3}(?:process|launcher|worker)) \(PID (\d{1,10})\) was terminated by signal \d"
+)
 _OF_THE_DEAD: Final = late(
     r"(?i:(?<![.\w])(?:proc(?:ess)?|workers?|server|executor|daemon|child)) "
     r"(?:(?P<pid>\d{1,9})\b(?![.:]\d)|(?P<name>[A-Za-z]\w{0,40}[_\d]\w{0,40}))"
@@ -497,6 +502,8 @@ def _loaded(page: Page, index: int) -> str | None:
 
 def _process(line: Line, figures: dict[str, Any]) -> Process:
     """Takes the process out of the figures; who wrote the line is the launcher, not the one that died."""
+    if server := _OF_POSTGRESQL.search(line.text[:CHARACTERS]):
+        return Process(pid=int(server[2]), name=f"{POSTGRESQL}'s {server[1]}")
     return Process(pid=figures.pop("pid", None), rank=figures.pop("rank", None), node=line.mark.ip)
 
 

@@ -82,6 +82,11 @@ _BANNER: Final = late(
     r"|Total (?:training )?steps|Using max model len|Number of trainable parameters|Total [Pp]arameters)\s?[=:]?\s?"
     r"([\d,]{1,18})(?![\d.,]{0,12} ?[BMK]\b)"
 )
+# What Chainer's examples print of their options: "# Minibatch-size: 100"; and what Dorado chooses or is told (0.1 on)
+_OF_A_SIZE: Final = late(
+    r"^\s{0,4}# (?P<name>[A-Z][a-z]{2,20}[ -][Ss]ize): (?P<size>\d{1,9})\s{0,4}$"
+    r"|- (?P<batch>selected batchsize|set batch size(?: for \S{1,20})? to) (?P<chosen>\d{1,9})\s{0,4}$"
+)
 # Python's list of a command's words: a program, a script or a flag comes first.
 _WORDS_LISTED: Final = late(
     r"\[\s{0,4}['\"](?:(?:[^'\"\s]{0,200}/)?(?:python[\d.]{0,6}|torchrun|deepspeed|accelerate|uv)|[^'\"\s]{1,200}\.py"
@@ -255,10 +260,15 @@ def overridden(here: Here) -> Iterator[Stated]:
 
 
 def banner(here: Here) -> Iterator[Stated]:
-    """transformers' "***** Running training *****", verl's "Total steps: 302", vLLM's "Using max model len 4096"."""
+    """transformers' "***** Running training *****", verl's "Total steps: 302", vLLM's "Using max model len 4096"; what
+    programs print of the size of a batch or a crop."""
     for match in _BANNER.finditer(here.text[:2000]):
         name = match[1].removeprefix("Using ").lower().replace(" ", "_")
         yield Stated(name, typed(match[2].replace(",", "")), here.line, mentioned=True)
+    size = _OF_A_SIZE.search(here.text[:2000])
+    if size is not None:
+        name = (size["name"] or "batchsize").lower().replace("-", "_").replace(" ", "_")
+        yield Stated(name, int(size["size"] or size["chosen"]), here.line, mentioned=True)
     too_long = _TOO_LONG.search(here.text)
     if too_long is not None:
         yield Stated("longest_input", int(too_long[1]), here.line, mentioned=True)
@@ -312,7 +322,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
             "Num examples", "Num Epochs", "Instantaneous batch", "Gradient Accumulation steps", "Total optimization",
             "Total steps", "Total training steps", "Number of trainable parameters", "Total Parameters",
             "Total parameters", "Using max model len",
-            "maximum sequence length for this model",
+            "maximum sequence length for this model", "-size: ", " Size: ", "selected batchsize ", "set batch size ",
         ),
         banner,
     ),

@@ -39,6 +39,7 @@ from oomdoctor.remedies import (
     together,
 )
 from oomdoctor.remedies.builds import python_builds
+from oomdoctor.remedies.captions import Caption, caption
 from oomdoctor.remedies.engine.known import in_python
 from oomdoctor.remedies.functions import COMPUTE, OF_THE_ENGINE
 from oomdoctor.remedies.holder import holder
@@ -65,6 +66,7 @@ from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import releases
 from oomdoctor.signs.arrays import told_by_a_compiler
+from oomdoctor.signs.builds import in_a_dockerfile
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.versions import version_of
 
@@ -81,6 +83,8 @@ _CHOICES: Final = frozenset(
 _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a class, or who wrote the line and when
 _EXPORT: Final = re.compile(r"^export (\w{1,80})=(.{0,300})$", re.MULTILINE)
 _IN_POWERSHELL: Final = r'$env:\1 = "\2"'
+_OF_A_BUILD: Final = "fewer-build-jobs"
+_IN_A_DOCKERFILE: Final = r"ENV \1=\2   # in the Dockerfile, above the RUN that failed"
 _TELLING: Final = 8  # characters of a function's name
 _STATES: Final = "low-memory-optimizer"  # whose words each world has of its own
 _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
@@ -428,10 +432,13 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet = case.as_launched(answer.suggested)
     if snippet is not None and _EXPORT.search(snippet) is not None and is_on_windows(case.crash):
         snippet = _EXPORT.sub(_IN_POWERSHELL, snippet)
+    elif snippet is not None and knob.id == _OF_A_BUILD and in_a_dockerfile(case.crash):
+        snippet = _EXPORT.sub(_IN_A_DOCKERFILE, snippet)
     setting = (_setting(row, inner) if answer.setting is None else answer.setting) or None
     tells = snippet or setting or answer.subject or answer.derivation
     held_by = holder(knob.id, case.crash) if not tells else None
-    action = answer.action or translated(knob.action)
+    own = caption(row) if answer.setting in spelled else Caption()
+    action = answer.action or translated(own.action or knob.action)
     return Remedy(
         knob=knob.id,
         action=action if held_by is None else semicolons((action, held_by)),
@@ -445,7 +452,7 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         assumes=(*answer.assumes, *(_assumed(row, inner, case.crash) if answer.setting in spelled else ())),
         relieves=conditions.relieved(knob, case),
         spends=_spends(knob, row),
-        cost=answer.cost if answer.cost is not None else translated(knob.cost),
+        cost=answer.cost if answer.cost is not None else translated(own.cost or knob.cost),
         reference=answer.reference,
     )
 

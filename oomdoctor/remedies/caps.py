@@ -23,6 +23,7 @@ from oomdoctor.signs.allocator import (
     card_partly_hidden,
 )
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
+from oomdoctor.signs.spark import SPARK, drivers_heap_is_full
 from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
 from oomdoctor.versions import version_of
 
@@ -41,10 +42,13 @@ _MANY_TIMES: Final = 4
 # The java command's manual, JDK 21: neither is a part of the heap, and -Xmx bounds neither
 _BESIDE_THE_HEAP: Final = {"metaspace": "-XX:MaxMetaspaceSize", "direct": "-XX:MaxDirectMemorySize"}
 _BESIDE: Final = 1.25
+_OF_THE_DRIVER: Final = "spark.driver.memory"  # docs/configuration.md: 1g where nobody says
 
 
 def raise_cap(case: Case) -> Answer:
     root = case.crash.root
+    if case.row is not None and case.row.framework == SPARK and drivers_heap_is_full(case.crash):
+        return _larger_driver(case.crash)
     if isinstance(root, DeviceOutOfMemory) and root.limit == "watermark":
         if case.now is not None and case.number() == 0:
             return already(case.now, 0.0)
@@ -76,6 +80,28 @@ def raise_cap(case: Case) -> Answer:
             cost=say("other processes on the GPU get less of it"),
         )
     return _by_its_option(case)
+
+
+def _larger_driver(crash: Crash) -> Proposal:
+    """Twice the driver's heap, by an option of the launch: in client mode it runs when its program could set one."""
+    stated = crash.setting("driver_memory", _OF_THE_DRIVER)
+    size = _SIZE.fullmatch(str(stated.value)) if stated is not None else None
+    now, unit = (int(size[1]), size[2] or _OF_A_BARE_NUMBER) if size is not None else (1, "g")
+    then = f"{2 * now}{unit}"
+    guess = say("double is a guess: the need is unknown")
+    default = say("{name} is {value} (its default, not in the log)", name=_OF_THE_DRIVER, value=f"{now}{unit}")
+    return Proposal(
+        action=say(
+            "Raise the driver's heap from {now} to {then} (in client mode on the command line, not in a SparkConf)",
+            now=f"{now}{unit}" if size is not None else as_default(f"{now}{unit}"),
+            then=then,
+        ),
+        setting="--driver-memory",
+        suggested=then,
+        snippet=f"spark-submit --driver-memory={then}",
+        derivation=f"2 x {now}{unit} = {then}",
+        assumes=(guess,) if size is not None else (default, guess),
+    )
 
 
 def _by_its_option(case: Case) -> Answer:

@@ -100,6 +100,8 @@ def _record(crash: Crash) -> tuple[str, str]:
     if crash.first(KernelKill) is not None:
         action = say("Show the kernel's dump above the kill, and the RAM that belongs to no process")
         return action, f"{commands.DUMP}; {commands.OUTSIDE_PROCESSES}"
+    if (limits := commands.of_unit(crash)) is not None:
+        return say("See whether the unit reached its own limit (MemoryMax) or the node was full"), limits
     first = commands.of_its_killer(commands.settling(crash), crash)[0]
     if commands.killer_of(crash) == commands.KUBELET:
         return say("See which pods use the node's memory, and what they request"), _PODS

@@ -308,7 +308,8 @@ def referring(remedy: Remedy, case: Case) -> Remedy:
         return remedy  # every job that trains with it goes through that line
     if remedy.knob in _IN_CODE_ALONE and (remedy.snippet is not None or of_a_framework):
         return remedy
-    in_words = in_code and not by_size and remedy.snippet is None and not of_a_framework
+    is_known = remedy.current is not None and remedy.suggested is not None  # the log prints it, under its own name
+    in_words = in_code and not by_size and not is_known and remedy.snippet is None and not of_a_framework
     action = _sentence(reading, translated(reading.row.instead) if in_words else remedy.action)
     line = reading.line
     subject = remedy.subject or (f"{line.file}:{line.line}" if line.file else None)

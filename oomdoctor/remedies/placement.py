@@ -18,6 +18,7 @@ from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import all_of, counted, listed, mark, say
+from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import RACE, Answer, Case, Proposal, Refusal, Skip
@@ -43,6 +44,11 @@ VISIBLE: Final[Mapping[str, str]] = {
     "Intel": "ZE_AFFINITY_MASK",
 }
 NOBODY: Final = 0.02  # of the GPU: a context alone takes more
+# An option of the launch line that names GPUs by their numbers: "--gpuIds 0 2", "--gpu_id=3", "--device-ids 1,2"
+_CHOSEN: Final = late(
+    r"(?i)(?<=\s)(--?(?:gpu|cuda)[-_]?(?:ids?|devices?|list|index)|--?device[-_]?ids?)[ =]"
+    r"((?:\d{1,2}(?:[ ,]{1,2}(?=\d))?){1,16})(?=\s|$)"
+)
 _SHARED: Final = "gpu-shared"  # a cause
 _ENDED: Final = 8  # processes in one command
 
@@ -366,7 +372,21 @@ def _has_ranks(crash: Crash) -> bool:
 
 def _another_gpu(crash: Crash) -> Answer:
     """Of who is not alone on this one, and is a single process."""
+    line = crash.mentions(_CHOSEN.pattern)
+    chosen = _CHOSEN.search(line) if line is not None else None
+    if chosen is not None:
+        return _by_its_own_option(chosen[1], re.split(r"[ ,]+", chosen[2].strip()))
     return _with_a_mask(crash, say("Start this process on a free GPU, if the machine has one"), "N   # its number")
+
+
+def _by_its_own_option(option: str, numbers: list[str]) -> Proposal:
+    """A mask would leave it without the numbers that its launch line names."""
+    return Proposal(
+        action=say("Name free GPUs with {option}, which is {now} now", option=option, now=" ".join(numbers)),
+        snippet=f"nvidia-smi -i {','.join(numbers)}   # on the host, if the job runs in a container",
+        setting=option,
+        current=" ".join(numbers),
+    )
 
 
 def _other_gpus(crash: Crash) -> Answer:

@@ -60,6 +60,8 @@ _CALL: Final = late(
 _PATH: Final = late(r'(?:"\w{1,60}": \{?){1,4}')
 _KEY: Final = late(r'"(\w{1,60})": ')
 _OF_ANY_SECTION: Final = ("enabled", "stage", "device", "pin_memory")  # keys that say nothing without their section
+# Commands that set what is named behind them
+_SETS: Final = late(r"(?:sudo sysctl|redis-cli CONFIG SET|ALTER SYSTEM SET|SET|SHOW) ([\w.-]{1,80})")
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 
@@ -86,6 +88,8 @@ class Spelling(NamedTuple):
             return next((key for key in reversed(keys) if key not in _OF_ANY_SECTION), keys[0])
         if call := _CALL.match(self.write.partition("{}")[0]):
             return call["argument"] or call["function"]
+        if sets := _SETS.match(self.write):
+            return sets[1]
         before = self.write.split("{")[0].split()
         flags = [word for word in before if word.startswith("-")]
         name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]

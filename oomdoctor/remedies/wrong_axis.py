@@ -11,6 +11,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies import axes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 from oomdoctor.signs.arrays import arguments_of_many_devices, most_padded
+from oomdoctor.signs.sizes import overflowed_request
 from oomdoctor.units import show
 
 FAR: Final = 1000  # times the next dimension: nobody means both
@@ -22,6 +23,14 @@ def fix_shape(case: Case) -> Answer:
         return _filled_tiles(padded)
     if arguments_of_many_devices(case.crash) is not None:
         return _of_arguments(case.crash)
+    if (found := overflowed_request(case.crash)) is not None:
+        return Proposal(
+            action=say(
+                "Do it in pieces below 2 GiB ({meant} overflowed), or try the program's latest release and report it",
+                meant=show(found[1]),
+            ),
+            subject=say("a size of 32 bits"),
+        )
     shape = getattr(case.crash.root, "shape", None)
     if not shape:
         return None

@@ -16,6 +16,7 @@ from oomdoctor.signs import Seen, set_limits, sign
 from oomdoctor.signs.commands import ADDRESS_LIMIT, FREE, LIMIT_OR_FULL, MAPS_LIMIT, OVERCOMMIT, WHO_HOLDS_IT_NOW
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.set_limits import host_refusal, host_refusals
+from oomdoctor.signs.spark import drivers_heap_is_full
 from oomdoctor.units import GIB, TIB, show
 
 _OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
@@ -28,6 +29,9 @@ _SAYS_MEMORY: Final = late(r"Cannot allocate memory|errno=12\b")
 _NEW_THREAD: Final = late(r"(?i)\bthreads?\b|pthread_create")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
 _SHARED_TENSOR: Final = late(r"unable to mmap \d{1,20} bytes from file <.{0,8}/?torch_\d")
+# /torch_PID_NUMBER, since 1.13 /torch_PID_RANDOM_NUMBER: how many tensors the process had shared before
+_NUMBERED: Final = late(r"/?torch_\d{1,10}_(?:\d{1,10}_)?(\d{1,9})>")
+_BY_DEFAULT: Final = 65_530  # vm.max_map_count: DEFAULT_MAX_MAP_COUNT of include/linux/mm.h
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
@@ -48,6 +52,10 @@ _HEAPS: Final = {
     ),
     "node": mark("The JavaScript heap is full (--max-old-space-size), not the machine's memory."),
 }
+_OF_SPARKS_DRIVER: Final = mark(
+    "The Java heap of Spark's driver is full: the error is of the process that wrote this log, and the log is the "
+    "driver's."
+)
 
 
 @sign
@@ -125,6 +133,8 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     full = _HEAPS.get(refused.part or refused.allocator) if refused is not None else None
     if refused is None or full is None or refused.errno is not None:
         return None
+    if drivers_heap_is_full(crash):
+        full = _OF_SPARKS_DRIVER
     return Seen(words=translated(full), evidence=(refused,))
 
 
@@ -169,6 +179,14 @@ def a_shared_tensor_was_not_mapped(crash: Crash) -> Seen | None:
         "little fails where the process has as many mappings as vm.max_map_count allows.",
         tried=show(refused.tried_bytes or 0),
     )
+    number = _NUMBERED.search(refused.at.text)
+    if number is not None and int(number[1]) >= _BY_DEFAULT // 2:
+        counted = say(
+            "The process had shared {count:,} before, as the file's name says; {limit:,} is the default.",
+            count=int(number[1]),
+            limit=_BY_DEFAULT,
+        )
+        words = joined((words, counted))
     against = (say("a limit on address space (ulimit -v) or on commits gives the same message"),)
     return Seen(words=words, evidence=(refused,), against=against, next_evidence=(MAPS_LIMIT, ADDRESS_LIMIT))
 

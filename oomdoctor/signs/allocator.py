@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.budget import BudgetSpent, BudgetUsage
+from oomdoctor.families.budget import LOCKS, BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -20,6 +20,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import ON_THE_CARDS
 from oomdoctor.signs.trace import card, refusal
+from oomdoctor.spellings import title
 from oomdoctor.units import GIB, MIB, show
 
 # Sizes are printed with two decimals: a sum of GiB may be off by this much.
@@ -40,6 +41,9 @@ _AT_ONCE = late(
 # Whose pool may grow to all that is free on the GPU where nobody says: rmm/mr/pool_memory_resource.hpp
 _RMM: Final = "RMM"
 _OF_A_POOL: Final = ("raise-allocator-cap", "free-the-gpu", "smaller-partitions", "smaller-microbatch")
+# Where no line sets one, the whole GPU is the maximum, and there is nothing to raise
+_HAS_A_MAXIMUM: Final = r"\b(?:rmm_)?max(?:imum)?_pool_size\b"
+_OF_A_FULL_POOL: Final = ("free-the-gpu", "smaller-partitions", "smaller-microbatch", "clear-references")
 # What ggml asks for in one piece: its KV cache and its compute buffer, which grow with the context
 _OF_GGML: Final = ("shorter-context", "raise-allocator-cap", "quantize-kv-cache", "smaller-prefill")
 
@@ -312,7 +316,8 @@ def pool_of_a_library_says_so(crash: Crash) -> Seen | None:
             "the same.",
             library=pool.library,
         )
-        return Seen(words=words, evidence=(pool,), unsure=True, next_evidence=(ON_THE_CARDS,))
+        knobs = _OF_A_POOL if crash.mentions(_HAS_A_MAXIMUM) is not None else _OF_A_FULL_POOL
+        return Seen(words=words, evidence=(pool,), unsure=True, knobs=knobs, next_evidence=(ON_THE_CARDS,))
     words = say("{library} reports that its own pool reached its limit, not the GPU.", library=pool.library)
     return Seen(words=words, evidence=(pool,), knobs=_OF_A_POOL if pool.library == _RMM else ())
 
@@ -336,14 +341,14 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
     if spent.lowered_bytes is not None:
         words = say(
             "{program} could not lower {setting} to {lowered}: more than that is in use. The old limit stays.",
-            program=spent.program,
+            program=title(spent.program),
             setting=spent.setting or "",
             lowered=f"{spent.lowered_bytes} bytes",
         )
     elif spent.tried_bytes is not None and spent.free_bytes is not None and spent.free_bytes < spent.tried_bytes:
         words = say(
             "{program} stays within {setting}: {tried} requested, {free} left.",
-            program=spent.program,
+            program=title(spent.program),
             setting=spent.setting or "",
             tried=show(spent.tried_bytes),
             free=show(spent.free_bytes),
@@ -351,15 +356,21 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
     elif spent.tried_bytes is not None and spent.limit_bytes is not None:
         words = say(
             "{program} stays within {setting}: {tried} requested, {limit} allowed.",
-            program=spent.program,
+            program=title(spent.program),
             setting=spent.setting or "",
             tried=show(spent.tried_bytes),
             limit=show(spent.limit_bytes),
         )
+    elif spent.setting in LOCKS:
+        words = say(
+            "PostgreSQL's table of locks is full. It has a fixed number of entries for all connections together, which "
+            "grows with {setting}; each lock takes one, and a dump or a query locks every table that it touches.",
+            setting=spent.setting,
+        )
     else:
         words = say(
             "{program} stays within {setting}, which is used up.",
-            program=spent.program,
+            program=title(spent.program),
             setting=spent.setting or "",
         )
     return Seen(words=words, evidence=(spent,))

@@ -276,6 +276,10 @@ def _of_a_program(array: ArrayOutOfMemory, largest: ProgramBuffer) -> str:
     )
 
 
+# Options that say how large a picture is
+_OF_PICTURES: Final = ("crop_size", "image_size", "img_size", "imgsz")
+
+
 def what_passes_grow_with(crash: Crash, *, as_results: bool = False) -> str:
     """What to make smaller so that a pass needs less; as a compiler names it, these are a program's results."""
     one_by_one = some(crash.job.frameworks, "has no batch")
@@ -285,7 +289,7 @@ def what_passes_grow_with(crash: Crash, *, as_results: bool = False) -> str:
         return say("They grow with the batch size.")
     if one_by_one:
         return say("What it computes grows with the size of each input.")
-    if some(crash.job.frameworks, "has no sequences"):
+    if some(crash.job.frameworks, "has no sequences") or crash.setting(*_OF_PICTURES) is not None:
         return say("Activations grow with the batch size and with the size of each input.")
     return say("Activations grow with batch size and sequence length.")
 

@@ -16,6 +16,7 @@ from oomdoctor.signs.commands import DMESG
 COMPILER: Final = late(
     r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$"
 )
+RUSTC: Final = "rustc"
 COMMAND_ABOVE: Final = 4  # lines
 _COMMAND: Final = late(
     r"^\W{0,4}(?:\[\d{1,5}/\d{1,5}\] )?(?:FAILED: \S{1,300}\.o\b"
@@ -35,6 +36,44 @@ _OBJECT: Final = late(
 LINES_ABOVE: Final = 2
 
 
+# The last crate of a release build: rustc's book, codegen-options, `lto`; "thin" and "off" take less
+_WITH_LTO: Final = late(r"\brustc --crate-name (?P<crate>\w{1,80}) .{0,1200}? -C (?P<option>lto(?:=fat)?)(?=\s|$)")
+# Docker's own words, of its builder and of BuildKit
+_IN_A_DOCKERFILE: Final = (
+    r"The command '/bin/\w{1,8} -c .{1,400}' returned a non-zero code"
+    r"|^ ?(?:>|#\d{1,4}) \[[^\]\n]{1,60}\d/\d{1,2}\] RUN\b"
+    r"|^Step \d{1,3}/\d{1,3} : |\bfailed to solve: .{0,200}process \"/bin/"
+)
+
+
+def whole_program_crate(crash: Crash) -> tuple[str, str] | None:
+    """The crate that rustc was killed in while it optimized all crates at once, and the option that says so."""
+    killed = crash.first(CompilerKill)
+    line = crash.mentions(_WITH_LTO.pattern) if killed is not None and killed.program == RUSTC else None
+    found = _WITH_LTO.search(line) if line is not None else None
+    return (found["crate"], f"-C {found['option']}") if found is not None else None
+
+
+def in_a_dockerfile(crash: Crash) -> bool:
+    """Whether a step of a Dockerfile ran it, which has no variable of the shell that started the build."""
+    return crash.mentions(_IN_A_DOCKERFILE) is not None
+
+
+@sign
+def whole_program_was_optimized(crash: Crash) -> Seen | None:
+    """rustc was killed in link-time optimization, which is one process, however many jobs run."""
+    found = whole_program_crate(crash)
+    if found is None:
+        return None
+    words = say(
+        "rustc was killed while it compiled the crate {crate} with {option}: then a single process optimizes all "
+        "crates together, and fewer jobs do not help.",
+        crate=found[0],
+        option=found[1],
+    )
+    return Seen(words=words, evidence=tuple(crash.every(CompilerKill)[:1]), stage="launch")
+
+
 @sign
 def compiler_reports_it(crash: Crash) -> Seen | None:
     """The build's own output says that a compiler was killed or ran out of memory."""
@@ -47,8 +86,13 @@ def compiler_reports_it(crash: Crash) -> Seen | None:
         if killed[0].ended_itself
         else say("{program} was killed during the build.", program=program)
     )
-    how = say(
-        "Each compiler of CUDA or C++ templates takes gigabytes, and the build runs as many at once as it is allowed."
+    how = (
+        say("A large crate takes gigabytes, and the build compiles as many at once as it is allowed.")
+        if program == RUSTC
+        else say(
+            "Each compiler of CUDA or C++ templates takes gigabytes, and the build runs as many at once as it is "
+            "allowed."
+        )
     )
     return Seen(words=joined((ended, how)), evidence=tuple(killed[:3]), stage="launch")
 

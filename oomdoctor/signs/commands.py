@@ -170,6 +170,8 @@ _OF_COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code 13
 _BRIDGE: Final = late(
     r"\bveth[0-9a-f]{6,8}: renamed from eth\d|\bdocker\d: port \d{1,4}\(veth[0-9a-f]{6,8}\) entered disabled"
 )
+_UNIT: Final = late(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,120}\.(?:service|scope|slice)")
+_SYSTEMD: Final = "systemd"  # a killer's name
 _CONTAINER_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 
@@ -285,6 +287,16 @@ def release_of(package: str) -> str:
 def of_slurm(crash: Crash) -> str:
     """What the job had and used."""
     return SACCT.format(JOB=job_of(crash) or "JOB_ID")
+
+
+def of_unit(crash: Crash) -> str | None:
+    """Which limits a unit has whose process the kernel's killer ended, as systemd alone tells: the kernel kills at the
+    unit's limit as it does where the machine is full, and systemd's line is the same."""
+    units = (kill.unit or "" for kill in crash.every(UserspaceKill) if kill.killer == _SYSTEMD)
+    unit = next((unit for unit in units if _UNIT.fullmatch(unit)), None)
+    if unit is None or killer_of(crash) or crash.first(KernelKill) is not None:  # whose own line says more
+        return None
+    return f"systemctl show {unit} -p MemoryMax,MemoryPeak,MemorySwapMax; {FREE}"
 
 
 def of_docker(crash: Crash) -> str:

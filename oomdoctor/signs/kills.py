@@ -41,8 +41,10 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import (
     CONTAINERS,
+    DUMP,
     OF_THE_MACHINE,
     OUTSIDE_PROCESSES,
+    of_unit,
     pid_of_a_container,
     raylet_log,
     settling,
@@ -102,8 +104,25 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
     event = next((one for one in firsts if one is not None and one.strength >= 2 and one.pool == "host_ram"), None)
     if event is None:
         return None
+    if isinstance(event, UserspaceKill) and (limits := of_unit(crash)) is not None:
+        return Seen(words=_in_a_unit(event), evidence=(event,), next_evidence=(limits, DUMP))
     commands = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
     return Seen(words=joined((found_full(crash), went_on_before(crash))), evidence=(event,), next_evidence=commands)
+
+
+def _in_a_unit(kill: UserspaceKill) -> str:
+    """Of which systemd says no more than that the kernel's killer ended a process."""
+    unit = kill.unit or ""
+    if kill.peak_bytes is None:
+        return say(
+            "The kernel's OOM killer ended a process of {unit}: at its own limit, or the node was full.", unit=unit
+        )
+    return say(
+        "The kernel's OOM killer ended a process of {unit}, which had used up to {peak}: at its own limit, or the node "
+        "was full.",
+        unit=unit,
+        peak=show(kill.peak_bytes),
+    )
 
 
 @sign

@@ -325,6 +325,8 @@ def library_was_refused(crash: Crash) -> Seen | None:
     """In the job's own pass, an allocation of a library failed, not of the framework."""
     if _own_pass(crash) is None or not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
         return None
+    if some(crash.job.frameworks, "takes its arrays from a library"):
+        return None
     return Seen(words=say("the failed allocation belongs to a library, not to the framework"))
 
 

@@ -21,6 +21,8 @@ _OnADevice = DeviceOutOfMemory | ArrayOutOfMemory | LibraryOutOfMemory | Shortag
 MANY_ELEMENTS: Final = 10**15  # of one byte each: no machine has room for them
 NO_CARD: Final = TIB  # where the card's size is not printed
 LARGEST_HOST: Final = 2 * TIB  # what a node with eight cards has
+_OF_64_BITS: Final = 1 << 64
+_OF_32_BITS: Final = 1 << 32
 MANY_HOSTS: Final = 3 * TIB // 4
 USUAL_HOST: Final = 64 * GIB
 FEW_HOSTS: Final = 256 * GIB
@@ -224,6 +226,34 @@ def _there_is_half_of_it(root: HostAllocation | Shortage, tried: int) -> bool:
 def _memory(crash: Crash) -> int | None:
     total = crash.context.hardware.get("ram_bytes")
     return total if isinstance(total, int) else None
+
+
+def overflowed(tried: int) -> int | None:
+    """What a size was before it overflowed a signed number of 32 bits and was widened to 64 with its sign."""
+    negative = tried - _OF_64_BITS if tried >= 0 else tried
+    return negative + _OF_32_BITS if -_OF_32_BITS // 2 <= negative < 0 else None
+
+
+def overflowed_request(crash: Crash) -> tuple[int, int] | None:
+    """What the host was asked for, read with its sign, and what it probably was."""
+    event, tried = _on_the_host(crash)
+    meant = overflowed(tried) if event is not None else None
+    return None if meant is None else (meant - _OF_32_BITS, meant)
+
+
+@sign
+def size_that_has_overflowed(crash: Crash) -> Seen | None:
+    """A negative size, as a count of 32 bits makes it beyond 2 GiB."""
+    found = overflowed_request(crash)
+    if found is None:
+        return None
+    words = say(
+        "{negative} bytes were requested, which a signed number of 32 bits holds for {meant}: a size beyond 2 GiB has "
+        "overflowed in the program.",
+        negative=found[0],
+        meant=show(found[1]),
+    )
+    return Seen(words=words, evidence=(crash.root,))
 
 
 def _in_one_piece(crash: Crash, event: HostAllocation | Shortage, tried: int, against: tuple[str, ...] = ()) -> Seen:

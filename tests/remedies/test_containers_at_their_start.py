@@ -86,4 +86,4 @@ def test_where_the_limit_is_printed_it_is_raised_there_too(name: str, *, is_ray:
     assert "12.00 GiB" in raised["action"]
     assert ("headGroupSpec.template" in raised["action"]) is is_ray
     assert ("kubectl edit raycluster" in raised["snippet"]) is is_ray
-    assert ("kubectl set resources deployment" in raised["snippet"]) is not is_ray
+    assert ("kubectl set resources statefulset trainer -c " in raised["snippet"]) is not is_ray

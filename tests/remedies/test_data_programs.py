@@ -98,7 +98,9 @@ def test_a_page_file_is_windows_own() -> None:
 
 
 def test_the_number_of_maps_is_raised_by_its_name() -> None:
-    assert advise(MAPS, "raise-map-count")[0]["raise-map-count"].snippet == "vm.max_map_count=262144"
+    assert advise(MAPS, "raise-map-count")[0]["raise-map-count"].snippet == (
+        "sudo sysctl vm.max_map_count=262144   # and in /etc/sysctl.d/, to keep it"
+    )
 
 
 def test_a_limit_is_not_lifted_first_where_nothing_shows_one(tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ def remedies(folder: Path, text: str) -> dict[str, dict[str, Any]]:
 
 def test_a_refused_fork_is_about_what_the_kernel_promises() -> None:
     chosen, _ = advise(FORK, "more-address-space", cause="address-space-limit")
-    assert chosen["more-address-space"].snippet == "sudo sysctl vm.overcommit_memory=1"
+    assert chosen["more-address-space"].snippet == (
+        "sudo sysctl vm.overcommit_memory=1   # and in /etc/sysctl.d/, to keep it"
+    )
 
 
 @pytest.mark.parametrize(

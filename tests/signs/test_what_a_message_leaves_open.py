@@ -65,11 +65,11 @@ def test_a_pool_that_does_not_grow_is_at_its_own_limit_or_at_the_gpus(
     ("said", "headline"),
     [
         ("failed to pin block of size 256.0 KiB (1.1 GiB/1.8 GiB used)",
-         "duckdb's memory limit of 1.80 GiB was hit"),
+         "DuckDB's memory limit of 1.80 GiB was hit"),
         ("Failed to change memory limit to 128000000: could not free up enough memory for the new limit",
-         "duckdb could not lower its memory limit to 128000000 bytes"),
+         "DuckDB could not lower its memory limit to 128000000 bytes"),
         (("Failed to change memory limit to 128000000: could not free up enough memory for the new limit "
-         "(1.1 GiB/1.8 GiB used)"), "duckdb could not lower its memory limit to 128000000 bytes: 1.10 GiB are in use"),
+         "(1.1 GiB/1.8 GiB used)"), "DuckDB could not lower its memory limit to 128000000 bytes: 1.10 GiB are in use"),
     ],
 )  # fmt: skip
 def test_a_limit_that_could_not_be_lowered_was_not_hit(said: str, headline: str, tmp_path: Path) -> None:

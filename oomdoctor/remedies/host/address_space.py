@@ -48,7 +48,7 @@ def _promise_to_a_fork(crash: Crash) -> Answer:
         current=stated,
         suggested=_ALWAYS,
         derivation=filled(A_CHOICE, {"value": _ALWAYS}),
-        snippet=f"sudo sysctl vm.overcommit_memory={_ALWAYS}",
+        snippet=f"sudo sysctl vm.overcommit_memory={_ALWAYS}   # and in /etc/sysctl.d/, to keep it",
     )
 
 

@@ -18,7 +18,7 @@ from oomdoctor.remedies.host.offload import OFF, OFFLOADS, adam_states
 from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import Spelling, of_knob, spelling
-from oomdoctor.signs import commands, limits
+from oomdoctor.signs import commands, limits, pods
 from oomdoctor.units import GIB, MIB, gib_up, show, size
 
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
@@ -44,14 +44,14 @@ _BESIDE_THE_HEAP: Final = ".memoryOverhead"  # Spark's option
 MORE: Final = 1.25  # a new limit against the one that was hit: what would have been needed was cut off by the kill
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
 # limits are not changed while it runs
-_SET_LIMIT: Final = (
-    "kubectl set resources deployment NAME -c CONTAINER --limits=memory={amount}   # or statefulset, daemonset"
-)
+_SET_RESOURCES: Final = "kubectl{space} set resources {kind} {owner} -c {container} "
+_OR_ANOTHER: Final = "   # or statefulset, daemonset"
 _EDIT_CLUSTER: Final = "kubectl edit raycluster NAME   # resources.limits.memory: {amount}"
 # Where the limit is not printed, the command above these shows it: twice that is a value to begin with
 _TWICE: Final = "TWICE_THE_LIMIT"
 _RESERVED: Final = r"\brusage\[[^\]\n]{0,80}\bmem="  # of LSF: what a host must have beside the limit
-_TWICE_REQUESTED: Final = "#SBATCH --mem=TWICE_REQMEM   # 0: all of the node's memory"  # doc/man/man1/sbatch.1
+# doc/man/man1/sbatch.1
+_TWICE_REQUESTED: Final = "#SBATCH --mem=TWICE_REQMEM   # twice the ReqMem above; 0 is all of the node"
 # The parts of a RayCluster, by what shows them: names of pods, and the value of ray.io/node-type
 _HEAD: Final = ("headGroupSpec.template", r"(?i)\bRAY_HEAD\b|\bray-head\b|node-type\W{1,4}head\b|-head(?:-\w{5})?\b")
 _WORKERS: Final = ("workerGroupSpecs", r"(?i)\bRAY_WORKER\b|\bray-worker\b|node-type\W{1,4}worker\b|-worker-")
@@ -164,10 +164,7 @@ def _requested_by_the_pod(crash: Crash) -> Proposal:
             "Request the memory that the pod really uses, with a limit as high: Kubernetes evicts first who uses more "
             "than it requested"
         ),
-        snippet=(
-            "kubectl set resources deployment NAME -c CONTAINER "
-            f"--requests=memory={amount} --limits=memory={amount}   # or statefulset, daemonset"
-        ),
+        snippet=_set_resources(crash, f"--requests=memory={amount} --limits=memory={amount}"),
         setting="",
         cost=say("the pod waits for a node that has as much free"),
     )
@@ -184,8 +181,7 @@ def _of_all_pods(crash: Crash) -> Proposal:
         ),
         snippet=(
             "kubectl describe node NODE | grep -A 12 'Allocated resources'\n"
-            "kubectl set resources deployment NAME -c CONTAINER "
-            f"--requests=memory={amount} --limits=memory={amount}   # or statefulset, daemonset"
+            + _set_resources(crash, f"--requests=memory={amount} --limits=memory={amount}")
         ),
         setting="",
         derivation=say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}"),
@@ -365,10 +361,12 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
         if amount is None:
             yield _TWICE_REQUESTED
     elif manager == "kubernetes":
-        set_limit = _EDIT_CLUSTER if _where_it_is_set(crash, manager) == _KUBERAY else _SET_LIMIT
         if amount is None:
             yield commands.POD
-        yield set_limit.format(amount=amount or _TWICE)
+        if _where_it_is_set(crash, manager) == _KUBERAY:
+            yield _EDIT_CLUSTER.format(amount=amount or _TWICE)
+        else:
+            yield _set_resources(crash, f"--limits=memory={amount or _TWICE}")
     elif manager == "lsf" and amount is not None and crash.shows(_RESERVED):
         yield f'#BSUB -R "rusage[mem={amount}]"'
     elif manager == "docker":
@@ -378,6 +376,18 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
             if amount is None
             else f"docker update --memory={amount} --memory-swap={amount} {container}"
         )
+
+
+def _set_resources(crash: Crash, what: str) -> str:
+    """The command for what made the pod, with the names that the log has."""
+    named = pods.pod(crash)
+    line = _SET_RESOURCES.format(
+        space=f" -n {named.namespace}" if named.namespace else "",
+        kind=named.kind or "deployment",
+        owner=named.owner or "NAME",
+        container=named.container or "CONTAINER",
+    )
+    return f"{line}{what}{'' if named.owner else _OR_ANOTHER}"
 
 
 def _manager(crash: Crash) -> str | None:

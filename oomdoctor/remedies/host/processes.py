@@ -18,11 +18,12 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import held, ray_workers
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.host.thresholds import ROOM, threshold_of
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
 from oomdoctor.signs.kills import ranks_beside_the_killed
 from oomdoctor.signs.node import a_task_is_the_largest
+from oomdoctor.signs.spark import drivers_heap_is_full
 from oomdoctor.units import show
 
 SEVERAL: Final = 2
@@ -285,6 +286,8 @@ def _of_tasks(case: Case) -> Proposal | None:
 
 def smaller_parts(case: Case) -> Answer:
     """A task of Ray works on what it is called with, and gives it back at its end."""
+    if drivers_heap_is_full(case.crash):
+        return Skip()  # it keeps account of every partition
     memory = node_memory(case.crash)
     if case.row is not None or memory is None or memory.heaviest is None or a_task_is_the_largest(case.crash) is None:
         return None

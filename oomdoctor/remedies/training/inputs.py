@@ -67,6 +67,11 @@ def fewer(case: Case) -> Answer:
             action=say("Compute a smaller system: a coarser grid or mesh, or fewer particles"),
             cost=say("lower resolution"),
         )
+    if case.knob == _INPUT and row is None and case.now is not None and case.now.whole is not None:
+        return Proposal(
+            action=say("Make each input smaller: {name} is {now} now", name=case.now.name, now=case.now.value),
+            current=case.now.value,
+        )
     if row is None or row.type not in ("int", "size"):
         return None
     if row.value == 0:

@@ -10,6 +10,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import held
+from oomdoctor.remedies.host import databases
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
 from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.library import nccl_was_refused
@@ -23,6 +24,7 @@ _KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/p
 # transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
+_OF_ITS_OWN: Final = (databases.smaller_pool, held.smaller_bucket, held.smaller_stacks, held.smaller_buffer)
 
 
 # src/torchmetrics/classification/precision_recall_curve.py of torchmetrics: of size O(n_samples) without thresholds
@@ -64,7 +66,7 @@ def fewer_predictions(case: Case) -> Answer:
         return _fewer_outputs(root)
     if nccl_was_refused(crash) is not None:
         return _smaller_buffers_of_nccl()
-    if (of_its_own := held.smaller_bucket(case) or held.smaller_stacks(case) or held.smaller_buffer(case)) is not None:
+    if (of_its_own := next((found for one in _OF_ITS_OWN if (found := one(case)) is not None), None)) is not None:
         return of_its_own
     if case.cause == "eval-accumulation" and case.row is not None and _MOVES_PREDICTIONS in case.row.setting:
         return _on_the_host(case)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
-from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
+from oomdoctor.families.kill import POSTGRESQL, SIGBUS, SIGKILL, Kill
 from oomdoctor.families.ray_death import FatalSignal, NodeDeath, WorkerDeath
 from oomdoctor.families.sglang import SchedulerFailed
 from oomdoctor.families.vllm_cascade import EngineFailed
@@ -145,7 +145,7 @@ def _by_its_launcher(kill: Kill) -> str:
     pid, rank = kill.process.pid, kill.process.rank
     if program_of(kill) is not None:
         return as_reported(kill)
-    missed = kill.process.name if kill.reporter == "silence" else None
+    missed = kill.process.name if kill.reporter == "silence" or _is_postgresqls(kill) else None
     who = _rank(rank, kill.local_rank) or missed or _named(kill)
     if who:
         return with_pid(who, pid)
@@ -154,6 +154,10 @@ def _by_its_launcher(kill: Kill) -> str:
     if kill.reporter in _LAUNCHERS:
         return say("A process that {launcher} started", launcher=_LAUNCHERS[kill.reporter])
     return _of_pool(kill.reporter) or say("A process")
+
+
+def _is_postgresqls(kill: Kill) -> bool:
+    return (kill.process.name or "").startswith(POSTGRESQL)
 
 
 def _rank(rank: int | None, local_rank: int | None) -> str:

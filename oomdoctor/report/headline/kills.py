@@ -17,6 +17,7 @@ from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly
 from oomdoctor.report.headline.slot import Slot, about, where
 from oomdoctor.report.headline.victims import heaviest, held_by, name_of
+from oomdoctor.signs.commands import of_unit
 from oomdoctor.signs.kills import a_process_holds_it_afterwards, only_small_processes_were_killed
 from oomdoctor.signs.ray_kills import OF_A_RANK, a_rank_was_killed
 from oomdoctor.units import percent, show_limit
@@ -62,6 +63,18 @@ def killed_sized(kill: _Kill) -> str | None:
     if pid is None:
         return say("{name} ({held})", name=name, held=held)
     return say("{name} (PID {pid}, {held})", name=name, pid=pid, held=held)
+
+
+def unit_killed(crash: Crash) -> str | None:
+    """The unit of which systemd tells a kill, and not whose memory ran out."""
+    kill = _kill(crash)
+    return name_of(kill) if kill is not None and of_unit(crash) is not None else None
+
+
+@_of_kill
+def unit_peak(kill: _Kill) -> str | None:
+    """The most that the unit had used."""
+    return briefly(kill.peak_bytes) if isinstance(kill, UserspaceKill) else None
 
 
 @_of_kill

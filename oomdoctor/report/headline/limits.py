@@ -27,6 +27,7 @@ from oomdoctor.signs.limits import (
     much_shared,
     store_exceeds_the_limit,
 )
+from oomdoctor.signs.pods import pod
 
 _LONG_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{20,}")
 _SPAN: Final = late(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -82,9 +83,11 @@ def limit_killed_most(kill: KernelKill) -> str | None:
     return briefly(size) if size and limit and HOG * limit <= size <= limit else None
 
 
-@about(kill_at_a_limit)
-def limited_job(kill: LimitKill) -> str | None:
+def limited_job(crash: Crash) -> str | None:
     """The job or the container that a scheduler or a container engine ended at its limit, as it is called there."""
+    kill = kill_at_a_limit(crash)
+    if kill is None:
+        return None
     if kill.manager == ANY_MANAGER:
         return say("The job")
     manager = MANAGERS[kill.manager]
@@ -93,6 +96,8 @@ def limited_job(kill: LimitKill) -> str | None:
         return say("{manager} job {job}", manager=manager, job=job_and_step(kill.job))
     if kill.container:
         return say("Container {name}", name=kill.container)
+    if kill.manager == "kubernetes" and (name := pod(crash).name) is not None:
+        return say("A container of pod {pod}", pod=name)
     if kill.manager == "yarn" and kill.process.name:
         return say("The YARN container of Spark's {executor}", executor=kill.process.name)
     if kill.tasks and kill.host:

@@ -20,7 +20,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root, where
-from oomdoctor.signs import address_space, set_limits
+from oomdoctor.signs import address_space, databases, set_limits
 from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
 from oomdoctor.signs.pinned import managed_memory_was_refused, the_traceback_ends_in_pinning
 from oomdoctor.units import show
@@ -29,6 +29,9 @@ _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shor
 _OF_THE_HOST: Final = ("host_ram", "cgroup", "none")
 _ERRORS: Final = ("std::bad_alloc", "ArrowMemoryError", "MemoryError", "DefaultCPUAllocator", "OutOfMemoryError")
 _PINS: Final = late(r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost")
+_SAVES: Final = late(
+    r"(?:(?:^|\s)\[?(\d{1,10})(?::[MCSX]|\]) .{0,80})?\bCan't (?:save|rewrite append only file) in background: fork: "
+)
 _LOCKS: Final = {"rdma": "RDMA", "mlock": "mlock"}
 
 
@@ -70,6 +73,30 @@ def ram_free(size: int) -> str | None:
     return brief(size)
 
 
+@about(databases.set_aside)
+def database(of: tuple[str, str]) -> str | None:
+    """The database that was refused memory when it started."""
+    return of[0]
+
+
+@about(databases.set_aside)
+def set_aside_by_it(of: tuple[str, str]) -> str | None:
+    """What it sets aside then."""
+    return of[1]
+
+
+@about(databases.requested)
+def database_requested(size: int) -> str | None:
+    """How much that is."""
+    return briefly(size)
+
+
+@where(databases.query_was_refused)
+def query_requested(crash: Crash) -> str | None:
+    """What PostgreSQL was refused for a query."""
+    return ram_requested(crash)
+
+
 def array(crash: Crash) -> str | None:
     """The array that this allocation was for: its shape and type as printed."""
     event = _request(crash)
@@ -92,6 +119,17 @@ def ram_error(refusal: HostAllocation) -> str | None:
 def fork_error(crash: Crash) -> str | None:
     """How the refusal of a fork is called."""
     return ram_error(crash)
+
+
+@where(address_space.a_fork_was_refused)
+def saver(crash: Crash) -> str | None:
+    """The Redis or Valkey that could not fork to write its data: rdb.c, aof.c and server.c, whose lines begin with the
+    process and its role."""
+    refusal = set_limits.host_refusal(crash)
+    written = _SAVES.search(refusal.at.text) if refusal is not None else None
+    if written is None:
+        return None
+    return say("Redis (PID {pid})", pid=written[1]) if written[1] else "Redis"
 
 
 @where(address_space.a_thread_was_refused)

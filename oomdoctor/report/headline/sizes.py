@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.families.budget import BudgetSpent, BudgetUsage
+from oomdoctor.families.budget import LOCKS, BudgetSpent, BudgetUsage
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
@@ -21,7 +21,10 @@ from oomdoctor.report.headline.figures import TOKENS, shown
 from oomdoctor.report.headline.gpu import requested
 from oomdoctor.report.headline.slot import about, root, where
 from oomdoctor.signs import address_space, allocator, kills
+from oomdoctor.signs.sizes import overflowed_request
+from oomdoctor.signs.spark import drivers_heap_is_full
 from oomdoctor.signs.trace import card, refusal
+from oomdoctor.spellings import title
 from oomdoctor.units import TIB, show
 
 LONG: Final = 40  # characters: a shape that is longer is none for a headline
@@ -50,6 +53,18 @@ def times(crash: Crash) -> str | None:
 def impossible(it: Card) -> str | None:
     """A size that no machine has."""
     return shown(it.tried_bytes) if (it.tried_bytes or 0) >= IMPOSSIBLE else None
+
+
+@about(overflowed_request)
+def negative_request(found: tuple[int, int]) -> str | None:
+    """A negative size of the host, as a program has miscounted it."""
+    return say("{size} bytes", size=found[0])
+
+
+@about(overflowed_request)
+def overflowed_at(found: tuple[int, int]) -> str | None:
+    """What it was before."""
+    return shown(found[1])
 
 
 @about(root(AllocationProbe))
@@ -217,11 +232,17 @@ def hidden_memory(crash: Crash) -> str | None:
     return shown(allocator.drivers_bytes(crash))
 
 
+@about(root(BudgetSpent))
+def lock_setting(spent: BudgetSpent) -> str | None:
+    """What makes PostgreSQL's table of locks larger."""
+    return spent.setting if spent.setting in LOCKS else None
+
+
 def pool_owner(crash: Crash) -> str | None:
     """A library, a program or a framework with a limit of its own."""
     event = crash.root
     if isinstance(event, BudgetSpent):
-        return event.program
+        return title(event.program)
     if isinstance(event, ArrayOutOfMemory):
         return "Paddle" if allocator.frameworks_own_limit_is_hit(crash) is not None else None
     limited = (
@@ -296,10 +317,12 @@ def budget_of(usage: BudgetUsage) -> str | None:
 
 
 @where(address_space.heap_of_a_runtime_is_full)
-@about(root(HostAllocation))
-def heap(event: HostAllocation) -> str | None:
-    """A runtime whose heap is full."""
-    return None if event.part in _PARTS else _RUNTIMES.get(event.allocator)
+def heap(crash: Crash) -> str | None:
+    """A runtime whose heap is full, or the process whose it is."""
+    event = crash.root
+    if not isinstance(event, HostAllocation) or event.part in _PARTS:
+        return None
+    return say("Spark driver's") if drivers_heap_is_full(crash) else _RUNTIMES.get(event.allocator)
 
 
 @where(address_space.heap_of_a_runtime_is_full)

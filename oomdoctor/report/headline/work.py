@@ -14,7 +14,7 @@ from oomdoctor.report.headline.figures import brief, briefly
 from oomdoctor.report.headline.gpu import gpu
 from oomdoctor.report.headline.slot import about, first, where
 from oomdoctor.report.headline.victims import held_by, name_of
-from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command
+from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command, whole_program_crate
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.held_data import buffer_of, collected_things
@@ -54,6 +54,12 @@ def compiler(crash: Crash) -> str | None:
         return None
     above = (_COMPILES.search(text) for text in reversed(crash.root.around.before[-COMMAND_ABOVE:]))
     return next((found[1] for found in above if found is not None), None)
+
+
+@about(whole_program_crate)
+def whole_program(found: tuple[str, str]) -> str | None:
+    """The crate that a Rust compiler optimized together with all others."""
+    return found[0]
 
 
 def compiler_held(crash: Crash) -> str | None:

@@ -1,0 +1,72 @@
+"""Databases that were refused memory by the system: for what they set aside when they start, or for a query."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import FREE, OVERCOMMIT
+from oomdoctor.units import show
+
+# What is set aside at the start, of whom: innodb_buffer_pool_size and shared_buffers with what goes with it
+_AT_THE_START: Final = {"innodb": ("InnoDB", "buffer pool"), "postgresql": ("PostgreSQL", "shared memory")}
+_OF_A_QUERY: Final = "request of size"  # src/backend/utils/mmgr/mcxt.c and aset.c of PostgreSQL
+_NOW: Final = (FREE, OVERCOMMIT)
+
+
+def set_aside(crash: Crash) -> tuple[str, str] | None:
+    """Which database was refused what it sets aside when it starts."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or _OF_A_QUERY in root.at.text:
+        return None
+    return _AT_THE_START.get(root.allocator)
+
+
+def requested(crash: Crash) -> int | None:
+    """How much of it, where that is printed."""
+    return crash.root.tried_bytes if isinstance(crash.root, HostAllocation) else None
+
+
+@sign
+def database_was_refused_at_its_start(crash: Crash) -> Seen | None:
+    """It asks for all of it at once, whatever it holds later."""
+    if (found := set_aside(crash)) is None:
+        return None
+    size = requested(crash)
+    if size:
+        words = say(
+            "{database} sets its {part} aside when it starts, and the system refused the {size}: less than that was "
+            "free.",
+            database=found[0],
+            part=found[1],
+            size=show(size),
+        )
+    else:
+        words = say(
+            "{database} sets its {part} aside when it starts, and the system refused it: less than that was free.",
+            database=found[0],
+            part=found[1],
+        )
+    limited = say("a limit on address space or on commits answers the same way")
+    return Seen(words=words, evidence=(crash.root,), against=(limited,), stage="launch", next_evidence=_NOW)
+
+
+@sign
+def query_was_refused(crash: Crash) -> Seen | None:
+    """PostgreSQL allows each sort and each hash of a query work_mem of its own, in every connection."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or root.allocator != "postgresql" or _OF_A_QUERY not in root.at.text:
+        return None
+    words = say(
+        "An allocation of {size} for a PostgreSQL query failed. Every sort and hash of every connection may take "
+        "work_mem, beside the shared buffers.",
+        size=show(root.tried_bytes or 0),
+    )
+    limited = say("a limit on address space or on commits answers the same way")
+    return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=_NOW)
+
+
+__all__ = ["database_was_refused_at_its_start", "query_was_refused", "requested", "set_aside"]
