@@ -152,13 +152,13 @@ _DONE = late(
     r"|^(?-i:\[ {2,8}OK \] |\[ {1,4}PASSED {1,4}\] )"  # GoogleTest's
 )
 # Ray prints all its guesses ("ray stop --force is called") with every death of a worker.
-_GUESSES = "potential root causes"
+_GUESSES = late(r"potential root causes|^\W{0,4}\(\d\) (?:The process is killed|ray stop|The worker is crashed)")
 
 
 @remembered
 def told(text: str) -> str | None:
     """What ended the process, by this line."""
-    return None if _GUESSES in text else _ending(text[:CHARACTERS])
+    return None if _GUESSES.search(text) else _ending(text[:CHARACTERS])
 
 
 @remembered

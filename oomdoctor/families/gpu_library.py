@@ -110,6 +110,7 @@ _OUT_OF_MEMORY = tuple(
         ("cuSPARSE", r"(?P<status>CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES))"),
         ("cuSPARSE", r"CUSPARSE API failed .{0,80}(?P<status>insufficient resources)"),
         ("cuFFT", r"(?P<status>CUFFT_ALLOC_FAILED)"),
+        ("cuFFT", r"cuFFT failed to allocate GPU or CPU memory"),  # CUDA.jl: lib/cufft/error.jl
         ("cuRAND", r"(?P<status>CURAND_STATUS_ALLOCATION_FAILED)"),
         ("RCCL", rf"{_NCCL_SOURCE}HIP failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
         ("NCCL", rf"{_NCCL_SOURCE}Cuda failure(?: (?P<code>\d{{1,4}}))? 'out of memory'"),
@@ -418,6 +419,7 @@ FAMILY = Family(
         "_INSUFFICIENT_RESOURCES",
         "cublas runtime error : resource",
         "_ALLOCATION_FAILED",
+        "cuFFT failed to",
         "'out of memory'",
         "NCCL INFO",
         "Failed to CUDA",

@@ -147,7 +147,7 @@ _ALLOCATORS: Final = tuple(
             r"Unable to allocate array with shape",  # 1.17.0
             r"\bValueError: array is too big\b",
         ),
-        ("r", r"\b[Cc]annot allocate vector of (?:size|length) \d"),  # memory.c; also an Rcpp's
+        ("r", r"\b[Cc]annot allocate (?:vector|memory block) of (?:size|length) \d"),  # memory.c; also an Rcpp's
         ("redis-server", r"^\S{1,12} .{6,40} # Out Of Memory allocating \d{1,20} bytes!"),  # zmalloc's handler
         # MySQL's and MariaDB's, at its start
         ("innodb", r"\bInnoDB(?:\]|: Fatal error:|:) [Cc]annot allocate memory for the buffer pool"),
@@ -734,6 +734,7 @@ _TRIGGERS: Final = (
     "os::commit_memory",
     "annot allocate memory",
     "annot allocate vector",
+    "annot allocate memory block",
     "array is too big",
     "Out Of Memory allocating",
     "[Errno 12]",

@@ -76,6 +76,8 @@ _KILLS: Final = tuple(
             r"\bearlyoom(?:\[\d{1,9}\])?: Killing process (?P<pid>\d{1,9}) \(?(?P<name>[^\s()]{1,60})",
             r"(?:\bearlyoom(?:\[\d{1,9}\])?: |^)\w{1,40}: successfully triggered kernel OOM killer\b",
         ),
+        # internal/app/machined/pkg/controllers/runtime/oom.go, since 1.12
+        ("Talos", r"\bSending (?P<signal>SIGKILL) to cgroup\b[^\n]{0,200}\bruntime\.OOMController\b"),
         ("nohang", r"^\s{0,8}Sending (?P<signal>SIG(?:KILL|TERM)) to the victim\b"),
         ("Linux", r"\bPID (?P<pid>\d{1,9}) killed due to inadequate hugepage pool"),
     )
@@ -157,6 +159,7 @@ FAMILY = Family(
         "oomd kill: ",
         "rying to kill /sys/fs/cgroup",
         "KILL to the victim",
+        "KILL to cgroup",
         "TERM to the victim",
         "inadequate hugepage pool",
     ),
@@ -182,6 +185,7 @@ FAMILY = Family(
         "ried to kill /sys/fs/cgroup",
         "rying to kill /sys/fs/cgroup",
         "KILL to the victim",
+        "KILL to cgroup",
         "TERM to the victim",
         "inadequate hugepage pool",
     ),

@@ -18,7 +18,8 @@ BLOCK_LINES: Final = 60  # a printed sample, from its prompt to its score
 _RECORD = late(
     r"^\W{0,8}<\|(?:im_start\|>)?(?:user|assistant|system)\b|^(?:<s>)?\[INST\]|^<start_of_turn>"
     r"|^\[(?:prompt|response|question|answer|ground_truth|completion|chosen|rejected)\]"
-    r"|^(?:Q|Question|[Uu]ser|[Hh]uman|[Aa]ssistant|Prompt|Completion|Ground[ _]truth|Generated text): "
+    r"|^(?!user: (?:emerg|alert|crit|err|warning|notice|info|debug): \[)"  # the kernel's log as Talos prints it
+    r"(?:Q|Question|[Uu]ser|[Hh]uman|[Aa]ssistant|Prompt|Completion|Ground[ _]truth|Generated text): "
     r"|^(?:input|target|source|prompt|question|answer|response|completion)(?:_text|_str)?: ?[\"']"
     r"|^#{2,3} (?:Instruction|Response|Question|Answer):"
     r"|^.{0,400}[{,] {0,2}[\"'](?:question|answer|prompt|completion|instruction|chosen|rejected|ground_truth|solution)"

@@ -27,6 +27,7 @@ MANY_HOSTS: Final = 3 * TIB // 4
 USUAL_HOST: Final = 64 * GIB
 FEW_HOSTS: Final = 256 * GIB
 MANY_CARDS: Final = 4  # times the card: possible for a tensor over all pairs of tokens
+_BEYOND_BYTES: Final = late(r"\b\d{8,12}(?:\.\d)? Tb\b")  # of 1024^4 bytes: src/main/memory.c of R
 _BEYOND_COUNTING = late(
     rf"{BEYOND_COUNTING}|MemoryError: capacity too large"  # also Arrow's, since 0.1
     r"|\barray is too big\b"  # numpy/core/src/multiarray/ctors.c: more bytes than npy_intp counts
@@ -134,7 +135,12 @@ def host_size_that_no_machine_has(crash: Crash) -> Seen | None:
 def host_size_beyond_counting(crash: Crash) -> Seen | None:
     """A container was asked to hold more than it can count."""
     root = crash.root
-    if not isinstance(root, HostAllocation) or _BEYOND_COUNTING.search(root.at.text) is None:
+    if not isinstance(root, HostAllocation):
+        return None
+    if asked := _BEYOND_BYTES.search(root.at.text):
+        words = say("{asked} were requested, more than bytes can be counted: a length is wrong.", asked=asked[0])
+        return Seen(words=words, evidence=(root,))
+    if _BEYOND_COUNTING.search(root.at.text) is None:
         return None
     words = say("A container was asked to hold more elements than it can count: a length is wrong.")
     return Seen(words=words, evidence=(root,))

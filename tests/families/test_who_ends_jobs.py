@@ -25,6 +25,7 @@ ENDED = (
     ('{"status":"oom","id":"9a1","Type":"container","Action":"oom","time":1770798664}', "cgroup"),
     ("Warning  Evicted  3m  farm-agent  Evict batch pod due to memory resource pressure", "host_ram"),
     ("Warning  Evicted  pod/render-7  Evicted low-priority pod because of RAM pressure", "host_ram"),
+    ('user: warning: [2026-02-11T08:31:04Z]: [talos] Sending SIGKILL to cgroup {"controller": "runtime.OOMController"}', "host_ram"),
     ("Feb 11 08:31:04 ws3 earlyoom[701]: Killing process 881 (tiler) with badness 210", "host_ram"),
 )  # fmt: skip
 OTHERS = (
@@ -38,6 +39,8 @@ OTHERS = (
     '2026-02-11 08:31:04.101 +0000 UTC default /tasks/start {"container_id":"room","pid":7}',
     '{"status":"die","id":"9a1","Type":"container","Action":"die","exitCode":"1"}',
     '{"name":"oom","Type":"profile","Action":"create"}',
+    '[talos] Sending SIGKILL to cgroup {"controller": "runtime.ShutdownController", "cgroup": "/sys/fs/cgroup/a"}',
+    '[talos] controller starting {"controller": "runtime.OOMController"}',
     "subscribed to topic /tasks/oom",
     "    comment = Job run at Wed Feb 11 at 08:31 on (n3:ncpus=8:mem=4194304kb) and exceeded resource walltime",
     "    comment = Job run at Wed Feb 11 at 08:31 on (n3:ncpus=8:mem=4194304kb) and exceeded resource cput",

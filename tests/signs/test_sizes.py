@@ -94,3 +94,9 @@ def test_a_picture_that_no_format_holds(line: str, shape: str, is_seen: bool) ->
 def test_numpy_counts_more_than_it_can() -> None:
     words = "ValueError: array is too big; `arr.size * arr.dtype.itemsize` is larger than the maximum possible size."
     assert sizes.host_size_beyond_counting(crash(words)) is not None
+
+
+@pytest.mark.parametrize(("size", "beyond"), [("67108864 Tb", True), ("671 Tb", False), ("67108864 Kb", False)])
+def test_r_says_a_size_that_no_bytes_count(size: str, beyond: bool) -> None:
+    found = crash(f"Error in tile(x) : cannot allocate memory block of size {size}")
+    assert (sizes.host_size_beyond_counting(found) is not None) is beyond
