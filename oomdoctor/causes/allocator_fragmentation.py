@@ -39,6 +39,7 @@ CAUSE = Cause(
         Row(fragments.idle_in_pieces, Grade.PROVES),
         Row(fragments.pool_in_pieces, Grade.PROVES),
         Row(fragments.idle_by_the_table, Grade.NAMES),
+        Row(fragments.some_idle_in_pieces, Grade.HINTS),
         Row(fragments.idle_and_free_would_do, Grade.HINTS),
     ),
     against=(

@@ -18,6 +18,8 @@ from oomdoctor.units import GIB, percent, show
 CACHE_SHARE: Final = 0.10
 # What is idle of TensorFlow's pool is spread over its bins; less than this part of it is.
 POOL_SHARE: Final = 0.25
+PART: Final = 0.2  # of the card
+FEW: Final = 3
 ROUNDED: Final = 0.02  # the message rounds each of its figures to a hundredth of its unit
 MOST_OF_IT: Final = 0.5  # of what is reserved: no ordinary cache is that large
 HALF: Final = 0.5  # of the card
@@ -28,7 +30,24 @@ STARTING: Final = ("engine_init", "memory_profiling", "kv_cache_init", "cuda_gra
 
 @sign
 def idle_in_pieces(crash: Crash) -> Seen | None:
-    """PyTorch's reserved but unallocated memory is at least as large as the request."""
+    """PyTorch's reserved but unallocated memory is at least as large as the request; it is much of the GPU, or several
+    times the request."""
+    return None if _is_little(crash) else _in_pieces(crash)
+
+
+@sign
+def some_idle_in_pieces(crash: Crash) -> Seen | None:
+    """The same of a small part of the GPU that holds few such requests: in one piece it soon was full again."""
+    return _in_pieces(crash) if _is_little(crash) else None
+
+
+def _is_little(crash: Crash) -> bool:
+    it, idle = card(crash), _idle_bytes(crash) or 0
+    share = it.share(idle)
+    return share is not None and share < PART and idle < FEW * (it.tried_bytes or 0)
+
+
+def _in_pieces(crash: Crash) -> Seen | None:
     event, tried, idle = refusal(crash), card(crash).tried_bytes, _idle_bytes(crash)
     if event is None or tried is None or idle is None or idle < tried:
         return None

@@ -25,7 +25,7 @@ ENDED = (
     ('{"status":"oom","id":"9a1","Type":"container","Action":"oom","time":1770798664}', "cgroup"),
     ("Warning  Evicted  3m  farm-agent  Evict batch pod due to memory resource pressure", "host_ram"),
     ("Warning  Evicted  pod/render-7  Evicted low-priority pod because of RAM pressure", "host_ram"),
-    ('user: warning: [2026-02-11T08:31:04Z]: [talos] Sending SIGKILL to cgroup {"controller": "runtime.OOMController"}', "host_ram"),
+    ('user: warning: [2026-02-11]: [talos] Sending SIGKILL to cgroup {"c": "runtime.OOMController"}', "host_ram"),
     ("Feb 11 08:31:04 ws3 earlyoom[701]: Killing process 881 (tiler) with badness 210", "host_ram"),
 )  # fmt: skip
 OTHERS = (

@@ -14,8 +14,23 @@ IDLE: dict[str, Any] = {"allocated": "40.00 GiB", "unallocated": "4.00 GiB", "ow
 @pytest.mark.parametrize(("tried", "is_enough"), [("4.00 GiB", True), ("4.01 GiB", False)])
 def test_what_lies_idle_is_held_against_the_request(tried: str, is_enough: bool) -> None:
     refusal = crash(refused(tried, **IDLE))
-    assert (fragments.idle_in_pieces(refusal) is not None) is is_enough
+    assert (fragments.some_idle_in_pieces(refusal) is not None) is is_enough
     assert (fragments.idle_less_than_asked(refusal) is None) is is_enough
+
+
+@pytest.mark.parametrize(
+    ("tried", "unallocated", "total", "much"),
+    [
+        ("3.00 GiB", "8.00 GiB", "48.00 GiB", False),
+        ("3.00 GiB", "9.00 GiB", "48.00 GiB", True),  # three times the request
+        ("3.00 GiB", "8.00 GiB", "40.00 GiB", True),  # a fifth of the GPU
+        ("3.00 GiB", "2.00 GiB", "9.00 GiB", False),
+    ],
+)
+def test_little_that_lies_idle_would_soon_be_full_again(tried: str, unallocated: str, total: str, much: bool) -> None:
+    refusal = crash(refused(tried, allocated="20.00 GiB", unallocated=unallocated, total=total, own=None))
+    assert (fragments.idle_in_pieces(refusal) is not None) is much
+    assert (fragments.some_idle_in_pieces(refusal) is not None) is (not much and unallocated >= tried)
 
 
 @pytest.mark.parametrize(("unallocated", "is_ordinary"), [("3.99 GiB", True), ("4.00 GiB", False)])
