@@ -26,6 +26,8 @@ OF_AN_ENGINE = (
     "shorter-context", "smaller-model", "quantize-kv-cache", "fewer-sequences", "quantize-weights", "smaller-buffers",
     "lower-engine-reservation", "smaller-prefill", "raise-container-limit", "more-host-memory",
 )  # fmt: skip
+# Below the limit the program spills by itself
+OF_A_BUDGET = ("smaller-buffers", "smaller-partitions", "stream-data", "raise-container-limit", "fewer-workers")
 OF_FILES = ("spill-to-disk", "raise-container-limit", "collect-evidence")  # nobody's, in memory
 
 CAUSE = Cause(
@@ -50,6 +52,7 @@ CAUSE = Cause(
     excluded=(limits.numa_nodes_were_full, limits.whole_machine_was_full, limits.node_was_under_pressure,
               records.a_record_denies_the_limit),
     signs=(
+        Row(limits.a_budget_beyond_the_limit, Grade.PROVES, OF_A_BUDGET),
         Row(limits.kernel_hit_the_limit_of_a_group, Grade.PROVES),
         Row(limits.manager_reports_its_limit_with_figures, Grade.PROVES),
         Row(limits.manager_reports_its_limit, Grade.NAMES),
