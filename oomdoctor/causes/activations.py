@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.logits_spike import COMPUTE_KNOBS, SCORES_KNOBS
-from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP, OF_A_BARE_STEP, OF_SMALLER_STATES, OF_THE_BATCH
+from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_THE_BATCH
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
-from oomdoctor.signs.first_step import (
-    killed_bare_before_the_first_step,
-    killed_in_the_first_step_on_the_cpu,
-    states_are_told,
-    states_of_the_first_step_on_the_cpu,
-)
+from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
 
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
@@ -48,9 +43,7 @@ CAUSE = Cause(
     pools=("gpu", "host_ram", "cgroup"), before=("absurd-size", "killed-without-evidence"), silent=(profiling_disturbed,
         passes.host_memory_of_no_pass, arrays.small_array_on_a_full_card, arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
-    signs=(
-        Row(states_are_told, Grade.HINTS, OF_SMALLER_STATES),
-        Row(killed_bare_before_the_first_step, Grade.HINTS, OF_A_BARE_STEP),
+    signs=(*IN_A_BARE_STEP,
         Row(snapshot.passes_hold_most, Grade.PROVES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),

@@ -17,6 +17,10 @@ OF_THE_BATCH = ("smaller-microbatch", "shorter-sequences", "smaller-input", "gra
 OF_A_BARE_STEP = (OF_THE_BATCH[0], "chunked-logits", *OF_THE_BATCH[1:])
 OF_SMALLER_STATES = ("smaller-microbatch", "low-memory-optimizer", "smaller-model", "shorter-sequences",
                      "smaller-input", "mixed-precision", "more-host-memory")  # fmt: skip
+IN_A_BARE_STEP = (
+    Row(first_step.states_are_told, Grade.HINTS, OF_SMALLER_STATES),
+    Row(first_step.killed_bare_before_the_first_step, Grade.HINTS, OF_A_BARE_STEP),
+)
 IN_A_FIRST_STEP = (
     mark("{kernel_limit} was hit {in_first_step}[: {limit_killed} held {limit_killed_most}]"),
     mark("{limited_job} hit its memory limit[ of {job_limit}] {in_first_step}"),
