@@ -192,6 +192,12 @@ def killed_bare_among_tables(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash))
 
 
+@sign
+def killed_bare_at_its_data(crash: Crash) -> Seen | None:
+    """One of the two is seen."""
+    return killed_bare_at_a_file(crash) or killed_bare_among_tables(crash)
+
+
 def _was_killed_bare(crash: Crash) -> bool:
     killed = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
     return killed and _was_killed(crash)
@@ -263,6 +269,7 @@ __all__ = [
     "collected_things",
     "killed_bare_among_tables",
     "killed_bare_at_a_file",
+    "killed_bare_at_its_data",
     "the_prints_say_what_was_filled",
     "things_were_collected",
 ]
