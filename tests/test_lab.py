@@ -152,6 +152,11 @@ def test_what_came_of_a_remedy(again: Run, outcome: Outcome) -> None:
     assert outcome_of(a_run(), again) == outcome
 
 
+@pytest.mark.parametrize(("before", "after", "outcome"), [(5, 4, "dies"), (1, 0, "dies"), (5, 3, "worse")])
+def test_one_line_less_of_few_is_no_loss(before: int, after: int, outcome: Outcome) -> None:
+    assert outcome_of(a_run(progress=before), a_run(progress=after)) == outcome
+
+
 def tries(*outcomes: str) -> tuple[Try, ...]:
     """Of words like "lora ends"."""
     return tuple(Try(knob, "", "", outcome) for knob, _, outcome in (it.partition(" ") for it in outcomes))  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.logits_spike import COMPUTE_KNOBS, SCORES_KNOBS
-from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP, OF_THE_BATCH
+from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_THE_BATCH
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
@@ -40,10 +40,10 @@ CAUSE = Cause(
         mark("Activations do not fit in {ram}[ {doing}][: {requested} requested][ for shape {shape}][ ({allocator})]"),
         mark("{work} ran out of memory on {gpu}[ for an array of shape {shape}] ({asker})"),
         mark("Activations do not fit on {gpu}[ {doing}][ ({asker})]")),
-    pools=("gpu", "host_ram", "cgroup"), before=("absurd-size",), silent=(profiling_disturbed,
+    pools=("gpu", "host_ram", "cgroup"), before=("absurd-size", "killed-without-evidence"), silent=(profiling_disturbed,
         passes.host_memory_of_no_pass, arrays.small_array_on_a_full_card, arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
-    signs=(
+    signs=(*IN_A_BARE_STEP,
         Row(snapshot.passes_hold_most, Grade.PROVES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),

@@ -26,6 +26,7 @@ OF_AN_ENGINE = (
     "shorter-context", "smaller-model", "quantize-kv-cache", "fewer-sequences", "quantize-weights", "smaller-buffers",
     "lower-engine-reservation", "smaller-prefill", "raise-container-limit", "more-host-memory",
 )  # fmt: skip
+OF_A_BUDGET = ("smaller-buffers", "smaller-partitions", "stream-data", "raise-container-limit")  # below it, it spills
 OF_FILES = ("spill-to-disk", "raise-container-limit", "collect-evidence")  # nobody's, in memory
 
 CAUSE = Cause(
@@ -50,14 +51,13 @@ CAUSE = Cause(
     excluded=(limits.numa_nodes_were_full, limits.whole_machine_was_full, limits.node_was_under_pressure,
               records.a_record_denies_the_limit),
     signs=(
+        Row(limits.a_budget_beyond_the_limit, Grade.PROVES, OF_A_BUDGET),
         Row(limits.kernel_hit_the_limit_of_a_group, Grade.PROVES),
         Row(limits.manager_reports_its_limit_with_figures, Grade.PROVES),
-        Row(limits.manager_reports_its_limit, Grade.NAMES),
+        Row(limits.manager_reports_its_limit, Grade.NAMES), Row(limits.container_was_nearly_full, Grade.NAMES),
         Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
-        Row(limits.container_was_nearly_full, Grade.NAMES),
         Row(limits.store_exceeds_the_limit, Grade.NAMES, ("smaller-object-store", "raise-container-limit")),
-        Row(records.peak_reached_the_limit, Grade.POINTS),
-        Row(recorded_use_was_near_the_limit, Grade.NAMES),
+        Row(records.peak_reached_the_limit, Grade.POINTS), Row(recorded_use_was_near_the_limit, Grade.NAMES),
     ),
     at_a_limit=True,
     against=(

@@ -10,16 +10,14 @@ KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", 
          "smaller-microbatch", "smaller-input", "more-host-memory")  # fmt: skip
 # So many processes are a choice of whoever started them, and the first thing to change
 OF_MANY_READERS = ("fewer-workers", *(knob for knob in KNOBS if knob != "fewer-workers"))
-# What is cached before the first step: the batches of later ones take nothing of it
-OF_A_CACHE = ("stream-data", "fewer-workers", "smaller-input", "more-host-memory")
+OF_A_CACHE = ("stream-data", "fewer-workers", "smaller-input", "more-host-memory")  # later batches take none of it
 # What is kept has a size of its own, and elements that may be smaller
 OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes", "smaller-microbatch",
                "more-host-memory")  # fmt: skip
 OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory")
-# A tensor of all data is as large whatever a step takes of it
-OF_ONE_PIECE = ("stream-data", "smaller-input")
+OF_ONE_PIECE = ("stream-data", "smaller-input")  # a tensor of all data is as large whatever a step takes of it
 # The vectors themselves, which come in batches already
 OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
 
@@ -35,6 +33,7 @@ CAUSE = Cause(
         mark("All data goes to {gpu} in one allocation: {data_in_one_piece} requested"),
         mark("An allocation[ of {requested}] failed on {gpu} {doing}[ ({place})]"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}][: an array of {array}]"),
+        mark("{killed_process} was killed ({kill_code}) {among_tables}"),
         mark("{killed_process} was killed ({kill_code}) while loading or tokenizing data"),
         mark("{limited_job} hit its memory limit while loading or tokenizing data[: {oom_kills}]"),
         mark("{dead_process} died while loading or tokenizing data"),
@@ -68,6 +67,7 @@ CAUSE = Cause(
         Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
         Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
         Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
+        Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
         Row(host_data.vanished_while_reading_data, Grade.LEFT),
         Row(other_words.data_by_the_message, Grade.POINTS),
     ),

@@ -7,12 +7,13 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, evaluation
 
 # What is kept in the end is the same in smaller batches
-OF_RESULTS = ("smaller-buffers", "clear-references", "more-host-memory")
+OF_RESULTS = ("smaller-buffers", "clear-references", "narrow-dtypes", "smaller-input", "more-host-memory")
 
 CAUSE = Cause(
     id="eval-accumulation",
     title=mark("Evaluation keeps all predictions until its end"),
     headlines=(
+        mark("{killed_process} was killed ({kill_code}) {in_an_evaluation}"),
         mark("An evaluation keeps its results in host memory: {growing} grows by about {growth}, {growth_course}"),
         mark("Evaluation keeps its predictions on {gpu}: {requested} requested, {free}[ of {total}] free"),
         mark("Evaluation keeps its predictions on {gpu}[: {requested} requested][ ({place})]"),
@@ -26,8 +27,9 @@ CAUSE = Cause(
         Row(evaluation.host_memory_grew_within_an_evaluation, Grade.NAMES, OF_RESULTS),
         Row(evaluation.killed_during_an_evaluation, Grade.NAMES),
         Row(evaluation.evaluation_outside_the_model, Grade.POINTS),
+        Row(evaluation.killed_bare_during_an_evaluation, Grade.HINTS, OF_RESULTS),
         Row(evaluation.during_an_evaluation, Grade.HINTS),
     ),
     knobs=("smaller-buffers", "clear-references", "smaller-microbatch"),
-    before=("activations", "process-ram-hog"),
+    before=("activations", "killed-without-evidence", "process-ram-hog"),
 )

@@ -6,18 +6,10 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.first_step import killed_bare_before_the_first_step, states_are_told, states_weigh_most
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.kills import in_a_container, killed_for_no_printed_reason
 
 OF_A_CONTAINER = ("collect-evidence", "raise-container-limit", "bigger-shm", "more-host-memory")
-# Of a job that trains, and of which no line shows a GPU: what a first step needs
-OF_STATES = ("low-memory-optimizer", "smaller-microbatch", "smaller-model", "mixed-precision", "shorter-sequences",
-             "more-host-memory", "collect-evidence")  # fmt: skip
-OF_SMALLER_STATES = ("smaller-microbatch", "low-memory-optimizer", "smaller-model", "shorter-sequences",
-                     "smaller-input", "mixed-precision", "more-host-memory", "collect-evidence")  # fmt: skip
-OF_A_STEP = ("smaller-microbatch", "smaller-input", "shorter-sequences", "smaller-model", "mixed-precision",
-             "more-host-memory", "collect-evidence")  # fmt: skip
 
 CAUSE = Cause(
     id="killed-without-evidence",
@@ -34,9 +26,6 @@ CAUSE = Cause(
     knobs=("collect-evidence", "fewer-workers", "more-host-memory"),
     knobs_where=(
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
-        (states_weigh_most, OF_STATES),
-        (states_are_told, OF_SMALLER_STATES),
-        (killed_bare_before_the_first_step, OF_A_STEP),
         (in_a_container, OF_A_CONTAINER),
     ),
 )

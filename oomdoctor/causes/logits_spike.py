@@ -7,6 +7,8 @@ from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, logits
 
+# On the CPU: a chunk of the tokens at a time, then fewer of them
+OF_A_FIRST_STEP = ("chunked-logits", "smaller-microbatch", "shorter-sequences", "mixed-precision", "more-host-memory")
 # Of ggml on the host: a row for each sequence (-np)
 OUTPUT_KNOBS = ("fewer-sequences", "more-host-memory")
 ENGINE_KNOBS = ("lower-engine-reservation", "fewer-sequences", "smaller-prefill", "tensor-parallel", "chunked-logits")
@@ -37,6 +39,7 @@ CAUSE = Cause(
         Row(logits.product_with_the_vocabulary, Grade.PROVES),
         Row(logits.product_of_printed_lengths, Grade.PROVES),
         Row(logits.most_of_the_first_step_on_the_cpu, Grade.NAMES),
+        Row(logits.most_of_a_bare_first_step, Grade.POINTS, OF_A_FIRST_STEP),
         Row(logits.output_buffer_refused, Grade.NAMES, OUTPUT_KNOBS),
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),

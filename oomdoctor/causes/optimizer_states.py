@@ -8,13 +8,24 @@ from oomdoctor.signs import Grade, first_step, optimizer, other_words, snapshot
 
 OF_COPIES = ("low-memory-optimizer", "shard-states", "offload-optimizer", "lora", "mixed-precision", "more-gpus")
 ON_THE_CPU = ("low-memory-optimizer", "smaller-model", "mixed-precision", "smaller-microbatch", "more-host-memory")
+# L-BFGS has no other states
+OF_A_HISTORY = ("smaller-buffers", "low-memory-optimizer", "smaller-model", "mixed-precision", "more-host-memory")
 # Of training on the CPU: what is stated of the batch, then what costs accuracy
 OF_THE_BATCH = ("smaller-microbatch", "shorter-sequences", "smaller-input", "gradient-checkpointing",
                 "mixed-precision", "smaller-model", "more-host-memory")  # fmt: skip
+# The same where nothing shows what it was killed for: what the job states for its logits, too
+OF_A_BARE_STEP = (OF_THE_BATCH[0], "chunked-logits", *OF_THE_BATCH[1:])
+OF_SMALLER_STATES = ("smaller-microbatch", "low-memory-optimizer", "smaller-model", "shorter-sequences",
+                     "smaller-input", "mixed-precision", "more-host-memory")  # fmt: skip
+IN_A_BARE_STEP = (
+    Row(first_step.states_are_told, Grade.HINTS, OF_SMALLER_STATES),
+    Row(first_step.killed_bare_before_the_first_step, Grade.HINTS, OF_A_BARE_STEP),
+)
 IN_A_FIRST_STEP = (
     mark("{kernel_limit} was hit {in_first_step}[: {limit_killed} held {limit_killed_most}]"),
     mark("{limited_job} hit its memory limit[ of {job_limit}] {in_first_step}"),
     mark("{killer} killed {killed_sized} {in_first_step}"),
+    mark("{killed_process} was killed ({kill_code}) {before_first_step}"),
 )
 
 CAUSE = Cause(
@@ -35,6 +46,8 @@ CAUSE = Cause(
     signs=(
         Row(snapshot.optimizer_states_hold_most, Grade.PROVES),
         Row(first_step.states_of_the_first_step_on_the_cpu, Grade.NAMES, ON_THE_CPU),
+        Row(first_step.states_weigh_most, Grade.POINTS, ON_THE_CPU),
+        Row(optimizer.lbfgs_keeps_its_history, Grade.POINTS, OF_A_HISTORY),
         Row(optimizer.in_the_optimizer, Grade.NAMES),
         Row(optimizer.stage_of_the_optimizer, Grade.NAMES),
         Row(snapshot.optimizer_states_hold_much, Grade.POINTS),

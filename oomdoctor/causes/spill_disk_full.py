@@ -6,6 +6,10 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, store
 
+# Of a program that spills for itself: smaller pieces of the same data take as much of the disk, and fewer workers with
+# a budget each have less memory
+OF_A_PROGRAM = ("free-disk", "narrow-dtypes", "stream-data", "clear-references")
+
 CAUSE = Cause(
     id="spill-disk-full",
     title=mark("The disk that Ray spills objects to is full"),
@@ -23,9 +27,10 @@ CAUSE = Cause(
         Row(store.spill_worker_found_no_space, Grade.PROVES),
         Row(store.write_failed_after_spilling, Grade.NAMES),
         Row(store.store_and_disk_are_full, Grade.PROVES),
-        Row(store.program_found_no_space_to_spill, Grade.PROVES),
+        Row(store.program_found_no_space_to_spill, Grade.PROVES, OF_A_PROGRAM),
         Row(store.disk_is_nearly_full, Grade.POINTS),
         Row(store.df_shows_the_disk_full, Grade.HINTS),
     ),
     knobs=("free-disk", "bigger-object-store", "stream-data", "clear-references"),
+    before=("allocator-cap",),
 )

@@ -310,6 +310,10 @@ _DATA: Final = late(
     r"\bmmap: (?P<name>.{1,15}) \((?P<pid>\d{1,10})\): VmData (?P<used>\d{1,20}) exceed data ulimit (?P<limit>\d{1,20})"
     r"\. Update limits or use boot option\b"
 )
+# distributed/spill.py, since 2021.11, above the traceback of the write: the data stay in memory and the work goes on
+_KEPT: Final = late(r"\bSpill to disk failed; keeping data in memory\b")
+_NO_SPACE: Final = "No space left on device"
+_TRACEBACK_LINES: Final = 60
 _SIZE: Final = late(r"([\d.,]+) ?(\w*)")
 
 
@@ -322,6 +326,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _NOT_CACHED.search(text):
         why = mark("data that is not cached in memory is written to disk or computed again; the job continues")
         yield Lookalike(place_of(page, page.lines[index]), why)
+    elif _KEPT.search(text):
+        if any(_NO_SPACE in line.text for line in page.lines[index : index + _TRACEBACK_LINES]):
+            yield SpillRefused(**_about(page, index), role="context", program="dask")
     else:
         yield from _refused(page, index, text)
 
@@ -424,6 +431,7 @@ FAMILY = Family(
         "limit for a single SQL query",
         "MUMPS",
         "% memory usage.",
+        "Spill to disk failed",
         "MemoryStore: ",
         "failed to offload data block",
         "No space left on device",

@@ -15,7 +15,7 @@ from oomdoctor.families.event import Event, Process, Read, Role, Threshold
 from oomdoctor.families.lines import place_of
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import KIB
+from oomdoctor.units import KIB, size
 
 ROWS: Final = 24
 CHARACTERS: Final = 300
@@ -78,6 +78,11 @@ _SET = late(
     r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]?(?P<option>[vldsun]) {1,2}(?P<value>\d{1,15}|unlimited)"
     r"\s{0,4}(?:$|[;&|])"
 )
+# What a program says that it has set of itself and its workers: resource.setrlimit
+_OF_A_PROGRAM = late(
+    r"\bRLIMIT_AS\b(?: (?:is|of|to|set to|limited to)\b)?[ =:(]{1,3}"
+    r"(?P<number>\d{1,12}(?:\.\d{1,3})?) ?(?P<unit>[KMGT]i?B)\b"
+)
 _NOT_SET = "cannot modify limit"
 _ANSWER = late(r"^\s{0,4}" + _VALUE + r"\s{0,4}$")
 _TABLE_OF = late(r"/proc/(?P<pid>\d{1,9})/limits")
@@ -92,6 +97,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         if _NOT_SET not in page.after(index, 2)[-1].text[:CHARACTERS]:
             line = page.lines[index]
             yield _limits(page, line, line, "shell", {_OPTIONS[told["option"]]: told["value"]})
+    elif (set_by := _OF_A_PROGRAM.search(text)) is not None:
+        line, limit = page.lines[index], size(set_by["number"], set_by["unit"])
+        yield ProcessLimits(at=place_of(page, line), time=line.mark.time, source="process", address_space_bytes=limit)
     else:
         yield from _table(page, index)
 
@@ -157,6 +165,7 @@ FAMILY = Family(
     anchors=(),
     triggers=(
         "ulimit -",
+        "RLIMIT_AS",
         "Max address space",
         "Max locked memory",
         "Max data size",

@@ -378,6 +378,8 @@ class _Told:
             return
         if setting.mentioned and known is not None and not known.mentioned:
             return
+        if setting.written is None and known is not None and known.value == setting.value:
+            setting = replace(setting, written=known.written)  # a program prints back what its launch line said
         self._settings.pop(setting.name, None)
         self._settings[setting.name] = setting
         if (

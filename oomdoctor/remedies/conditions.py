@@ -374,7 +374,8 @@ def _batches_lie_elsewhere(case: Case) -> bool:
     if _on_the_host(case.crash.pool):
         of_a_gpu = case.crash.job.task == "rl" or (case.cause == UNPROVEN and _shards_states(case.crash))
         of_a_gpu = of_a_gpu and not computes_on_the_cpu(case.crash)
-        stated = case.now is not None and not of_a_gpu
+        stated = case.now is not None or own_options.own_option(case.knob, case.crash) is not None
+        stated = stated and not of_a_gpu
         stages = case.cause == "pinned-memory-exhausted" and case.crash.job.world == "tensorflow"
         return not (stated or stages or isinstance(root, HostAllocation) or case.cause in _BATCHES_ON_THE_HOST)
     own = card_of(root).reserved_bytes if isinstance(root, DeviceOutOfMemory) else None
@@ -507,6 +508,7 @@ def kept_is_known(case: Case) -> bool:
     keeps = keeps or a_thread_was_refused(case.crash) is not None or nccl_was_refused(case.crash) is not None
     if case.cause in _OF_A_FULL_CARD and (case.row is None or case.row.framework == "torch"):
         return keeps  # what a line of PyTorch's would keep elsewhere is not known to be kept
+    keeps = keeps or limits.budget_beyond_the_limit(case.crash) is not None
     return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.held_data import buffer_of
+from oomdoctor.signs.limits import budget_beyond_the_limit
+from oomdoctor.signs.optimizer import lbfgs_keeps_its_history, size_of_history
 from oomdoctor.signs.passes import bucket_was_refused
 from oomdoctor.signs.trace import refusal
-from oomdoctor.units import show
+from oomdoctor.units import MIB, show
 
 SHARE: Final = 0.7  # of what it held at the last print: the rest of the job grows, too
 _DIGITS: Final = 2
@@ -21,6 +24,7 @@ _OF_JAVA: Final = late(r"native thread|\[os,thread\]")
 _OF_LIBRARIES: Final = late(r"OpenBLAS|libgomp|OMP: ")
 _THREADS: Final = "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4"
 _PARTS: Final = 10
+_PAIRS: Final = 10  # scipy/optimize/_lbfgsb_py.py, maxcor
 _SHUFFLES: Final = "shuffle"
 _BYTES_OF_GRADIENTS: Final = frozenset({2.0, 4.0})
 _STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
@@ -29,8 +33,13 @@ _STACKS_OF_JAVA: Final = "-Xss512k"
 
 def that_fits(crash: Crash, now: object) -> tuple[int, str] | None:
     """A size that fits, and how it was found, for an option that says how much the buffer may hold."""
+    if not isinstance(now, int) or isinstance(now, bool):
+        return None
+    if lbfgs_keeps_its_history(crash) is not None and now > _PAIRS:
+        return _PAIRS, say("{formula}; {pairs} is SciPy's default (maxcor)", formula=size_of_history(crash, _PAIRS),
+                           pairs=_PAIRS)  # fmt: skip
     held = buffer_of(crash)
-    if held is None or not isinstance(now, int) or isinstance(now, bool) or now <= held.count:
+    if held is None or now <= held.count:
         return None
     if held.total is not None and held.total != now:
         return None
@@ -72,6 +81,27 @@ def _half_of_a_full_one(case: Case) -> Proposal | None:
         derivation=f"{held.count} / 2 = {held.count // 2}",
         cost=say("data are shuffled less well"),
     )
+
+
+def below_the_limit(case: Case) -> Proposal | None:
+    """What a program may use by its own setting, where that is more than the control group has. It counts its buffers
+    alone (docs of DuckDB, `memory_limit`): half of the limit leaves room for the rest of the process."""
+    budget, root = budget_beyond_the_limit(case.crash), case.crash.root
+    if budget is None or not isinstance(root, KernelKill) or root.limit_bytes is None:
+        return None
+    then = f"{root.limit_bytes // 2 // MIB}MiB"
+    return Proposal(
+        action=say(
+            "Lower {name} from {now} to {then}, below the limit of {limit}: it then spills to disk in time",
+            name=budget.flag, now=budget.value, then=then, limit=show(root.limit_bytes),
+        ),
+        current=budget.value,
+        suggested=then,
+        setting=budget.flag,
+        snippet=f"{budget.written or f'{budget.name}='}{then}",
+        derivation=f"{show(root.limit_bytes)} / 2 = {then}",
+        cost=say("slower; needs disk space"),
+    )  # fmt: skip
 
 
 def smaller_bucket(case: Case) -> Proposal | None:
@@ -126,4 +156,12 @@ def _rounded(number: float) -> int:
     return whole // step * step
 
 
-__all__ = ["SHARE", "fewer_threads", "smaller_buffer", "smaller_stacks", "that_fits"]
+__all__ = [
+    "SHARE",
+    "below_the_limit",
+    "fewer_threads",
+    "smaller_bucket",
+    "smaller_buffer",
+    "smaller_stacks",
+    "that_fits",
+]

@@ -27,7 +27,7 @@ from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.signs.evaluation import may_keep_a_graph
-from oomdoctor.signs.first_step import killed_bare_before_the_first_step, states_weigh_most
+from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -54,6 +54,7 @@ _OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-f
 _LEAK: Final = "clear-references"
 _BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
+_PIECES: Final = "smaller-partitions"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
 _OF_A_BUILT_ENGINE: Final = "config.pbtxt"  # Triton's, whose TensorRT-LLM loads what `build.py` made
@@ -104,19 +105,22 @@ def _of_a_low_limit(crash: Crash) -> tuple[str, ...]:
 
 def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     own = _own(answer)
+    if answer.cause.id == _ACTIVATIONS and own_options.parts(decision.crash_of(answer)):
+        return (_PIECES, *own)
     if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (PROCESS_HOG, _LIMIT)):
         return own
     stated = stated_knobs(decision.crash_of(answer))
     if answer.cause.id == _LIMIT:
-        return tuple(dict.fromkeys((*stated[:FREE_BEFORE], *own)))
+        # Each process has a limit of `ulimit -v` for itself: fewer of them change nothing
+        each = address_limit(decision.crash_of(answer)) is not None and own[0] != _WORKERS
+        asked = [knob for knob in stated if knob != _WORKERS or not each]
+        return tuple(dict.fromkeys((*asked[:FREE_BEFORE], *own)))
     if not answer.cause.only_ends:
         # Of workers that hold little there may be fewer: it changes nothing for the one process
         first = (knob for knob in stated if knob != _WORKERS or not _one_holds_it(decision.crash_of(answer)))
         return tuple(dict.fromkeys((*first, *own, *stated)))
     behind = [one for one in decision.answers[1:] if _says_more(one) and _same_memory(one, answer, decision)]
     known = [one for one in behind if one.cause.id != PROCESS_HOG]
-    if states_weigh_most(decision.crash_of(answer)) is not None:
-        return own  # the states of an optimizer outweigh whatever else the job states the number of
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
     return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
@@ -244,16 +248,13 @@ def _only_delays(remedy: Remedy) -> bool:
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
     """The command that finds the holder goes first where nobody knows it, behind what the job states a number of, and
-    the one that shows who killed behind what can be done at once, or for nothing where training
-    had just begun; before a leak that nothing shows, too."""
+    the one that shows who killed behind what can be done at once; before a leak that nothing shows, too."""
     command = next((one for one in remedies if one.knob == EVIDENCE and one.snippet), None)
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
     if cause == UNPROVEN:
         ready = next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
-        if killed_bare_before_the_first_step(crash) is not None:
-            ready = next((n for n, one in enumerate(rest) if one.knob in BOUGHT), len(rest))
         return [*rest[:ready], command, *rest[ready:]]
     if cause == NODE_FULL and rest and _is_held_elsewhere(crash, rest[0]):
         return [command, *rest]

@@ -12,7 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.job.frameworks import driven
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.job.verbs import words_of
@@ -22,9 +24,12 @@ from oomdoctor.remedies.held import that_fits
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Proposal
 from oomdoctor.remedies.settings import typed
+from oomdoctor.signs.first_step import killed_bare_before_the_first_step
 
 NUMBER: Final = "number"
 HALF: Final = "half"
+TENFOLD: Final = "tenfold"
+PARTS: Final = "parts"
 _STATES: Final = {
     "off": (False, 0, None, "", "none", "false", "no", "off"),
     "on": (True, "true", "yes", "on"),
@@ -33,6 +38,11 @@ _OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
 # What a program splits into where it does not split at all yet
 _FIRST_PIECES: Final = 64
+_TEN: Final = 10
+_FIRST_PARTS: Final = 8
+_OF_THE_BATCH: Final = "smaller-microbatch"
+_QUARTER: Final = 4
+_OF_SIZES: Final = frozenset({"kb", "kib", "mb", "mib", "gb", "gib", "bytes"})
 
 
 class Row(Struct, frozen=True):
@@ -50,15 +60,27 @@ class OwnOption(Struct, frozen=True):
 
     row: Row
     setting: Setting
+    share: int = 2  # into how many parts a number goes of which less is to be
 
     @property
     def then(self) -> Value:
         """What to set it to; None where only the program knows its values."""
-        number = self.setting.value
-        if self.row.then != HALF:
+        number = self.setting.whole
+        if number is None or self.row.then not in (HALF, TENFOLD, PARTS):
             return typed(self.row.then, "bool" if self.row.then == "True" else "str") if self.row.then else None
-        assert isinstance(number, int)
-        return number // 2 if number > 0 else _FIRST_PIECES
+        if self.row.then == HALF:
+            return number // self.share if number > 0 else _FIRST_PIECES
+        return number * _TEN if self.row.then == TENFOLD else number * 2 if number > 1 else _FIRST_PARTS
+
+    @property
+    def formula(self) -> str | None:
+        """How that comes of what it is now; None where it does not."""
+        number, then = self.setting.whole, self.then
+        if number is None or number < 1 or (self.row.then == PARTS and number == 1):
+            return None
+        if self.row.then == HALF:
+            return f"{number} / {self.share} = {then}"
+        return {TENFOLD: f"{_TEN} x {number} = {then}", PARTS: f"2 x {number} = {then}"}.get(self.row.then)
 
 
 @cache
@@ -80,7 +102,26 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
     if not rows or driven(crash.job.frameworks):
         return None
     stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
-    return next((OwnOption(row, one) for row in rows for one in stated if _turns(row, one)), None)
+    return next(
+        (OwnOption(row, one, _share(knob, one, crash)) for row in rows for one in stated if _turns(row, one)), None
+    )
+
+
+def parts(crash: Crash) -> bool:
+    """Whether an option says into how many parts a graph or a table is cut, of which one is computed at a time."""
+    option = own_option("smaller-partitions", crash)
+    return option is not None and option.row.then == PARTS
+
+
+def _share(knob: str, setting: Setting, crash: Crash) -> int:
+    """A half, and a quarter where a kill has left no size: half is often too little for what nobody knows."""
+    if (setting.whole or 0) < 2 * _QUARTER:
+        return 2
+    bare = isinstance(crash.root, Kill) and not crash.proven
+    timid = (
+        bare if knob == _OF_BUFFERS else knob == _OF_THE_BATCH and killed_bare_before_the_first_step(crash) is not None
+    )
+    return _QUARTER if timid else 2
 
 
 def is_at_its_least(knob: str, crash: Crash) -> bool:
@@ -92,7 +133,16 @@ def is_at_its_least(knob: str, crash: Crash) -> bool:
 
 
 def _turns(row: Row, setting: Setting) -> bool:
-    return _names(row, setting) and _is_now(row, setting) and KNOBS[row.knob].is_meant(setting.value)
+    return _names(row, setting) and _is_now(row, setting) and (_says_only(row, setting) or _is_meant(row, setting))
+
+
+def _is_meant(row: Row, setting: Setting) -> bool:
+    return KNOBS[row.knob].is_meant(setting.value)
+
+
+def _says_only(row: Row, setting: Setting) -> bool:
+    """Whether the name says nothing else: then no value is too small for what the knob is about."""
+    return frozenset(words_of(setting.name)) - {"max"} in row.words
 
 
 def _names(row: Row, setting: Setting) -> bool:
@@ -115,7 +165,7 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
     if option is None:
         return None
     setting, then = option.setting, option.then
-    fits = that_fits(crash, setting.value) if knob == _OF_BUFFERS else None
+    fits = _of_a_buffer(setting, crash) if knob == _OF_BUFFERS and option.row.then == HALF else None
     if fits is not None:
         then = fits[0]
     flag = (setting.written or "").strip().rstrip("=")
@@ -125,7 +175,7 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
             current=setting.value,
             setting=flag,
         )
-    half = option.row.then == HALF and setting.value not in (0, -1)
+    formula = option.formula
     return Proposal(
         action=say("Set {name} from {now} to {then}", name=flag, now=setting.value, then=then)
         if setting.value not in (None, "")
@@ -133,10 +183,46 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
         current=setting.value,
         suggested=then,
         setting=flag,
-        derivation=fits[1] if fits is not None else f"{setting.value} / 2 = {then}" if half else None,
+        derivation=fits[1] if fits is not None else formula,
         snippet=f"{setting.written}{then}",
-        assumes=() if half else (say("the program takes this value for {name}", name=flag),),
+        assumes=_assumed(option, flag, fits is not None),
     )
 
 
-__all__ = ["HALF", "NUMBER", "OwnOption", "Row", "is_at_its_least", "own_option", "proposal", "table"]
+def _assumed(option: OwnOption, flag: str, fits: bool) -> tuple[str, ...]:
+    if fits:
+        return ()
+    if option.formula is None or option.row.then == PARTS:
+        return (say("the program takes this value for {name}", name=flag),)
+    return (
+        (say("a quarter is a guess: the log has no size"),)
+        if option.share == _QUARTER and option.row.then == HALF
+        else ()
+    )
+
+
+def _of_a_buffer(setting: Setting, crash: Crash) -> tuple[int, str] | None:
+    """A size that fits, and how it was found: from what the buffer held, or from the steps that it did not outlast."""
+    fits = that_fits(crash, setting.value)
+    if fits is not None or not _OF_SIZES.isdisjoint(words_of(setting.name)):
+        return fits
+    steps, now = crash.context.progress.get("step", 0), setting.whole or 0
+    if not 2 <= steps < now or not several_steps_went_by(crash):
+        return None
+    return steps // 2, say("memory ran out at step {steps}, before {now} were reached: {steps} / 2 = {then}", now=now,
+                           steps=steps, then=steps // 2)  # fmt: skip
+
+
+__all__ = [
+    "HALF",
+    "NUMBER",
+    "PARTS",
+    "TENFOLD",
+    "OwnOption",
+    "Row",
+    "is_at_its_least",
+    "own_option",
+    "parts",
+    "proposal",
+    "table",
+]

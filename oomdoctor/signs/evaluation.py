@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM, Frame
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import driven
 from oomdoctor.language import joined, say
@@ -126,6 +127,21 @@ def killed_during_an_evaluation(crash: Crash) -> Seen | None:
 
 
 @sign
+def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
+    """A SIGKILL for no printed reason, of a job whose training went well before its evaluation."""
+    root = crash.root
+    if not isinstance(root, Kill) or root.signal != SIGKILL or crash.proven or crash.stage != "eval":
+        return None
+    if crash.pool not in (*RAM, "none") or root.process.rank is not None or crash.job.task in _WITHOUT_EVALUATION:
+        return None
+    words = say(
+        "The job was killed during an evaluation. What that keeps of each batch until its end (predictions, pictures, "
+        "states of metrics) adds up in host memory."
+    )
+    return Seen(words=words, evidence=(root,), against=(say("no line shows how much memory was in use"),), stage="eval")
+
+
+@sign
 def host_memory_grew_within_an_evaluation(crash: Crash) -> Seen | None:
     """A figure of host memory grew from batch to batch of one evaluation, whose lines are all that print it."""
     grew, figure = host_memory_grew(crash), crash.trajectory
@@ -150,6 +166,8 @@ def _counts_one_evaluation(what: str, before: Sequence[str]) -> bool:
 def host_memory_of_no_predictions(crash: Crash) -> Seen | None:
     """Host memory ran out, and neither did the evaluation join its predictions nor was it killed."""
     if crash.pool not in RAM or killed_during_an_evaluation(crash) is not None:
+        return None
+    if killed_bare_during_an_evaluation(crash) is not None:
         return None
     if host_memory_grew_within_an_evaluation(crash) is not None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -42,7 +43,8 @@ _BEGUN: Final = late(
     r"|^(?![^\n]*(?i:\bloss\b|it/s|s/it|%\|))(?:"
     r"\W{0,6}\*{3,} ?(?i:(?:\w+ ){0,3}?(?:train|distill|fine-?tun|optimiz|dpo|sft))"
     r"|[^\n]*?(?i:\bepoch\W{0,4}(?:1/\d|0{0,2}[01]\b)|\b(?:start|begin)\w* (?:the )?(?:training|fit|fine-?tuning))"
-    r"|[^a-z\n]{0,20}(?i:(?:\[[\w.]{1,30}\] )?(?:fitting|training|fine-?tuning|distilling)\b"
+    r"|[^a-z\n]{0,20}(?i:(?:\[[\w.]{1,30}\] )?(?:(?:full|mini|large)[- ]batch )?"
+    r"(?:fitting|training|fine-?tuning|distilling)\b"
     r"(?! (?:set|data|examples|samples|split|arg|took|done|complete)))"
     # A rollout that is whole: its update comes next
     r"|[^\n]*?(?i:\brollout (?:is )?(?:done|finished|complete|collected))|\|\s{0,8}iterations\s{0,20}\|\s{0,4}1\s)"
@@ -60,15 +62,18 @@ _UNITS: Final = {"K": 10**3, "M": 10**6, "B": 10**9, "million": 10**6, "billion"
 _NOT_TRAINED: Final = late(r"(?i)\b(?:teacher|reference|ref|frozen|non-?trainable|reward)\b")
 # In names of settings and in lines: what only training has
 _OF_TRAINING: Final = late(
-    r"(?i)(?<![a-z])(?:optax|adamw?|optimi[sz]er|sgd|grad(?:ients?)?|train(?:ing)?|epochs?|lr|learning[_ ]rate)"
+    r"(?i)(?<![a-z])(?:optax|adamw?|optimi[sz]er|sgd|grad(?:ients?)?|train(?:ing)?|epochs?|lr|learning[_ ]rate|loss)"
     r"(?![a-z])"
 )
+_BATCH: Final = late(r"(?i)batch[_-]?size|(?<![a-z])bsz(?![a-z])")
 _ADAM: Final = late(r"(?i)(?<![a-z])adamw?(?:_torch(?:_fused)?|_hf)?(?![a-z\d_]|[ -]?8)")
 _NARROW: Final = ("bf16", "fp16", "float16", "bfloat16", "16")
 _STAGES: Final = ("unknown", "launch", "forward", "backward", "optimizer_step")
+_DATA: Final = "data_load"
 _NO_TRAINING: Final = ("inference", "serving", "data")  # tasks
 _NEARLY_ALL: Final = 0.75
 HALF: Final = 0.5
+_CHARACTERS: Final = 100  # of a line, enough to know it again
 _WEIGHTY: Final = GIB  # of states: more than most batches take
 
 
@@ -109,14 +114,27 @@ def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
 def killed_bare_before_the_first_step(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job that trains, of which no line shows a GPU, before a step was done."""
     bare = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
-    return before_the_first_step(crash) if bare else None
+    if not bare or _starts_workers(crash) or before_the_first_step(crash) is None:
+        return None
+    words = say(
+        "The job trains and was killed before its first step was done; no line shows a GPU. What the forward pass "
+        "keeps for the backward pass comes on top of the model then, and grows with the batch."
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash, "forward"))
 
 
 @sign
 def states_are_told(crash: Crash) -> Seen | None:
     """The same, with Adam, and the log prints the number of parameters."""
     states = _states(crash)
-    return Seen(words=_formula(*states)) if states and killed_bare_before_the_first_step(crash) is not None else None
+    if states is None or killed_bare_before_the_first_step(crash) is None:
+        return None
+    words = say(
+        "The job trains and was killed before its first step was done; no line shows a GPU. {formula}.",
+        formula=_formula(*states),
+    )
+    stage = _stage(crash, "optimizer_step")
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=stage)
 
 
 @sign
@@ -129,15 +147,34 @@ def states_weigh_most(crash: Crash) -> Seen | None:
 @sign
 def before_the_first_step(crash: Crash) -> Seen | None:
     """The last prints of a job say that training begins, and none behind them counts a step; no line shows a GPU."""
-    if crash.pool not in (*RAM, "none") or crash.stage not in _STAGES or crash.job.task in _NO_TRAINING:
+    if crash.pool not in (*RAM, "none") or crash.job.task in _NO_TRAINING:
+        return None
+    if crash.stage not in (*_STAGES, _DATA):
         return None
     if crash.root.process.rank is not None or crash.first(RankFailure) is not None:
         return None  # ranks share their work over devices
     if crash.job.engine is not None or several_alike_have_it(crash) is not None or any(_seen_of_a_card(crash)):
         return None
     begun = (_BEGUN, _PARAMETERS) if _speaks_of_training(crash) else (_BEGUN,)
-    told = (is_told_last(own_lines(crash), about, (PROGRESS,)) for about in begun)
-    return Seen(words="") if any(told) else None
+    told = (is_told_last(own_lines(crash), about, (PROGRESS, *_of_data(crash))) for about in begun)
+    return Seen(words="") if any(told) or _launched_to_train(crash) else None
+
+
+def _of_data(crash: Crash) -> Iterator[re.Pattern[str]]:
+    """The line that says that data are read, where the crash's stage is from one: training begins behind it."""
+    if crash.stage == _DATA:
+        yield re.compile(re.escape(crash.doing.because[:_CHARACTERS]) if isinstance(crash.doing.because, str) else "")
+
+
+def _launched_to_train(crash: Crash) -> bool:
+    """Whether the launch line states a batch and what only training has, and what the job printed says that it computes
+    on the CPU, and counts no step."""
+    if crash.stage not in _STAGES or not computes_on_the_cpu(crash):
+        return False
+    stated = [one.name for one in crash.context.settings.values() if (one.written or "")[:1] == "-"]
+    if not any(_BATCH.search(name) for name in stated) or not any(_OF_TRAINING.search(name) for name in stated):
+        return False
+    return not any(PROGRESS.search(line) for line in own_lines(crash))
 
 
 def _seen_of_a_card(crash: Crash) -> Iterator[str]:
@@ -172,10 +209,14 @@ def _held(crash: Crash) -> int | None:
 def _one_held_it(crash: Crash) -> bool:
     """A manager's record names no process: there, workers of the job's would be others."""
     if isinstance(crash.root, LimitKill):
-        workers = crash.setting("num_workers", "dataloader_num_workers", "workers")
-        return workers is None or not workers.whole
+        return not _starts_workers(crash)
     held, whole = _held(crash), memory_in_all(crash)
     return held is not None and whole is not None and held >= _NEARLY_ALL * whole
+
+
+def _starts_workers(crash: Crash) -> bool:
+    workers = crash.setting("num_workers", "dataloader_num_workers", "workers")
+    return workers is not None and bool(workers.whole)
 
 
 def _states(crash: Crash) -> tuple[int, int] | None:
@@ -185,9 +226,14 @@ def _states(crash: Crash) -> tuple[int, int] | None:
         return None
     if not any(_ADAM.search(text) for text in (*stated, *own_lines(crash))):
         return None
-    counts = [_count(line) for line in own_lines(crash) if _NOT_TRAINED.search(line) is None]
-    most = max(counts, default=0)
+    most = parameters_of(crash)
     return (most, states_in_full_precision(most)) if most else None
+
+
+def parameters_of(crash: Crash) -> int:
+    """The largest number of parameters that a line prints of a model that is trained; 0 where none does."""
+    lines = (line for line in own_lines(crash) if _NOT_TRAINED.search(line) is None)
+    return max(map(_count, lines), default=0)
 
 
 def _count(line: str) -> int:
@@ -212,4 +258,4 @@ def _unseen() -> str:
 
 
 def _stage(crash: Crash, stage: str) -> str | None:
-    return stage if crash.stage in ("unknown", "launch") else None
+    return stage if crash.stage in ("unknown", "launch", _DATA) else None

@@ -11,12 +11,14 @@ from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill
+from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.first_step import memory_in_all
+from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.node_groups import several_alike_have_it
 from oomdoctor.units import show
 
@@ -45,6 +47,16 @@ _MADE_WHOLE: Final = late(
 _OF_A_MODEL: Final = late(
     r"(?i)\b(?:lora|adapters?|weights?|checkpoints?|models?|layers?|shards?|branch|threads?|cluster|process group"
     r"|rank)\b"
+)
+_READS_A_FILE: Final = late(
+    r"(?i)\b(?:reading|loading|parsing|importing|opening|ingesting)\b[^\n]{0,60}?(?P<file>[\w.*-]{1,60}\.(?:jsonl?|ndjson"
+    r"|[ct]sv|parquet|feather|arrow|avro|orc|xml|xlsx?|pkl|pickle|np[yz]|h5|hdf5|h5ad|nc|zarr|tiff?|las|laz|dbf|sqlite"
+    r"|txt|pbf|pcap|dcm|nii)(?:\.(?:gz|bz2|xz|zst))?)\b"
+)
+# "polars 1.9.0", "pandas==2.2.3"; what Polars and pandas print of a table
+_OF_TABLES: Final = late(
+    r"^\s{0,4}(?:polars|pandas|pyarrow|modin|vaex|cudf|datatable)(?: version)?[ =:/v]{1,3}\d{1,3}\.\d"
+    r"|^shape: \(\d{1,12}, \d{1,6}\)$|^\[\d{1,12} rows x \d{1,6} columns\]$"
 )
 _BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9}) \[")
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
@@ -117,7 +129,7 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
     """The job was killed at a limit or on a full machine, and one of its last lines prints the shape of a table that
     takes more than that as one array."""
     limit = memory_in_all(crash)
-    if limit is None or not _was_killed(crash) or not crash.proven:
+    if limit is None or not _was_killed(crash) or not crash.proven or budget_beyond_the_limit(crash) is not None:
         return None
     for line in islice(own_lines(crash), LAST):
         for match in _SHAPE.finditer(line):
@@ -143,8 +155,7 @@ def data_were_being_read(crash: Crash) -> Seen | None:
 def killed_in_the_middle_of_reading(crash: Crash) -> Seen | None:
     """The job got a SIGKILL for no printed reason, and the last thing that it printed is a bar of reading data, not at
     its end."""
-    killed = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL
-    return _in_a_bar_of_reading(crash) if killed else None
+    return _in_a_bar_of_reading(crash) if _was_killed_bare(crash) else None
 
 
 def _in_a_bar_of_reading(crash: Crash) -> Seen | None:
@@ -156,6 +167,44 @@ def _in_a_bar_of_reading(crash: Crash) -> Seen | None:
         return None
     words = say("The last line before the end reads data: {done} of {all}.", done=done[-1]["done"], all=done[-1]["all"])
     return Seen(words=words, evidence=(crash.root,))
+
+
+@sign
+def killed_bare_at_a_file(crash: Crash) -> Seen | None:
+    """The job got a SIGKILL for no printed reason, and its last line says that it reads a file of data."""
+    last = next(iter(own_lines(crash)), "")
+    match = _READS_A_FILE.search(last)
+    if not _was_killed_bare(crash) or match is None or _OF_A_MODEL.search(last) is not None:
+        return None
+    words = say("The last line before the end reads a file of data ({file}).", file=match["file"])
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash))
+
+
+@sign
+def killed_bare_among_tables(crash: Crash) -> Seen | None:
+    """The job got a SIGKILL for no printed reason, and what it printed is of tables: the release of a library for them,
+    or rows."""
+    if not _was_killed_bare(crash) or any(PROGRESS.search(line) for line in own_lines(crash)):
+        return None
+    if not any(_OF_TABLES.search(line) for line in own_lines(crash)):
+        return None
+    words = say("The job works on tables, which its library keeps in memory whole, with what is made of them.")
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash))
+
+
+@sign
+def killed_bare_at_its_data(crash: Crash) -> Seen | None:
+    """One of the two is seen."""
+    return killed_bare_at_a_file(crash) or killed_bare_among_tables(crash)
+
+
+def _was_killed_bare(crash: Crash) -> bool:
+    killed = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
+    return killed and _was_killed(crash)
+
+
+def _unseen() -> str:
+    return say("no line shows how much memory was in use")
 
 
 @sign
@@ -218,6 +267,9 @@ __all__ = [
     "a_table_was_made_whole",
     "buffer_of",
     "collected_things",
+    "killed_bare_among_tables",
+    "killed_bare_at_a_file",
+    "killed_bare_at_its_data",
     "the_prints_say_what_was_filled",
     "things_were_collected",
 ]

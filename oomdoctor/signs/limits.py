@@ -24,6 +24,7 @@ from oomdoctor.incident.node import (
     resident,
     stated_limit,
 )
+from oomdoctor.job.model import Setting
 from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import joined, say, translated
 from oomdoctor.patterns import late
@@ -32,8 +33,11 @@ from oomdoctor.signs.commands import settling
 from oomdoctor.signs.flight_record import grown_in_words
 from oomdoctor.signs.records import doubts, is_untied
 from oomdoctor.signs.series import went_on_before
-from oomdoctor.units import show
+from oomdoctor.units import show, size
 
+# DuckDB's (max_memory is another name of it), Dask's and those of programs that hand it on
+_BUDGETS: Final = ("memory_limit", "max_memory")
+_AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?) ?([KMGT]i?B?)")
 _ITS_INIT: Final = "container init was OOM-killed"
 _AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
 _HOUR: Final = 3600  # seconds; what was needed from the start did not fill the limit
@@ -78,6 +82,30 @@ def kernel_hit_the_limit_of_a_group(crash: Crash) -> Seen | None:
     victims = shared.words if shared is not None else _victim(kill)
     words = joined((_limit_hit(kill), victims, _of_nobody(kill)))
     return Seen(words=words, evidence=(kill, *_records_beside(crash, kill)), pool="cgroup")
+
+
+@sign
+def a_budget_beyond_the_limit(crash: Crash) -> Seen | None:
+    """The same, and the job has allowed a program more memory than the cgroup has: it neither spills nor refuses what
+    the kernel then ends it for."""
+    kill, budget = _kill_in_a_group(crash), budget_beyond_the_limit(crash)
+    if kill is None or budget is None:
+        return None
+    told = say(
+        "{name} allows {value}, more than the limit: what should go to disk beyond that stays in memory.",
+        name=budget.flag, value=budget.value,
+    )  # fmt: skip
+    return Seen(words=joined((_limit_hit(kill), told)), evidence=(kill,), pool="cgroup")
+
+
+def budget_beyond_the_limit(crash: Crash) -> Setting | None:
+    """How much a program may use by its own setting, where that is more than the cgroup has."""
+    kill, stated = _kill_in_a_group(crash), crash.setting(*_BUDGETS)
+    if kill is None or not kill.limit_bytes or stated is None:
+        return None
+    amount = _AMOUNT.fullmatch(str(stated.value))
+    allowed = size(amount[1], amount[2]) if amount is not None else None
+    return stated if allowed is not None and allowed > kill.limit_bytes else None
 
 
 @sign

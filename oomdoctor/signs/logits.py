@@ -15,7 +15,12 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_the_model
-from oomdoctor.signs.first_step import HALF, killed_in_the_first_step_on_the_cpu, memory_in_all
+from oomdoctor.signs.first_step import (
+    HALF,
+    killed_bare_before_the_first_step,
+    killed_in_the_first_step_on_the_cpu,
+    memory_in_all,
+)
 from oomdoctor.signs.trace import ATTENTION, LOGITS, SAMPLER, asked, card, innermost, refusal
 from oomdoctor.units import GIB, MIB, show
 
@@ -42,6 +47,9 @@ _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_ba
           "batch_size")  # fmt: skip
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length",
            "seq_len", "sequence_length", "sequence_len", "block_size")  # fmt: skip
+_OWN_BATCH: Final = ("train_batch_size",)  # of a program of one's own, which has no global one beside it
+# RecBole, SASRec and others: a score for each item, as for each word
+_ITEMS: Final = ("num_items", "n_items", "item_num", "itemnum")
 ROUNDING: Final = 2 * MIB  # to which the allocator rounds up
 # "encoder (8, 160, 320)", "logits: [8, 160, 31, 500]", "torch.Size([8, 31, 320])"
 _SHAPE: Final = late(r"[(\[]\d{1,9}(?:, ?\d{1,9}){1,4},?[)\]]")
@@ -132,6 +140,26 @@ def most_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
     )  # fmt: skip
     unseen = say("no line shows what the memory was for")
     return Seen(words=words, evidence=(crash.root,), against=(unseen,), unsure=True)
+
+
+@sign
+def most_of_a_bare_first_step(crash: Crash) -> Seen | None:
+    """A job that trains got a SIGKILL for no printed reason before its first step was done, and the same three of the
+    stated batch, length and vocabulary, or number of items to recommend, make 1 GiB or more."""
+    stated = [_number(crash, names) for names in ((*_BATCH, *_OWN_BATCH), _LENGTH, (*_VOCABULARY, *_ITEMS))]
+    if not all(stated) or killed_bare_before_the_first_step(crash) is None:
+        return None
+    batch, length, vocabulary = (number or 0 for number in stated)
+    wanted = batch * length * vocabulary * FULL_PRECISION_BYTES * _COPIES
+    if wanted < GIB:
+        return None
+    words = say(
+        "The job trains and was killed before its first step was done; no line shows a GPU. {batch} x {length} tokens "
+        "x {vocabulary} words x 4 bytes x 3 (logits, their probabilities and their gradient) = {sum}.",
+        batch=batch, length=length, vocabulary=vocabulary, sum=show(wanted),
+    )  # fmt: skip
+    unseen = say("no line shows what the memory was for")
+    return Seen(words=words, evidence=(crash.root,), against=(unseen,), stage="forward")
 
 
 def _lengths_above(crash: Crash) -> list[int]:

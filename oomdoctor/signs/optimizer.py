@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.arithmetic.training import FULL_PRECISION_BYTES
+from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.prints import own_lines
 from oomdoctor.language import joined, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.first_step import states_of_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import parameters_of, states_of_the_first_step_on_the_cpu, states_weigh_most
 from oomdoctor.signs.snapshot import optimizer_states_hold_most
 from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
+from oomdoctor.units import GIB, show
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
 # The loop over whole lists of tensors, PyTorch's default since 2.0, makes temporary copies as large as the parameters:
@@ -19,6 +26,9 @@ _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_sta
 COPIES: Final = (
     r"(?:_multi_tensor_adamw?\b|\bexp_avg)[^\n]{0,400}\b_foreach_|\b_foreach_[^\n]{0,200}\bexp_avg"  # Adam's
 )
+_LBFGS: Final = late(r"(?i)(?<![a-z])l-?bfgs(?![a-z])")
+_VECTORS: Final = 2  # torch/optim/lbfgs.py: old_dirs and old_stps
+_MUCH: Final = GIB // 2
 _ON_THE_CPU: Final = ("torch", "c++")
 OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
 
@@ -30,6 +40,8 @@ def host_memory_of_no_refusal(crash: Crash) -> Seen | None:
     root = crash.root
     on_the_cpu = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
     if crash.pool not in RAM or on_the_cpu or states_of_the_first_step_on_the_cpu(crash) is not None:
+        return None
+    if states_weigh_most(crash) is not None or lbfgs_keeps_its_history(crash) is not None:
         return None
     return Seen(words="")
 
@@ -55,6 +67,46 @@ def in_the_optimizer(crash: Crash) -> Seen | None:
         evidence=(refusal(crash) or crash.root,),
         stage="optimizer_step" if crash.stage == "unknown" else None,
     )
+
+
+@sign
+def lbfgs_keeps_its_history(crash: Crash) -> Seen | None:
+    """Host memory ran out, or a SIGKILL has no printed reason; the job works with L-BFGS, and a whole history of the
+    printed length for the printed number of parameters takes 512 MiB or more."""
+    if crash.pool not in RAM or not isinstance(crash.root, KernelKill | LimitKill | Kill):
+        return None
+    size = _history(crash)
+    if size is None or size < _MUCH:
+        return None
+    unseen = say("no line shows what the memory was for")
+    words = say(
+        "L-BFGS keeps two vectors as long as all parameters for each iteration of its history: {formula} when it is "
+        "full.",
+        formula=size_of_history(crash, _pairs(crash) or 0),
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(unseen,), unsure=True, stage="optimizer_step")
+
+
+def size_of_history(crash: Crash, pairs: int) -> str:
+    """The formula of what so many iterations of L-BFGS keep."""
+    parameters = parameters_of(crash)
+    size = show(_VECTORS * pairs * parameters * FULL_PRECISION_BYTES)
+    return say(
+        "2 x {pairs} x {parameters:,} parameters x 4 bytes = {size}", pairs=pairs, parameters=parameters, size=size
+    )
+
+
+def _history(crash: Crash) -> int | None:
+    stated = (str(one.value) for one in crash.context.settings.values())
+    if not any(_LBFGS.search(text) for text in (*stated, *own_lines(crash))):
+        return None
+    pairs = _pairs(crash)
+    return _VECTORS * pairs * parameters_of(crash) * FULL_PRECISION_BYTES if pairs else None
+
+
+def _pairs(crash: Crash) -> int | None:
+    stated = crash.setting("history_size")
+    return stated.whole if stated is not None else None
 
 
 @sign

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from system_logs import crash_of, quiet
 
+from oomdoctor import diagnose
 from oomdoctor.causes.container_limit import CAUSE
 from oomdoctor.decision.judgement import Finding, NotEnough, RuledOut, judgement_of
 from oomdoctor.signs import Grade
@@ -169,3 +171,46 @@ def test_who_may_have_a_limit_dies_of_his_own() -> None:
     found = judgement_of(CAUSE, crash_of(group.format(4194304) + group.replace("71 (a)", "82 (b)").format(8192)))
     assert isinstance(found, Finding)
     assert "several containers" not in found.why  # one group may be killed as a whole
+
+
+LIMIT = """\
+python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+memory: usage 1048576kB, limit 1048576kB, failcnt 0
+oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/job,task_memcg=/job,task=python,pid=26396,uid=0
+Memory cgroup out of memory: Killed process 26396 (python) total-vm:6329060kB, anon-rss:1038192kB
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "setting"),
+    [
+        ("--memory-limit 900MB", None),
+        ("--memory-limit 1GiB", None),
+        ("--memory-limit auto", None),
+        ("--memory-limit 4", None),
+        ("--cache-limit 8GB", None),
+        ("--memory-limit 8GB", "--memory-limit"),
+        ("--max_memory 1.5GiB", "--max_memory"),
+    ],
+)
+def test_a_budget_beyond_the_limit_is_lowered(option: str, setting: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(f"+ python sessions.py {option}\nsessionize all days ...\n{LIMIT}", encoding="utf-8")
+    found = diagnose(path).as_json()["diagnoses"][0]
+    assert found["cause"] == "container-limit"
+    first = found["remedies"][0]
+    assert (first["knob"] == "smaller-buffers") is (setting is not None)
+    if setting is not None:
+        assert (first["setting"], first["suggested"]) == (setting, "512MiB")
+        assert first["snippet"] == f"{setting} 512MiB"
+        assert first["derivation"] == "1.00 GiB / 2 = 512MiB"
+        assert f"{setting} allows" in found["explanation"]
+
+
+def test_the_new_limit_is_what_its_formula_says(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(f"+ python sessions.py\n{LIMIT.replace('1048576', '1228800')}", encoding="utf-8")
+    raised = next(
+        one for one in diagnose(path).as_json()["diagnoses"][0]["remedies"] if one["knob"] == "raise-container-limit"
+    )
+    assert (raised["suggested"], raised["derivation"]) == ("2G", "1.17 GiB x 1.25 = 1.46 GiB, rounded up")

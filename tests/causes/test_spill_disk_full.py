@@ -133,3 +133,57 @@ def test_a_larger_store_empties_no_disk(lines: tuple[str, ...], advised: bool, t
 def test_a_full_disk_below_rays_spill_folder_is_the_one_it_spills_to(path: str, spills: bool) -> None:
     found = crashes_of(f"step 9 loss 2.1\nOSError: [Errno 28] No space left on device: '{path}'")
     assert [one.root.kind for one in found] == (["disk-full"] if spills else [])
+
+
+SPILL_FAILED = (
+    "2031-04-02 09:10:11,003 - distributed.spill - ERROR - Spill to disk failed; keeping data in memory",
+    "Traceback (most recent call last):",
+    '  File "/opt/env/zict/file.py", line 135, in __setitem__',
+    "    fh.writelines(value)",
+    "{error}",
+)
+PAUSED = (
+    (
+        "2031-04-02 09:10:12,003 - distributed.worker.memory - WARNING - Worker is at 82% memory usage. Pausing "
+        "worker.  Process memory: 1.64 GiB -- Worker memory limit: 2.00 GiB"
+    ),
+    (
+        "2031-04-02 09:10:13,003 - distributed.worker.memory - WARNING - Worker is at 61% memory usage. Resuming "
+        "worker. Process memory: 1.22 GiB -- Worker memory limit: 2.00 GiB"
+    ),
+)
+RESTARTED = (
+    (
+        "2031-04-02 09:10:14,003 - distributed.nanny.memory - WARNING - Worker tcp://10.9.0.4:40311 (pid=7710) "
+        "exceeded 95% memory budget. Restarting..."
+    ),
+)
+NO_SPACE = "OSError: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("error", "end", "cause"),
+    [
+        (NO_SPACE, (), None),  # the work goes on
+        (NO_SPACE, PAUSED, None),
+        ("PermissionError: [Errno 13] Permission denied", RESTARTED, "allocator-cap"),
+        (NO_SPACE, RESTARTED, "spill-disk-full"),
+    ],
+)
+def test_a_dask_worker_that_cannot_spill(error: str, end: tuple[str, ...], cause: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "worker.log"
+    path.write_text("\n".join((*SPILL_FAILED[:-1], error, *end)) + "\n", encoding="utf-8")
+    report = diagnose(path).as_json()
+    assert [one["cause"] for one in report["diagnoses"][:1]] == ([cause] if cause else [])
+    if cause == "spill-disk-full":
+        first = report["diagnoses"][0]["remedies"][0]
+        assert first["action"] == "Free the disk that dask spills to, or let it spill to a larger one"
+        assert first["snippet"] == "dask worker SCHEDULER --local-directory=/PATH/ON/A/LARGER/DISK"
+        assert "smaller-partitions" not in [one["knob"] for one in report["diagnoses"][0]["remedies"]]
+
+
+def test_a_program_without_a_name_is_not_ray(tmp_path: Path) -> None:
+    path = tmp_path / "sort.log"
+    path.write_text("RuntimeError: could not write spill data for run 7: No space left on device\n", encoding="utf-8")
+    first = diagnose(path).as_json()["diagnoses"][0]["remedies"][0]
+    assert first["action"] == "Free the disk that the program spills to, or let it spill to a larger one"

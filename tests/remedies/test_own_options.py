@@ -43,6 +43,16 @@ def test_each_row_is_of_a_knob() -> None:
         ("smaller-buffers", "--buffer-size all", None),
         ("smaller-buffers", "--shuffle true", None),
         ("smaller-buffers", "--shuffle-seed 64", None),
+        ("smaller-buffers", "--keep-every 1", ("keep_every", 10)),
+        ("smaller-buffers", "--keep-every 5", ("keep_every", 50)),
+        ("smaller-buffers", "--log-every 5", None),
+        ("smaller-buffers", "--keep-every 0", None),
+        ("smaller-partitions", "--num-parts 1", ("num_parts", 8)),
+        ("smaller-partitions", "--npartitions 6", ("npartitions", 12)),
+        ("smaller-partitions", "--num-save-partitions 6", None),
+        ("smaller-partitions", "--parts list", None),
+        ("shorter-sequences", "--max-seq-length 50", ("max_seq_length", 25)),
+        ("low-memory-optimizer", "--optimizer lbfgs", ("optimizer", "adam")),
         ("narrow-dtypes", "--dtype float64", ("dtype", "float32")),
         ("narrow-dtypes", "--dtype float32", None),
         ("narrow-dtypes", "--kv-cache-dtype float64", None),
@@ -107,3 +117,16 @@ def test_half_a_batch_is_no_half_of_an_array_of_the_data(tmp_path: Path, rows: i
     (tmp_path / "job.log").write_text(f"+ python fit.py --batch-size 64 --dtype float64\n{log}", encoding="utf-8")
     first: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
     assert ("smaller-microbatch" in [remedy["knob"] for remedy in first["remedies"]]) is is_offered
+
+
+@pytest.mark.parametrize(
+    ("printed", "known"),
+    [
+        ("Namespace(train_batch_size=32)", False),  # another value is not what the line said
+        ("Namespace(train_batch_size=64)", True),
+        ("ready", True),
+    ],
+)
+def test_an_option_that_the_program_prints_back_stays_one_of_the_launch_line(printed: str, *, known: bool) -> None:
+    crash = crashes_of(f"+ python -u fit.py --train-batch-size 64\n{printed}\n{KILLED}")[0]
+    assert (own_option("smaller-microbatch", crash) is not None) is known

@@ -33,7 +33,7 @@ def first(tmp_path: Path, text: str, knob: str) -> dict[str, Any] | None:
     [
         ("--buffer_size 100000", (23999, 27999), 19000),
         ("--replay_capacity 100000", (23999, 27999), 19000),
-        ("--buffer_size 50000", (23999, 27999), 25000),  # another buffer's: a half of it
+        ("--buffer_size 50000", (23999, 27999), 14000),  # another buffer's: half of the steps until then
     ],
 )
 def test_as_much_of_a_buffer_fits_as_it_held(option: str, counts: tuple[int, int], then: int, tmp_path: Path) -> None:

@@ -135,27 +135,41 @@ def test_states_that_are_half_of_the_limit(tmp_path: Path, option: str, line: st
         assert found[0]["remedies"][0]["knob"] == "low-memory-optimizer"
 
 
-def knobs(tmp_path: Path, command: str, *lines: str) -> list[str]:
+def knobs(tmp_path: Path, command: str, *lines: str, cause: str = BARE) -> list[str]:
     found = diagnosed(tmp_path, command, *lines)
-    assert found[0]["cause"] == BARE
+    assert found[0]["cause"] == cause
     return [one["knob"] for one in found[0]["remedies"]]
 
 
 @pytest.mark.parametrize(
-    ("option", "line", "heads"),
+    ("option", "line", "cause", "heads"),
     [
-        ("--optimizer adam", "model: 67,108,864 parameters", ["low-memory-optimizer", "smaller-microbatch"]),  # 1 GiB
-        ("--optimizer adam", "model: 67,108,863 parameters", ["smaller-microbatch", "low-memory-optimizer"]),
-        ("--optimizer sgd", "model: 67,108,864 parameters", ["smaller-microbatch"]),
-        ("--optimizer adam", "model: ready", ["smaller-microbatch"]),
+        (
+            "--optimizer adam",
+            "model: 67,108,864 parameters",
+            STATES,
+            ["low-memory-optimizer", "smaller-model"],
+        ),  # 1 GiB
+        ("--optimizer adam", "model: 67,108,863 parameters", STEP, ["smaller-microbatch", "low-memory-optimizer"]),
+        ("--optimizer sgd", "model: 67,108,864 parameters", STEP, ["smaller-microbatch"]),
+        ("--optimizer adam", "model: ready", STEP, ["smaller-microbatch"]),
     ],
 )
-def test_a_bare_kill_before_the_first_step(tmp_path: Path, option: str, line: str, heads: list[str]) -> None:
-    found = knobs(tmp_path, f"{RUN} --embedding-dim 48 {option}", line, "Epoch 1/4")
+def test_a_bare_kill_before_the_first_step(
+    tmp_path: Path, option: str, line: str, cause: str, heads: list[str]
+) -> None:
+    found = knobs(tmp_path, f"{RUN} --embedding-dim 48 {option}", line, "Epoch 1/4", cause=cause)
     assert found[: len(heads)] == heads
     assert ("low-memory-optimizer" in found) is ("low-memory-optimizer" in heads)
     assert "smaller-model" in found[:3]
-    assert found.index("collect-evidence") >= 2
+
+
+def test_a_quarter_of_the_batch_where_no_step_was_done(tmp_path: Path) -> None:
+    for lines, then in ((["Epoch 1/4"], 24), (["Epoch 1/4", "step 3 loss 0.2"], 48)):
+        batch = next(
+            one for one in diagnosed(tmp_path, RUN, *lines)[0]["remedies"] if one["knob"] == "smaller-microbatch"
+        )
+        assert batch["suggested"] == then
 
 
 @pytest.mark.parametrize(

@@ -77,3 +77,26 @@ def test_at_a_limit_what_the_job_states_comes_first(tmp_path: Path) -> None:
 )
 def test_a_limit_that_the_message_names(text: str, cause: str, tmp_path: Path) -> None:
     assert body(tmp_path, text)["diagnoses"][0]["cause"] == cause
+
+
+REFUSED = FRAME.format("/srv/app/grid.py") + NUMPY
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("2 workers, RLIMIT_AS unlimited", "host-memory-exhausted"),
+        ("RLIMIT_AS is set for 2 workers", "host-memory-exhausted"),
+        ("RLIMIT_NOFILE 4096, 2 workers", "host-memory-exhausted"),
+        ("2 workers, RLIMIT_AS 900 MiB each", "address-space-limit"),
+        ("RLIMIT_AS set to 1.5 GiB", "address-space-limit"),
+        ("RLIMIT_AS=900MiB", "address-space-limit"),
+    ],
+)
+def test_a_limit_that_the_program_has_set_itself(line: str, cause: str, tmp_path: Path) -> None:
+    started = "+ python grid.py --workers 2 --dtype float64\n"
+    report = body(tmp_path, f"{started}{line}\n{REFUSED}")["diagnoses"][0]
+    assert report["cause"] == cause
+    if cause == "address-space-limit":
+        # each process has it for itself: fewer of them is no way out
+        assert [one["knob"] for one in report["remedies"][:2]] == ["narrow-dtypes", "more-address-space"]

@@ -94,7 +94,7 @@ def raise_limit(case: Case) -> Answer:
             assumes=(say("twice is a guess: it dies at its start, and the peak is unknown"),),
         )
     held = max(limit, *(kill.peak_bytes or 0 for kill in crash.every(LimitKill)), 0)
-    then = max(gib_up(MORE * held), gib_up(held) + 1) if held >= GIB else None
+    then = gib_up(MORE * held) if held >= GIB else None
     amount = f"{then}G" if then is not None else _amount(MORE * held)
     known = say("25 % more is a guess: the job was ended at {peak}", peak=show(held))
     return replace(

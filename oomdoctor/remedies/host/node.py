@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
+from oomdoctor.families.budget import SpillRefused
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_store import DiskFull
 from oomdoctor.incident.model import Crash
@@ -13,6 +14,7 @@ from oomdoctor.job.frameworks import among
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import limits
 from oomdoctor.signs.kills import Ranks, ranks_beside_the_killed
 from oomdoctor.signs.machine import is_on_windows
@@ -85,7 +87,9 @@ def files_to_disk(case: Case) -> Answer:
 
 
 def free_disk(case: Case) -> Answer:
-    full = case.crash.first(DiskFull)
+    full, spilling = case.crash.first(DiskFull), case.crash.first(SpillRefused)
+    if full is None and spilling is not None:
+        return _disk_of_a_program(case, spilling.program)
     if full is None:
         return None if case.cause == "spill-disk-full" else Skip()
     return Proposal(
@@ -95,6 +99,17 @@ def free_disk(case: Case) -> Answer:
             left=_left(full),
         ),
         snippet="\n".join(filter(None, (_sessions(full), "ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK"))),
+    )
+
+
+def _disk_of_a_program(case: Case, program: str | None) -> Proposal:
+    """Of one that spills for itself, where Ray has no part in it."""
+    if program is None:
+        return Proposal(action=say("Free the disk that the program spills to, or let it spill to a larger one"))
+    row = spelling("spill-to-disk", case.crash.context, program)
+    return Proposal(
+        action=say("Free the disk that {program} spills to, or let it spill to a larger one", program=program),
+        snippet=row.snippet(row.value) if row is not None else None,
     )
 
 

@@ -24,7 +24,9 @@ _KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/p
 # transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
-_OF_ITS_OWN: Final = (databases.smaller_pool, held.smaller_bucket, held.smaller_stacks, held.smaller_buffer)
+_OF_ITS_OWN: Final = (
+    databases.smaller_pool, held.below_the_limit, held.smaller_bucket, held.smaller_stacks, held.smaller_buffer,
+)  # fmt: skip
 
 
 # src/torchmetrics/classification/precision_recall_curve.py of torchmetrics: of size O(n_samples) without thresholds

@@ -16,8 +16,9 @@ from oomdoctor.report.headline.slot import about, first, where
 from oomdoctor.report.headline.victims import held_by, name_of
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command, whole_program_crate
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
-from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu
-from oomdoctor.signs.held_data import buffer_of, collected_things
+from oomdoctor.signs.evaluation import killed_bare_during_an_evaluation
+from oomdoctor.signs.first_step import killed_bare_before_the_first_step, killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.held_data import buffer_of, collected_things, killed_bare_among_tables
 from oomdoctor.signs.host_data import cached_data, data_goes_to_the_card_in_one_piece
 
 _JOBS: Final = late(
@@ -124,6 +125,23 @@ def in_first_step(crash: Crash) -> str | None:
     if killed_in_the_first_step_on_the_cpu(crash) is None:
         return None
     return say("in the first training step on the CPU")
+
+
+def before_first_step(crash: Crash) -> str | None:
+    """The same of a kill for no printed reason, of a job of which no line shows a GPU."""
+    if killed_bare_before_the_first_step(crash) is None:
+        return None
+    return say("before its first training step was done")
+
+
+def in_an_evaluation(crash: Crash) -> str | None:
+    """When a job was killed for no printed reason that had begun to evaluate."""
+    return say("during an evaluation") if killed_bare_during_an_evaluation(crash) is not None else None
+
+
+def among_tables(crash: Crash) -> str | None:
+    """The same of one whose prints are of tables."""
+    return say("while it worked on tables") if killed_bare_among_tables(crash) is not None else None
 
 
 def step_that_saves(crash: Crash) -> str | None:

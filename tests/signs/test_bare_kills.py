@@ -1,0 +1,167 @@
+"""Logs that end with a bare kill: what stands in their last lines, and near misses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oomdoctor
+
+BARE = "killed-without-evidence"
+
+
+def diagnosed(tmp_path: Path, command: str, *lines: str) -> dict[str, Any]:
+    ended = [f"+ {command}", *lines, f"run.sh: line 3:    12 Killed     {command}", "exit code: 137", ""]
+    (tmp_path / "job.log").write_text("\n".join(ended), encoding="utf-8")
+    report: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()
+    assert report["verdict"] == "inconclusive"
+    return report
+
+
+def cause(tmp_path: Path, command: str, *lines: str) -> str:
+    found: str = diagnosed(tmp_path, command, *lines)["diagnoses"][0]["cause"]
+    return found
+
+
+EVALUATING = ("step 40 loss 0.61", "***** Running evaluation: 96 clips *****", "clip 12/96")
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("step 40 loss 0.61", "clip 12/96"), BARE),
+        (("rank 3 ready", "eval_steps: 40", "clip 12/96"), BARE),
+        ((*EVALUATING, "step 41 loss 0.60"), BARE),
+        (EVALUATING, "eval-accumulation"),
+    ],
+)
+def test_a_job_that_evaluates(tmp_path: Path, lines: tuple[str, ...], found: str) -> None:
+    assert cause(tmp_path, "python sample.py --keep-every 1", *lines) == found
+
+
+def test_the_results_of_an_evaluation_are_kept_less_often(tmp_path: Path) -> None:
+    report = diagnosed(tmp_path, "python sample.py --keep-every 1 --batch-size 16", *EVALUATING)
+    said = report["diagnoses"][0]
+    assert said["headline"] == "python sample.py (PID 12) was killed (SIGKILL) during an evaluation"
+    assert [said["remedies"][0][name] for name in ("knob", "suggested", "derivation")] == [
+        "smaller-buffers", 10, "10 x 1 = 10",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("wrote readings.jsonl",), BARE),
+        (("reading 12 sensors",), BARE),
+        (("reading config.yaml",), BARE),
+        (("loading model from weights.npz",), "host-model-load"),
+        (("reading readings.jsonl", "fitted 4 curves"), BARE),
+        (("reading readings.jsonl",), "dataset-in-ram"),
+        (("tool 3.1; parsing dumps/part-07.csv.gz ...",), "dataset-in-ram"),
+    ],
+)
+def test_a_last_line_that_reads_a_file(tmp_path: Path, lines: tuple[str, ...], found: str) -> None:
+    assert cause(tmp_path, "python ingest.py", *lines) == found
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("pandas is not installed", "9 shops"), BARE),
+        (("torch 2.9.0", "shape: (3, 4) of the kernel"), BARE),
+        (("polars 1.30.0", "step 3 loss 0.2"), BARE),
+        (("polars 1.30.0", "9 shops"), "dataset-in-ram"),
+        (("[70000 rows x 12 columns]", "9 shops"), "dataset-in-ram"),
+        (("shape: (70_000, 12)", "9 shops"), BARE),
+    ],
+)
+def test_a_job_whose_prints_are_of_tables(tmp_path: Path, lines: tuple[str, ...], found: str) -> None:
+    report = diagnosed(tmp_path, "python churn.py --chunk-rows 0", *lines)
+    assert report["diagnoses"][0]["cause"] == found
+    if found != BARE:
+        assert "while it worked on tables" in report["diagnoses"][0]["headline"]
+        assert report["diagnoses"][0]["remedies"][0]["setting"] == "--chunk-rows"
+        assert "smaller-microbatch" not in [one["knob"] for one in report["diagnoses"][0]["remedies"]]
+
+
+TRAIN = "python fit.py --batch-size 96 --lr 0.1"
+ON_CPU = "jax 0.9.1 on [CpuDevice(id=0)]"
+
+
+@pytest.mark.parametrize(
+    ("command", "lines", "found"),
+    [
+        (TRAIN, ("Loading graph roads", "full-batch training"), "activations"),
+        (TRAIN, ("full-batch training", "Loading graph roads"), BARE),
+        (TRAIN, ("Loading graph roads", "full-batch normalization"), BARE),
+        (TRAIN, (ON_CPU, "CPC: 12 crops"), "activations"),
+        (TRAIN, ("jax 0.9.1 on [CudaDevice(id=0)]", "CPC: 12 crops"), BARE),
+        (TRAIN, ("CPC: 12 crops",), BARE),
+        (TRAIN, (ON_CPU, "step 1 loss 0.3"), BARE),
+        ("python fit.py --batch-size 96", (ON_CPU, "CPC: 12 crops"), BARE),
+        ("python fit.py --lr 0.1", (ON_CPU, "CPC: 12 crops"), BARE),
+    ],
+)
+def test_a_job_that_was_about_to_train(tmp_path: Path, command: str, lines: tuple[str, ...], found: str) -> None:
+    assert (cause(tmp_path, command, *lines) == "activations") is (found == "activations")
+
+
+SHOP = "python shop.py --max-seq-length 64 --train-batch-size {batch} --num-items 21846"
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (SHOP.format(batch=63), "activations"),
+        (SHOP.format(batch=64), "logits-spike"),  # 64 x 64 x 21,846 x 4 x 3 = 1 GiB
+        ("python shop.py --train-batch-size 64 --num-items 2184600", "activations"),
+    ],
+)
+def test_scores_of_all_items(tmp_path: Path, command: str, found: str) -> None:
+    report = diagnosed(tmp_path, f"{command} --loss-chunk 0", "Epoch 1/4")
+    assert report["diagnoses"][0]["cause"] == found
+    if found == "logits-spike":
+        assert report["diagnoses"][0]["remedies"][0]["setting"] == "--loss-chunk"
+        assert "before its first training step was done" not in report["diagnoses"][0]["title"]
+
+
+FIT = "python fit.py --optimizer {name} --history-size {pairs} --width 9"
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs", "parameters", "found"),
+    [
+        ("adam", 80, 838_861, BARE),
+        ("lbfgs", 80, 838_860, BARE),  # a few bytes less than 512 MiB
+        ("lbfgs", 80, 838_861, "optimizer-states"),
+    ],
+)
+def test_the_history_of_lbfgs(tmp_path: Path, name: str, pairs: int, parameters: int, found: str) -> None:
+    lines = (f"net of {parameters:,} parameters", "round 1 loss 4.8")
+    said = diagnosed(tmp_path, FIT.format(name=name, pairs=pairs), *lines)["diagnoses"][0]
+    assert said["cause"] == found
+    if found != BARE:
+        assert "2 x 80 x 838,861 parameters x 4 bytes = 512 MiB when it is full" in said["explanation"]
+        history, optimizer = (
+            one for one in said["remedies"] if one["knob"] in ("smaller-buffers", "low-memory-optimizer")
+        )
+        assert (history["setting"], history["suggested"]) == ("--history-size", 10)
+        assert history["derivation"].endswith("SciPy's default (maxcor)")
+        assert (optimizer["setting"], optimizer["suggested"]) == ("--optimizer", "adam")
+
+
+@pytest.mark.parametrize(
+    ("command", "lines", "suggested"),
+    [
+        ("--window 400", ("step 1 ok", "step 2 ok"), 100),  # so few are a start
+        ("--window 400", ("step 10 ok", "step 20 ok", "step 30 ok"), 15),
+        ("--window 24", ("step 10 ok", "step 20 ok", "step 30 ok"), 6),
+        ("--window-mb 400", ("step 10 ok", "step 20 ok", "step 30 ok"), 100),
+        ("--window 6", ("step 10 ok", "step 20 ok", "step 30 ok"), 3),
+    ],
+)
+def test_how_far_a_buffer_has_to_shrink(tmp_path: Path, command: str, lines: tuple[str, ...], suggested: int) -> None:
+    remedies = diagnosed(tmp_path, f"python serve.py {command}", *lines)["diagnoses"][0]["remedies"]
+    assert next(one["suggested"] for one in remedies if one["knob"] == "smaller-buffers") == suggested
