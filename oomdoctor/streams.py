@@ -242,7 +242,7 @@ _LEADING = (
     _Decoration("[", r"\[pod/(?P<name>[\w./-]{1,200})\] ?", who=_WHO, hint="[pod/"),
     # a collector's tag before a stamped record: "[master-0] [2026-03-30 19:44:50,966] "
     _Decoration(
-        "[", rf"\[(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )", second=_LETTERS + "<", hint="-"
+        "[", rf"\[(?!{_LEVEL}\])(?P<host>{_HOST})\] (?=\[?{_DATE}|{_LEVEL} \d\d-\d\d )", second=_LETTERS + "<", hint="-"
     ),
     _Decoration(_DIGITS, rf"(?P<time>{_STAMP}):?(?: {{1,4}}(?={_LEVEL}\b)|[ \t]|$)", second=_DIGITS, hint=":"),
     # vLLM before 0.8 "ERROR 02-12 12:59:07 engine.py:68] " and since "ERROR 05-21 10:04:35 [core.py:123] "; NIM's year

@@ -134,7 +134,7 @@ def _amount(text: str) -> tuple[float, str]:
     if match is None:
         return 0, ""
     value = float(match[0].replace(",", ""))
-    rest = text[match.end() :].strip()
+    rest = text[match.end() :].strip().replace("(s)", "s")
     thing = next((name for name, pattern in _THINGS if pattern.search(rest)), "")
     if thing or not rest:
         if value > LARGEST_NUMBER and not thing:

@@ -14,6 +14,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Place, Read, Role, Usage
 from oomdoctor.families.lines import PROGRESS, place_of, process_of
+from oomdoctor.families.loudness import is_warning
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Line, Page
@@ -182,6 +183,11 @@ _GOES_ON_BROKEN = late(r"Failed to clone\(\) tensor|Please check clone implement
 # optuna/study/_optimize.py, where the study catches the error
 _TRIAL_FAILED = late(r"\b[Tt]rial \d{1,9} failed\b")
 _TRIAL_DONE = late(r"\b[Tt]rial \d{1,9} (?:finished|completed)\b")
+# What a program makes ready and can do without, where it only warns of it: "Failed to warm up: CUDA out of memory"
+_PREPARES = late(
+    r"(?i)\b(?:fail(?:s|ed|ure)?|could not|cannot|unable|error)\b[^:\n]{0,40}"
+    r"\b(?:warm(?:ing)?[- ]?up|prefetch\w{0,3}|pre-?compil\w{1,4}|auto-?tun\w{1,3}|captur\w{1,3})\b[^:\n]{0,40}: ?$"
+)
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _FRAME = late(r'\s{0,8}(?:Traceback \(most recent|File ")')
 _CLASS = late(r"\w(?:Error|Exception)\b")
@@ -256,8 +262,8 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         return Lookalike(place, why) if why else None
     if _TRIAL_FAILED.search(before) and any(_TRIAL_DONE.search(line.text[:400]) for line in page.lines[index + 1 :]):
         return Lookalike(place, mark("a search lost one of its trials to it and went on with the next"))
-    if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
-        return Lookalike(place, mark("a warning: a copy could not be made, and the job continues"))
+    if warned := _warned_of(page, index, before, lines):
+        return Lookalike(place, warned)
     rest = text if device != "MPS" else ""
     for pattern, why in _TAKEN_ANOTHER_WAY:
         if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
@@ -277,6 +283,15 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         others=tuple(others),
         **figures,
     )
+
+
+def _warned_of(page: Page, index: int, before: str, lines: list[Line]) -> str | None:
+    """What the program can do without, and only warns of."""
+    if _GOES_ON_BROKEN.search(before) and _lives_on(page, index):
+        return mark("a warning: a copy could not be made, and the job continues")
+    if _PREPARES.search(before) and is_warning(page, index, lines[0].text) and not _dies_of_it(page, index, lines[-1]):
+        return mark("a warning: a warm-up failed, and the program continues without")
+    return None
 
 
 def _titles_a_traceback(page: Page, index: int, before: str) -> bool:

@@ -64,7 +64,7 @@ _CUPY = (
 _NCCL_SOURCE = r"(?:(?P<file>[\w.-]{1,60}):(?P<row>\d{1,6}) (?:\(\w{1,80}\) )?NCCL WARN )?"
 # RMM says what it was asked for since 2024: in bytes, or in GiB with six decimals.
 _RMM = (
-    r"(?!.{0,400}system_memory_resource)"
+    r"(?!.{0,400}(?:system_memory_resource|/host_memory\.cpp))"
     r"(?:out_of_memory: (?:CUDA|RMM|std)|rmm::out_of_memory|RMM failure|RMM_ERROR_OUT_OF_MEMORY)"
     r"(?:.{0,400}?\(failed to allocate (?:(?P<tried>\d{1,20}) bytes|(?P<tried_gib>[\d.]{1,20}) GiB)\))?"
 )
@@ -75,6 +75,8 @@ _CANN = (
 _FOR_PEOPLE = r"[\d.]{1,16} [KMG]?B\b"
 # Its devices but for the CPU, DSP, DISK, NPY and PYTHON: tinygrad/runtime/ops_*.py, of which GPU and CLANG were renamed
 TINYGRADS: Final = "NV|CUDA|AMD|HIP|METAL|QCOM|CL|GPU|WEBGPU"
+# One of their frames; AMD's and NVIDIA's own page tables are those of support/memory.py
+OF_TINYGRAD: Final = rf"(?i:/tinygrad/runtime/(?:ops_(?:{TINYGRADS})|support/memory)\.py\", line \d)"
 # XGBoost says so of whatever its allocator throws, of a bad address too. Its cache (1.3 on) gives no reason.
 _XGBOOST_HEAD = "Memory allocation error on worker"
 _XGBOOST = (

@@ -15,7 +15,7 @@ from oomdoctor.families.budget import MUMPS
 from oomdoctor.families.echoes import CHANGE, COMMENT, SOURCE, TEST, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
-from oomdoctor.families.gpu_library import TINYGRADS
+from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, place_of, process_of
 from oomdoctor.families.loudness import is_loud
 from oomdoctor.families.shortage import listed, shortfall
@@ -327,13 +327,15 @@ _THREAD = late(
 )
 _OF_A_FORK = late(r"fork: retry: (?:Resource|No child)|fork: Resource temporarily unavailable")  # fork(2): limits alone
 _ADDRESS_LIMIT = late(r"(?:^|\s)(?:[$#%>] |\+{1,3} )ulimit (?:-[SH] {1,2})?-[SH]?v {1,2}\d{1,15}\s{0,4}(?:$|[;&|])")
-_GPU = late(r"(?i)cuda|\brmm\b|cudf|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
-_OF_THE_SYSTEM: Final = "system_memory_resource"  # RMM's for the host's memory
-_ON_A_CARD = late(r"/(?:cuml|cudf|cupy)/")  # arrays of these are the card's
+_GPU = late(r"(?i)cuda|\brmm\b|cudf|\brapids|\bgpu\b|hip(?:Error|Malloc)|\bMEM_OBJECT_ALLOCATION_FAILURE")
+_OF_THE_SYSTEM = late(r"system_memory_resource|/host_memory\.cpp")  # RMM's and libcudf's for the host's memory
+# arrays of these are the card's, and what tinygrad's devices allocate is theirs
+_ON_A_CARD = late(rf"/(?:cuml|cudf|cupy)/|{OF_TINYGRAD}")
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
     r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)|(?i:(?:free |not enough |no )disk space\b)"
+    r"|(?i:metal|cuda|hip) (?:OOM|[Oo]ut of memory)\b"
     rf"|failed on (?:{TINYGRADS})(?::\d{{1,3}})?\. Used: ))"
 )
 # perror() prints the last errno, whoever set it
@@ -486,7 +488,7 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     if allocator == "python" and _OF_ANOTHER.search(text):
         return True
     following = [line.text for line in page.after(index, 2)[:2]]
-    if any(_OF_THE_SYSTEM in text for text in following):
+    if any(_OF_THE_SYSTEM.search(text) for text in following):
         return False
     if any(_GPU.search(text) for text in following):
         return True

@@ -182,6 +182,8 @@ _OWNERS = (
     ("weights", late(r"load_tensors|\b[a-z]\w{1,20}_model_load|print_info|llm_load_")),
 )
 _ARENA = "mem_buffer != "
+# Who allocates on the host; HBM is a processor's fast memory there (ggml-cpu/hbm.cpp)
+_OF_THE_HOST = ("ggml_aligned_malloc", "cpu_buffer", " HBM buffer", _ARENA)
 METALS_COMMAND = "kIOGPU"  # what failed is a computation, of whatever program runs on Metal
 _METALS_LINES = 6
 # Metal says of a failed command buffer no more than a number; ggml's account above says what was allocated of how much
@@ -433,7 +435,7 @@ def _refused(page: Page, index: int) -> Read:
     what = figures.setdefault("what", None if computes else _owner(page, index, text))
     if _LARGEST.search(text):
         figures["limited"] = True
-    host = _pool(device) == "host_ram" or any(words in text for words in ("ggml_aligned_malloc", "cpu_buffer", _ARENA))
+    host = _pool(device) == "host_ram" or any(words in text for words in _OF_THE_HOST)
     host = host or _ON_THE_HOST.search(text) is not None
     host = host or (_GRAPH.search(text) is not None and _has_no_card(page, index))
     stage = "serving" if decodes else _stage(what, text)

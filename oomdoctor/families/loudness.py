@@ -200,6 +200,11 @@ def is_quiet(page: Page, index: int, text: str) -> bool:
     return _level(page, index, text) == "quiet"
 
 
+def is_warning(page: Page, index: int, text: str) -> bool:
+    """Whether the line is marked as a warning."""
+    return _level(page, index, text) == "warning"
+
+
 def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) -> bool:
     """Whether the line is an error's; what figures show is one in any words, unless it is marked as less."""
     level = _level(page, index, text)
@@ -272,6 +277,7 @@ __all__ = [
     "is_loud",
     "is_quiet",
     "is_source",
+    "is_warning",
     "message",
     "raised",
     "says_failed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from oomdoctor.families.shortage import OF_A_CACHE, OF_A_CLUSTER, OF_AN_ENGINE, Shortfall
+from oomdoctor.families.shortage import FEW_CARDS, OF_A_CACHE, OF_A_CLUSTER, OF_AN_ENGINE, Shortfall
 from oomdoctor.patterns import late
 
 # By the letters of `shortage`, the narrower ones first
@@ -33,12 +33,14 @@ _CARD = late(
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
     r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
     # pictures are made on a card
-    r"|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
+    r"|\brapids|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
     # Metal's files; OpenCL's and Level Zero's words for a card's memory
     r"|\bMTLDevice\b|MetalPerformanceShaders|torch_?memory_?saver"
     r"|\b(?:max(?:imum)?|total|device) global mem(?:ory)?\b"
     r"|\b(?:private|scratch) surface\b"
+    # the log of HIP's runtime: ":1:rocdevice.cpp            :2368: 48213940 us: [pid:31 tid:0x7f]"
+    r"|^:\d:(?:(?:roc|pal|gpu)[a-z]{3,12}|hip_\w{1,30})\.[ch]pp {0,40}:\d{1,5} {0,4}: "
     # what cards of one node lend each other
     r"|\bpeer[- ]memory (?:pool|buffers?|arena)\b"
     rf"|{_IN_TRAINING}"
@@ -64,8 +66,14 @@ _PINS = late(
     r"(?i)\b(?:page-?lock|m?lock|pin) (?:(?:the|all|up to|at least|another|more) )?"
     r"\d[\d.,]{0,20} ?(?:[KMGT]i?B|bytes|pages)\b"
 )
+# "leaving none for the KV cache"
+_LEAVES_NONE = late(
+    r"(?i)\b(?:leav(?:es|ing)|left with) (?:none|nothing|no \w{1,12}) for (?:the |an? )?(?:\w{1,12} )?kv[ _-]?cache\b"
+)
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
+# "while running Conv node. Name:'/decoder/conv1'"
+_OF_A_GRAPH = late(r"\brunning \w{1,40} node\. Name:")
 _HOST = late(
     r"(?i)\b\w{0,20}(?:m(?:em)?alloc|memalign|aligned_alloc|mmap)\b|\bheap\b|\berrno\b|os error|cannot allocate memory"
     r"|\bmemory mapping\b|\b(?:cannot|can not|could not|unable to|failed to) map\b|^Exception in thread|\bjava\."
@@ -80,7 +88,8 @@ _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
     r"(?i)\balloc\w{0,6} (?:\w{1,20} ){0,4}"
-    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node|tables?)\b|\bSizesAndStrides\b"
+    r"(?:entry|entries|descriptors?|requests?|struct\w{0,4}|list|handle|queue node|tables?|ids? (?:array|list|map))\b"
+    r"|\bSizesAndStrides\b"
 )
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b"
@@ -145,7 +154,7 @@ def pool_of(found: Shortfall, text: str) -> str:
         return "host_ram"
     if "v" not in letters and _is_of_the_program(found, text):
         return "host_ram"
-    named = _named(near, text) or _named(letters, text)
+    named = _named(near, text) or _named_elsewhere(letters, text, found.sentence.text)
     if named == "gpu" and not _is_of_a_card_itself(found) and _OF_THE_CPU.search(text):
         return "host_ram"
     if named == "pinned" and _is_held_against_ram(found):
@@ -166,7 +175,7 @@ def _is_of_the_program(found: Shortfall, text: str) -> bool:
 
 def _by_purpose(found: Shortfall, named: str, text: str) -> str:
     """What a memory that several things take was wanted for."""
-    if _FOR_TOKENS.search(text) or (named == "gpu" and _FOR_A_CACHE.search(text)):
+    if _FOR_TOKENS.search(text) or _LEAVES_NONE.search(text) or (named == "gpu" and _FOR_A_CACHE.search(text)):
         return "kv_cache"
     if named != "gpu" and any(one.unit == "cells" for one in found.sentence.amounts):
         return "kv_cache"
@@ -215,7 +224,7 @@ def _is_held_against_ram(found: Shortfall) -> bool:
 
 
 def _is_of_a_cluster(found: Shortfall, text: str) -> bool:
-    if found.waits:
+    if found.waits or (found.compared is None and FEW_CARDS.search(text)):
         return True
     if found.compared is None and _FITS.search(text):
         return False
@@ -242,6 +251,11 @@ def _named(letters: str, text: str) -> str:
     if "d" in letters:
         return "gpu" if _BANKS.search(text) else "host_ram"
     return "host_ram" if "r" in letters or "H" in letters else ""
+
+
+def _named_elsewhere(letters: str, text: str, spaced: str) -> str:
+    """By a word anywhere; a node may be one of a graph that runs on a card."""
+    return "" if _OF_A_GRAPH.search(text) and _unnamed(letters, text, spaced) == "gpu" else _named(letters, text)
 
 
 def _unnamed(letters: str, text: str, spaced: str) -> str:

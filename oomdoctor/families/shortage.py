@@ -90,6 +90,8 @@ _PREDICATES = tuple(
         # "could not reserve 1.2 GiB", "unable to pin 24 GiB", "does not fit into memory"
         rf"C{_FEW}A{_FEW}(?:{_MEM}|[SNUeu]|D)",
         rf"C{_FEW}G{_FEW}(?:{_MEM}|S)",
+        # "failed to allocate the control signal of a sequence in CPU memory"
+        rf"CA[wa]{{1,8}}[HD]{_MEM}",
         # "unable to satisfy an allocation of 7 GiB"
         rf"C{_FEW}G{_FEW}A{_FEW}(?:{_MEM}|S)",
         # "could not allocate metaspace: 1073741824 bytes"
@@ -137,6 +139,11 @@ _OF_BYTES = tuple(
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
 _OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waAequ,]{0,24}aS"))
+# "not enough gpu fitted on this node": cards, and nothing on them
+FEW_CARDS: Final = late(
+    r"(?i)\b(?:not enough|insufficient|no (?:free|idle)) (?:[gnx]pus?|accelerators?)(?: cards?)?"
+    r"(?: (?:fitted|left|available|free))? (?:on|in|for) (?:this|the|any|each|that) (?:node|cluster|host|machine)\b"
+)
 # "not enough resources to allocate 4 placement groups"
 _PLACEMENT = late(r"(?i)\b(?:placement|gpus?|devices?)\b")
 _OF_RESOURCES = late(r"L[wa]{0,2}g")
@@ -145,6 +152,8 @@ _OF_RESOURCES = late(r"L[wa]{0,2}g")
 _BELOW = late(r"(?i)\bbelow (?:the |its )?(?:minimum|required)\b")
 _WORKING = late(r"(?i)\b(?:workspace|scratch|work area|arena)\b")
 _OF_A_WORKSPACE = tuple(late(pattern) for pattern in (r"L[waf]{0,2}e(?=[.,;:()]|$)", r"e[wat]{0,3}X", r"CA[waD]{0,3}e"))
+# "pinning shared memory failed with error 2"
+_PINNING = late(r"(?i)\b(?:(?:un)?pinning|page-?locking|host registration of|registering) (?:\w{1,12} ){0,3}memory\b")
 # "posix_memalign failed", "que_alloc failed", without a word on memory
 _NO_MEMORY: Final = (
     r"ports?|addr(?:ess(?:es)?)?|ips?|ids?|pids?|jobs?|slots?|leases?|nodes?|devices?|sockets?|channels?|vlans?|tty|fds?"
@@ -202,6 +211,8 @@ _BUFFERS = late(r"(?i)\b(?:number of|enough|insufficient) (?:\w{1,12} ){0,3}buff
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
     (_PLACEMENT, (_OF_RESOURCES,)),
+    (FEW_CARDS, (late(r"LD"),)),
+    (_PINNING, (late(r"p[wsHD]{0,3}[FJ]"),)),
     (_MAPPING, (late(rf"{_MEM}GF"),)),
     (_OF_GPUS, (late(rf"Y{_FEW}V{_FEW}Y"),)),
     (_OF_A_CLUSTER, (late(r"gL"),)),
@@ -249,11 +260,14 @@ OF_AN_ENGINE: Final = late(
     r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b"
     r"|\b(?:request|sequence|prompt) #?\d|\b(?:create|allocate|add|append|admit) (?:a |an |the |any )?(?:new )?"
     r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b|\bblock ?#?\d{1,9} has no\b"
+    r"|\b(?:space|room|slots?) (?:left )?in (?:the )?cache for (?:a |the |one |single ){0,2}(?:state|sequence|prompt)\b"
     r"|\b(?:radix|prefix) (?:cache|tree|blocks|tokens)\b|\btree tokens\b"
     r"|\b(?:blocks|pages|cells|tokens) (?:left |free )?to (?:schedule|prefill|decode|admit|serve|batch)\b"
 )
 # "failed to build on the GPU, using the CPU instead. Error: out of memory": what is done stands before the reason
 _WAY_ROUND = late(r"[CFJL][^.,>]*,[^.,>]*>[waDH>]*\.?[^.>CFJ]*:[^.]*$")
+# "malloc failed. Skip StressDetect.": no advice, which has an article or says please
+_WITHOUT = late(r"\.<w{1,2}\.?$")
 # A device as one of several: "on the device", "a loopback device"
 _A_DEVICE = late(r"(?i)(?:gpu|device|card|accelerator|[nxt]pu)(?: ?[:#] ?-?\d{1,5})?")
 _PLACING: Final = frozenset({"on", "in", "from", "for", "at", "onto", "within", "into"})
@@ -287,12 +301,13 @@ _OPENING: Final = 2  # words
 # "sort: ", "alloc.c: grow: ", "curl: (27) ", "map(file, 4): "
 _PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?|:{0,2}\w{1,6}\([\w,()]{0,24}\):")
 _ENDS = late(r"f?(?:$|[.,:(])")  # "no memory left"
+_OF_MEMORY_BEHIND = late(r"a{0,2}[kpsovdmr]")  # "4096 bytes of memory for the payload"
 _MAY_BE = late(r"[wa]{0,2}i")
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
 _ABOUT = late(
     r"(?i)mem|mmap|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
     r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
-    r"|nodes?\b|resource|spill|store\b|内存|显存|メモリ|Speicher|mémoire"
+    r"|cpus?\b|nodes?\b|resource|spill|store\b|内存|显存|メモリ|Speicher|mémoire"
 )
 _OF_NAMES = late(
     r"(?:\w{1,40}\.){0,4}(?:Attribute|Name|Import|ModuleNotFound|Key|Syntax|FileNotFound|Type|IllegalArgument)"
@@ -336,6 +351,15 @@ _IS_LACKING = late(
     r" (?:for|on|in|with|by) (?:the |this |your |any )?(?:[\w-]{1,16} ){0,2}"
     r"(?:device|gpu|card|platform|architecture|build|driver|runtime|system|machine|backend|version)s?\b"
 )
+# ... or what is to be switched on first: "cannot allocate host-visible VRAM. Ensure that resizable BAR is enabled"
+_IS_OFF = late(
+    r"(?i)^(?!.*\b(?:out of|not enough|insufficient|exhausted|ENOMEM|\d[\d.]{0,20} ?(?:[KMGT]i?B|bytes))\b)"
+    r".*?\b(?:ensure|make sure|check|verify) (?:that )?[^.;:]{2,60}\b(?:is|are) (?:enabled|supported|turned on)\b"
+)
+# What a connection carries at most: "message length 5242880 exceed maximum message size of 4194304"
+_IS_A_MESSAGE = late(
+    r"(?i)\bmessage (?:length|size) \d{1,20} exceeds? (?:the )?max(?:imum)?\b|\bin-flight requests exceeded\b"
+)
 # A plan that is worked out anew: "cannot meet the free memory target of 2048 MiB, must use 512 MiB less"
 _IS_A_TARGET = late(
     r"(?i)\b(?:cannot|can't|could not|couldn't|unable to|does not|doesn't) (?:meet|reach|hit|satisfy|match|fulfil)"
@@ -359,7 +383,7 @@ _COUNTER = late(r"\s{0,8}(?:/[\w./@-]{1,200}:)?[a-z][a-z\d]{0,40}(?:_[a-z\d]{1,4
 # What a program guards its memory with, and nothing else that is counted in bytes
 _GUARD = late(r"(?i)\b(?:circuit )?break(?:er|ing)\b|\bmem(?:ory)? ?guard\b|\b(?:query|spill) ?guard\b")
 _RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
-_NEGATIVE = late(r"-(\d{1,3})$")  # an error's number as C gives it back
+_NEGATIVE = late(r"(?<!\w)-(\d{1,3})$")  # an error's number as C gives it back
 
 
 class Sentence(Struct, frozen=True):
@@ -483,7 +507,7 @@ class Shortfall(Struct, frozen=True):
     def kept(self) -> bool:
         """Whether the program goes on all the same."""
         letters = self.sentence.letters
-        if _WAY_ROUND.search(letters[: self.start]):
+        if _WAY_ROUND.search(letters[: self.start]) or _WITHOUT.search(letters, self.end):
             return True
         return "K" in letters or "<" in letters[: self.end] or self._goes_on_after
 
@@ -494,8 +518,8 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     An exception is raised whatever was tried before.
     """
     others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _LOOKS_UP.search, _IS_UNABLE.search,
-              _IS_LACKING.search, _IS_A_TARGET.search, _IS_OF_ANOTHER_SHAPE.search,
-              _IS_OF_ANOTHER_THING.search)  # fmt: skip
+              _IS_LACKING.search, _IS_OFF.search, _IS_A_MESSAGE.search, _IS_A_TARGET.search,
+              _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
@@ -679,7 +703,7 @@ def _is_a_setting(sentence: Sentence, match: re.Match[str]) -> bool:
 
 def _is_of_memory_itself(sentence: Sentence, match: re.Match[str]) -> bool:
     """Whether the words name memory, or a buffer, whatever it was for."""
-    if re.search("[kpsovdmrE]", match[0]):
+    if re.search("[kpsovdmrE]", match[0]) or _OF_MEMORY_BEHIND.match(sentence.letters, match.end()):
         return True
     said = " ".join(part.text for part in sentence.parts[match.start() : match.end()])
     return "A" in match[0] and _BUFFER.search(said) is not None
@@ -710,7 +734,8 @@ def _for_another_reason(sentence: Sentence, said: str) -> bool:
     if "A" in said and "L" not in said and _ANOTHERS_NAME.search(sentence.text):
         return True
     of_a_segment = re.fullmatch(r"C[^L]*s", said) is not None
-    if not of_a_segment and ("A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A"))):
+    of_pages = re.fullmatch(r"p[^L]*[FJ]", said) is not None
+    if not (of_a_segment or of_pages) and ("A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A"))):
         return False
     codes = (
         _CODE.match(part.text) or _NEGATIVE.search(part.text) for part in sentence.parts if part.terminal == "ORDINAL"
@@ -724,4 +749,14 @@ def _zero_before(sentence: Sentence, start: int) -> bool:
     return start > 0 and any(one.at == start - 1 and one.value == 0 for one in sentence.amounts)
 
 
-__all__ = ["OF_AN_ENGINE", "OF_A_CACHE", "OF_A_CLUSTER", "Sentence", "Shortfall", "listed", "shortfall", "waits"]
+__all__ = [
+    "FEW_CARDS",
+    "OF_AN_ENGINE",
+    "OF_A_CACHE",
+    "OF_A_CLUSTER",
+    "Sentence",
+    "Shortfall",
+    "listed",
+    "shortfall",
+    "waits",
+]

@@ -30,6 +30,7 @@ from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.ended import LAST_WORDS, ends_well
 from oomdoctor.families.event import SIDES, Event, Lookalike, Process, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
+from oomdoctor.families.gpu_library import OF_TINYGRAD
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, goes_on, place_of, process_of
 from oomdoctor.families.loudness import (
@@ -97,6 +98,7 @@ _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm
 _HOST_FILE = late(
     r"/mem_cache/storage/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
 )
+_DEVICE_FILE = late(OF_TINYGRAD)
 _SWAPPING_FILE = late(r"/swap_tensor/")
 # Where a batch finds no place, its program may try with a smaller one
 _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
@@ -334,9 +336,13 @@ def _is_a_kernels(page: Page, index: int, text: str) -> bool:
 
 
 def _by_its_file(page: Page, index: int) -> str | None:
-    """The memory that the innermost frames hand out: those of an engine's cache, of DeepSpeed's pinned buffers."""
+    """The memory that the innermost frames hand out, or the file that the line was logged in: an engine's cache,
+    DeepSpeed's pinned buffers, a card."""
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
-    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (OF_SHARED_MEMORY, "shm"))
+    if (source := page.lines[index].mark.source) is not None:
+        around.append(f'/{source.partition(":")[0]}"')
+    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (OF_SHARED_MEMORY, "shm"),
+             (_DEVICE_FILE, "gpu"))  # fmt: skip
     return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
 

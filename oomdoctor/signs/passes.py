@@ -18,7 +18,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host, what_passes_grow_with
 from oomdoctor.signs.first_step import killed_bare_before_the_first_step, killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.ggml import compute_buffer_refused
-from oomdoctor.signs.library import refused_at_the_drivers_start
+from oomdoctor.signs.library import a_program_found_no_room_to_be_loaded, refused_at_the_drivers_start
 from oomdoctor.signs.other_words import weights_by_the_message
 from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
@@ -324,8 +324,12 @@ def at_the_logits(crash: Crash) -> Seen | None:
 
 @sign
 def library_was_refused(crash: Crash) -> Seen | None:
-    """In the job's own pass, an allocation of a library failed, not of the framework."""
-    if _own_pass(crash) is None or not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
+    """In the job's own pass, an allocation of a library failed, or of the driver that loads what was compiled."""
+    if _own_pass(crash) is None:
+        return None
+    if a_program_found_no_room_to_be_loaded(crash):
+        return Seen(words=say("the driver had no memory to load the compiled program"))
+    if not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
         return None
     if some(crash.job.frameworks, "takes its arrays from a library"):
         return None
