@@ -37,6 +37,7 @@ CAUSE = Cause(
     excluded=(logits.too_small_for_a_vocabulary,),
     signs=(
         Row(logits.product_with_the_vocabulary, Grade.PROVES),
+        Row(logits.product_with_the_labels, Grade.PROVES),
         Row(logits.product_of_printed_lengths, Grade.PROVES),
         Row(logits.most_of_the_first_step_on_the_cpu, Grade.NAMES),
         Row(logits.most_of_a_bare_first_step, Grade.POINTS, OF_A_FIRST_STEP),

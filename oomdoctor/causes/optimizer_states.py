@@ -20,6 +20,7 @@ OF_SMALLER_STATES = ("smaller-microbatch", "low-memory-optimizer", "smaller-mode
 IN_A_BARE_STEP = (
     Row(first_step.states_are_told, Grade.HINTS, OF_SMALLER_STATES),
     Row(first_step.killed_bare_before_the_first_step, Grade.HINTS, OF_A_BARE_STEP),
+    Row(first_step.killed_bare_after_the_inputs_grew, Grade.HINTS, OF_A_BARE_STEP),
 )
 IN_A_FIRST_STEP = (
     mark("{kernel_limit} was hit {in_first_step}[: {limit_killed} held {limit_killed_most}]"),

@@ -299,7 +299,8 @@ _OWN_PRINT: Final = late(
     r"|memory used(?: by (?:the )?process)?|Memory used(?: by (?:the )?process)?|CPU RAM|RAM usage"
     r"|RAM used|ram|cpu memory|CPU memory|host memory|memory_used|mem_used|Current memory|current memory)"
     r"(?: is| of \w{1,20}| \([^)]{1,20}\))?"
-    r"\s{0,3}[:=]?\s{0,3}(?P<number>\d{1,9}(?:\.\d{1,6})?)\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|KB|G|M)(?!\w)(?!\s?/s)"
+    r"\s{0,3}[:=]?\s{0,3}(?P<number>\d{1,3}(?:,\d{3}){1,3}(?:\.\d{1,6})?|\d{1,9}(?:\.\d{1,6})?)"
+    r"\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|KB|G|M)(?!\w)(?!\s?/s)"
 )
 _GPU_PRINT: Final = late(
     rf"{_NOT_REST}(?P<what>max_memory_allocated|memory_allocated|max_memory_reserved|memory_reserved"

@@ -68,6 +68,12 @@ _OF_TRAINING: Final = late(
 _BATCH: Final = late(r"(?i)batch[_-]?size|(?<![a-z])bsz(?![a-z])")
 _ADAM: Final = late(r"(?i)(?<![a-z])adamw?(?:_torch(?:_fused)?|_hf)?(?![a-z\d_]|[ -]?8)")
 _NARROW: Final = ("bf16", "fp16", "float16", "bfloat16", "16")
+# "[seqlen warmup] sequence length -> 1024", "resolution: 256 -> 384", "curriculum: context grows to 4096"
+_GROWN: Final = late(
+    r"(?i)\b(?:seq\w*|context|resolution|image|picture|crop|tile|batch|frames?|clip)\b[^\n\d]{0,24}"
+    r"(?:\d{1,7} ?)?(?:->|=>|\u2192|\bto\b) ?(\d{1,7})\b(?![^\n]*\bloss\b)"
+)
+STAGES: Final = 2
 _STAGES: Final = ("unknown", "launch", "forward", "backward", "optimizer_step")
 _DATA: Final = "data_load"
 _NO_TRAINING: Final = ("inference", "serving", "data")  # tasks
@@ -113,14 +119,39 @@ def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
 @sign
 def killed_bare_before_the_first_step(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job that trains, of which no line shows a GPU, before a step was done."""
-    bare = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
-    if not bare or _starts_workers(crash) or before_the_first_step(crash) is None:
+    if not _is_bare(crash) or _starts_workers(crash) or before_the_first_step(crash) is None:
         return None
     words = say(
         "The job trains and was killed before its first step was done; no line shows a GPU. What the forward pass "
         "keeps for the backward pass comes on top of the model then, and grows with the batch."
     )
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash, "forward"))
+
+
+@sign
+def killed_bare_after_the_inputs_grew(crash: Crash) -> Seen | None:
+    """The same, before a step of larger inputs than those of the steps before was done."""
+    if not _is_bare(crash) or not _may_compute_alone(crash):
+        return None
+    sizes = [int(grown[1]) for line in crash.root.around.before if (grown := _GROWN.search(line)) is not None]
+    if len(sizes) < STAGES or sizes[-1] <= sizes[-2] or not is_told_last(own_lines(crash), _GROWN, (PROGRESS,)):
+        return None
+    words = say(
+        "The job was killed before the first step on larger inputs was done ({now} after {before}). What the forward "
+        "pass keeps for the backward pass grows with them.",
+        now=sizes[-1],
+        before=sizes[-2],
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash, "forward"))
+
+
+def killed_bare_at_a_step(crash: Crash) -> Seen | None:
+    """Either of the two."""
+    return killed_bare_before_the_first_step(crash) or killed_bare_after_the_inputs_grew(crash)
+
+
+def _is_bare(crash: Crash) -> bool:
+    return isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
 
 
 @sign
@@ -147,17 +178,20 @@ def states_weigh_most(crash: Crash) -> Seen | None:
 @sign
 def before_the_first_step(crash: Crash) -> Seen | None:
     """The last prints of a job say that training begins, and none behind them counts a step; no line shows a GPU."""
-    if crash.pool not in (*RAM, "none") or crash.job.task in _NO_TRAINING:
-        return None
-    if crash.stage not in (*_STAGES, _DATA):
-        return None
-    if crash.root.process.rank is not None or crash.first(RankFailure) is not None:
-        return None  # ranks share their work over devices
-    if crash.job.engine is not None or several_alike_have_it(crash) is not None or any(_seen_of_a_card(crash)):
+    if not _may_compute_alone(crash) or crash.stage not in (*_STAGES, _DATA):
         return None
     begun = (_BEGUN, _PARAMETERS) if _speaks_of_training(crash) else (_BEGUN,)
     told = (is_told_last(own_lines(crash), about, (PROGRESS, *_of_data(crash))) for about in begun)
     return Seen(words="") if any(told) or _launched_to_train(crash) else None
+
+
+def _may_compute_alone(crash: Crash) -> bool:
+    """Whether it may be one process that trains, and no line shows a GPU."""
+    if crash.pool not in (*RAM, "none") or crash.job.task in _NO_TRAINING:
+        return False
+    if crash.root.process.rank is not None or crash.first(RankFailure) is not None:
+        return False  # ranks share their work over devices
+    return crash.job.engine is None and several_alike_have_it(crash) is None and not any(_seen_of_a_card(crash))
 
 
 def _of_data(crash: Crash) -> Iterator[re.Pattern[str]]:

@@ -49,6 +49,7 @@ _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length"
            "seq_len", "sequence_length", "sequence_len", "block_size")  # fmt: skip
 _OWN_BATCH: Final = ("train_batch_size",)  # of a program of one's own, which has no global one beside it
 # RecBole, SASRec and others: a score for each item, as for each word
+_LABELS: Final = ("num_labels", "n_labels", "num_classes", "n_classes", "nclasses")
 _ITEMS: Final = ("num_items", "n_items", "item_num", "itemnum")
 ROUNDING: Final = 2 * MIB  # to which the allocator rounds up
 # "encoder (8, 160, 320)", "logits: [8, 160, 31, 500]", "torch.Size([8, 31, 320])"
@@ -95,6 +96,24 @@ def product_with_the_vocabulary(crash: Crash) -> Seen | None:
                 "{product}: exactly the requested size. The logits of the whole batch are allocated as one tensor.",
                 product=product,
             )
+            return Seen(words=words, evidence=(event,))
+    return None
+
+
+@sign
+def product_with_the_labels(crash: Crash) -> Seen | None:
+    """The requested size is exactly batch x labels (or items) x 4 or 2 bytes, both printed, and 64 MiB at least."""
+    classes, batch = _number(crash, (*_LABELS, *_ITEMS)), _number(crash, (*_BATCH, *_OWN_BATCH))
+    event, tried = refusal(crash) or crash.root, crash.root.figures("usage").get("tried_bytes")
+    if not classes or classes < _FEWEST_PIECES or not batch or not isinstance(tried, int) or tried < SMALL:
+        return None
+    for width in (4, 2):
+        if _is_asked(batch * classes * width, tried, exact=isinstance(crash.root, HostAllocation)):
+            words = say(
+                "{batch} x {classes} labels x {width} bytes = {sum}: exactly the requested size. The scores of the "
+                "whole batch are allocated as one tensor.",
+                batch=batch, classes=classes, width=width, sum=show(tried),
+            )  # fmt: skip
             return Seen(words=words, evidence=(event,))
     return None
 

@@ -16,7 +16,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host, what_passes_grow_with
-from oomdoctor.signs.first_step import killed_bare_before_the_first_step, killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import killed_bare_at_a_step, killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.library import a_program_found_no_room_to_be_loaded, refused_at_the_drivers_start
 from oomdoctor.signs.other_words import weights_by_the_message
@@ -303,7 +303,7 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
         return None
     if array_of_a_step_on_the_host(crash) or killed_in_the_first_step_on_the_cpu(crash):
         return None
-    if killed_bare_before_the_first_step(crash) is not None:
+    if killed_bare_at_a_step(crash) is not None:
         return None
     computed = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
     return None if computed and (crash.stage in ("forward", "backward") or _in_a_model(crash)) else Seen(words="")

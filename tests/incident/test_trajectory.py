@@ -406,3 +406,10 @@ def test_what_is_left_does_not_climb() -> None:
 def test_what_is_left_has_no_outlook_by_its_limit() -> None:
     (found,) = read("\n".join(f"VRAM free: {size} MB" for size in (9000, 6000, 3000)))
     assert (found.grown, found.room(0)) == (6000 * 1024**2, 3000 * 1024**2)
+
+
+def test_thousands_may_stand_in_groups() -> None:
+    (rss,) = read("".join(f"trial {i} done | RSS {1 + i},{139 + i} MB\n" for i in range(5)))
+    assert rss.points[0].bytes == 1139 << 20
+    assert rss.points[-1].bytes == 5143 << 20
+    assert not read("".join(f"RSS {1 + i},{39 + i} MB\n" for i in range(5)))  # no group of three

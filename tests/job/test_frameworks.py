@@ -407,6 +407,7 @@ SIGNS = (
     ("[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Expand node.", ["onnxruntime"]),
     ("RuntimeError: [metal::malloc] Attempting to allocate 9 bytes", ["mlx"]),
     ("[METAL] Command buffer execution failed: Insufficient Memory", ["mlx"]),
+    ("7/7 - 3s - 424ms/step - AUC: 0.4974", ["keras"]),
     ("(EngineCore_DP0 pid=71) step done", ["vllm"]),
     ("(VllmWorker pid=71) step done", ["vllm"]),
     ("sglang::scheduler", ["sglang"]),

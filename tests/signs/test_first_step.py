@@ -244,3 +244,44 @@ def test_smaller_states_in_the_words_of_the_world(
     found = diagnosed(tmp_path, f"{RUN} {option}", world, "Adam: 70,000,000 parameters", "Epoch 1/4")
     remedy = next(one for one in found[0]["remedies"] if one["knob"] == "low-memory-optimizer")
     assert (remedy["action"].partition("states ")[2], remedy["snippet"]) == (action, snippet)
+
+
+GREW = "[warm-up] sequence length -> {}"
+DONE = "step {} | loss 2.5 | 900 tok/s"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        ([GREW.format(512), DONE.format(1), GREW.format(1024)], STEP),
+        (["resolution: 256 -> 384", DONE.format(1), "resolution: 384 -> 512"], STEP),
+        ([GREW.format(512), DONE.format(1), GREW.format(1024), DONE.format(2)], BARE),
+        ([GREW.format(1024), DONE.format(1), GREW.format(512)], BARE),
+        ([DONE.format(1), GREW.format(1024)], BARE),
+        (["cuda:0", GREW.format(512), DONE.format(1), GREW.format(1024)], BARE),
+        (["version 12 -> 14", DONE.format(1), "version 14 -> 16"], BARE),
+    ],
+)
+def test_a_bare_kill_at_larger_inputs_than_before(tmp_path: Path, lines: list[str], cause: str) -> None:
+    assert diagnosed(tmp_path, "python fit.py --batch-size 8", "model: 192,396 parameters", *lines)[0]["cause"] == cause
+
+
+REFUSED = (
+    'Traceback (most recent call last):\n  File "/srv/tag.py", line 55, in loss_of\n    return bce(scores, marks)\n'
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried "
+    "to allocate {} bytes. Error code 12 (Cannot allocate memory)"
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "exact"),
+    [
+        (256 * 90_011 * 4, "--batch-size 256 --num-labels 90011", True),
+        (256 * 90_011 * 4 + 4, "--batch-size 256 --num-labels 90011", False),
+        (256 * 90_011 * 4, "--batch-size 256", False),
+        (256 * 90_011 * 4, "--batch-size 256 --num-layers 90011", False),
+    ],
+)
+def test_scores_of_all_labels(tmp_path: Path, size: int, options: str, exact: bool) -> None:
+    (tmp_path / "job.log").write_text(f"+ python tag.py {options}\n{REFUSED.format(size)}\n", encoding="utf-8")
+    assert (oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]["cause"] == "logits-spike") is exact

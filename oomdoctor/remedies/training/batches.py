@@ -25,7 +25,7 @@ from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs.arrays import PICTURES, far_beyond_a_machine, little_too_large
-from oomdoctor.signs.first_step import killed_bare_before_the_first_step
+from oomdoctor.signs.first_step import killed_bare_at_a_step
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.passes import simulates_worlds
 from oomdoctor.signs.set_limits import address_limit
@@ -239,7 +239,7 @@ def _at_its_first_step(case: Case) -> bool:
     if several_batches_went_by(crash):
         return False
     fails = isinstance(crash.root, KernelKill | LimitKill | ArrayOutOfMemory)
-    fails = fails or killed_bare_before_the_first_step(crash) is not None
+    fails = fails or killed_bare_at_a_step(crash) is not None
     return fails and crash.pool in RAM and not steps and now is not None and now >= 2 * _QUARTER
 
 
