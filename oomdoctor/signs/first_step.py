@@ -40,7 +40,7 @@ _TENSORFLOW: Final = late(r"\bcpu_feature_guard\.cc")
 _BEGUN: Final = late(
     r"^\s{0,4}(?:(?i:train\w*|epoch|fit\w*|steps?)\b[^|%\n]{0,40})?0%\|[^|\n]{0,200}\| ?0/\d"  # a bar at its start
     r"|\bbefore (?:the )?(?:training|first step|update)"
-    r"|^(?![^\n]*(?i:\bloss\b|it/s|s/it|%\|))(?:"
+    r"|^(?![^\n]*(?i:\bloss\b|it/s|s/it|%\||\bstep\W{0,3}[1-9]))(?:"
     r"\W{0,6}\*{3,} ?(?i:(?:\w+ ){0,3}?(?:train|distill|fine-?tun|optimiz|dpo|sft))"
     r"|[^\n]*?(?i:\bepoch\W{0,4}(?:1/\d|0{0,2}[01]\b)|\b(?:start|begin)\w* (?:the )?(?:training|fit|fine-?tuning))"
     r"|[^a-z\n]{0,20}(?i:(?:\[[\w.]{1,30}\] )?(?:(?:full|mini|large)[- ]batch )?"
