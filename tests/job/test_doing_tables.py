@@ -177,6 +177,9 @@ LINES = (
     ("weight_sync", "Timer update_weights start"),
     ("weight_sync", "Timer wake_up start"),
     ("weight_sync", "▶ Preparing for training..."),
+    ("model_load", "Requested to load HiDreamImage"),
+    ("model_load", "ERROR lora diffusion_model.double_blocks.3.img_mlp.0.weight Allocation on device"),
+    ("model_load", "ERROR diffusion_model.input_blocks.4.0.emb_layers.1.weight MPS backend out of memory"),
     ("logprob", f"After load actor params and grad during compute_log_prob{MEMORY}"),
     ("logprob", f"After load ref params and grad during compute_ref_log_prob{MEMORY}"),
     ("logprob", "▶ Computing logprobs..."),
@@ -232,10 +235,21 @@ def test_a_workers_title_tells_its_stage(stage: str, title: str) -> None:
         "Successfully save model weights, training continue.",
         "Successfully update ref model with policy model, training continue.",
         "init policy/ref/critic/reward models done",
+        "loaded completely 9012.51 6144.25 True",
+        "loaded partially; 5120.00 MB usable, 5002.11 MB loaded, 1811.40 MB offloaded",
+        "Model HiDreamImage prepared for dynamic VRAM loading. 8192MB Staged.",
     ],
 )
 def test_a_line_that_ends_a_stage_hides_what_stands_above(line: str) -> None:
     assert stage_of(event(before=(f"Before optimizer step{MEMORY}", line))) == "unknown"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Requested to loan a book", "ERROR lora not found: portrait.safetensors", "ERROR diffusion_model is no node"],
+)
+def test_a_line_that_sounds_like_a_load_of_comfyui_is_none(line: str) -> None:
+    assert stage_of(event(before=("starting the server", line))) == "unknown"
 
 
 @pytest.mark.parametrize(
