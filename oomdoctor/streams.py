@@ -776,6 +776,9 @@ _NAMED = {"gt": ">", "lt": "<", "amp": "&", "quot": '"', "apos": "'", "nbsp": " 
 _NUMBERED = _Decoration("", r" {0,4}(?P<rank>\d{1,5}):(?: |$)", who=_WHO)
 _COUNTED = _Decoration("", r" {0,8}\d{1,5}:(?: |$)")
 _NAMED_HOST = _Decoration("", rf"(?P<host>(?!{_DATE})(?=<?[A-Za-z]{{0,62}}[-.\d]){_HOST}): ", who=_WHO)
+# What a program puts before all that its child prints: "SUBPROCESS: "; a level is no writer
+_LEVELS_WORDS = "|".join((*_SHORT_LEVELS.values(), "WARN", "TRACE", "NOTE"))
+_RELAYED = _Decoration("", rf"(?P<name>(?!(?:{_LEVELS_WORDS}):)[A-Z]{{4,20}}): ", who=_WHO)
 _LAUNCHERS_OWN = ("srun: ", "slurmstepd", "salloc: ", "pdsh@")  # what it says itself has no prefix
 _SAMPLE = 200
 MANY = 5  # ranks that print one line each, in their order: more are numbers of lines
@@ -816,9 +819,9 @@ def _as_meant(text: str) -> str:
 
 
 def _common_prefix(physicals: Sequence[str]) -> _Decoration | None:
-    """The launcher's prefix, where (nearly) every line has it: "3: " of srun -l, "host: " of pdsh."""
+    """The launcher's prefix, where (nearly) every line has it: "3: " of srun -l, "host: " of pdsh, "CHILD: "."""
     sample = [line for line in physicals[:_SAMPLE] if line.strip() and not line.startswith(_LAUNCHERS_OWN)]
-    for prefix in (_NUMBERED, _NAMED_HOST):
+    for prefix in (_NUMBERED, _NAMED_HOST, _RELAYED):
         if len(sample) >= 3 and sum(1 for line in sample if prefix.match(line)) >= 0.9 * len(sample):
             return _COUNTED if prefix is _NUMBERED and _count(sample) else prefix
     return None

@@ -288,6 +288,27 @@ def test_hosts_of_pdsh_come_off_where_every_line_has_one() -> None:
     ]
 
 
+def test_a_word_before_all_that_a_child_prints_comes_off() -> None:
+    found = lines(f"CHILD: step 4\nCHILD:   indented\nCHILD: {OOM}\n")
+    assert [(line.text, line.writer) for line in found] == [
+        ("step 4", "CHILD"),
+        ("  indented", "CHILD"),
+        (OOM, "CHILD"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NOTE: a\nNOTE: b\nNOTE: c\n",  # how grave it is
+        "CHILD: a\nmain: b\nCHILD: c\n",  # not all
+        "TOTAL:a\nTOTAL:b\nTOTAL:c\n",
+    ],
+)
+def test_a_word_before_some_lines_and_a_level_stay(text: str) -> None:
+    assert [line.text for line in lines(text)] == text.splitlines()
+
+
 def test_names_of_functions_are_no_hosts() -> None:
     text = "llm_load_tensors: a\nggml_cuda_host_malloc: b\nllm_load_tensors: c\n"
     assert [line.text for line in lines(text)] == text.splitlines()

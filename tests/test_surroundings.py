@@ -169,6 +169,18 @@ def test_a_rich_traceback_gives_its_frames() -> None:
     )
 
 
+def test_a_rich_traceback_of_a_plain_terminal_gives_its_line() -> None:
+    text = f"""\
+| C:\\nets\\swap.py:88 in weights_to
+│   86 │ def weights_to(layer, device):
+│ > 88 │   │   module.weight.data = module.weight.data.to(device, non_bl
+│   89
+{OOM}""".replace("| C:", "│ C:")
+    assert [(frame.function, frame.code) for frame in trace(text)] == [
+        ("weights_to", "module.weight.data = module.weight.data.to(device, non_bl")
+    ]
+
+
 def test_a_notebook_gives_its_frames_in_both_forms() -> None:
     text = f"""\
 OutOfMemoryError                          Traceback (most recent call last)

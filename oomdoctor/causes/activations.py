@@ -22,12 +22,12 @@ ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences"
 BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
+SHARDED_KNOBS = ("smaller-microbatch", "offload-optimizer", "offload-parameters", "shorter-sequences", "more-gpus")
 GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
     id="activations", title=mark("Activations do not fit: batch size or sequence length too large"),
-    headlines=(*IN_A_FIRST_STEP,
-        mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+    headlines=(*IN_A_FIRST_STEP, mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
         mark("A compiled program needs {program_beyond}[, {padding} of it padding]; {gpu} has {total}"),
@@ -57,10 +57,10 @@ CAUSE = Cause(
         Row(passes.in_an_engines_pass, Grade.POINTS), Row(arrays.array_without_a_shape, Grade.POINTS),
         Row(arrays.array_of_a_step_on_the_host, Grade.POINTS), Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
-        Row(passes.while_parameters_are_gathered, Grade.HINTS), Row(passes.in_its_own_computation, Grade.HINTS),
-        Row(passes.others_waited_in_a_late_collective, Grade.LEFT), Row(passes.a_piece_larger_than_a_card, Grade.HINTS),
-        Row(snapshot.passes_hold_much, Grade.POINTS), Row(other_words.pass_by_the_message, Grade.POINTS),
-        Row(passes.tensor_of_a_running_job, Grade.HINTS)),
+        Row(passes.while_parameters_are_gathered, Grade.HINTS, SHARDED_KNOBS),
+        Row(passes.in_its_own_computation, Grade.HINTS), Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
+        Row(passes.a_piece_larger_than_a_card, Grade.HINTS), Row(snapshot.passes_hold_much, Grade.POINTS),
+        Row(other_words.pass_by_the_message, Grade.POINTS), Row(passes.tensor_of_a_running_job, Grade.HINTS)),
     against=(
         Row(generation.cache_of_a_generation_was_refused, Grade.POINTS), Row(passes.at_the_logits, Grade.POINTS),
         Row(generation.little_was_generated, Grade.LEFT), Row(passes.evaluation_without_the_model, Grade.POINTS),

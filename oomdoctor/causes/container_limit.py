@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import (
+from oomdoctor.signs import (  # fmt: skip
     Grade,
     checkpoints,
     evaluation,
@@ -55,7 +55,7 @@ CAUSE = Cause(
         Row(limits.kernel_hit_the_limit_of_a_group, Grade.PROVES),
         Row(limits.manager_reports_its_limit_with_figures, Grade.PROVES),
         Row(limits.manager_reports_its_limit, Grade.NAMES), Row(limits.container_was_nearly_full, Grade.NAMES),
-        Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES),
+        Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES), Row(limits.killed_and_refused, Grade.NAMES),
         Row(limits.store_exceeds_the_limit, Grade.NAMES, ("smaller-object-store", "raise-container-limit")),
         Row(records.peak_reached_the_limit, Grade.POINTS), Row(recorded_use_was_near_the_limit, Grade.NAMES),
     ),

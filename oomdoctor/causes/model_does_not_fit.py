@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, engine, ggml, loading, other_words, snapshot, warm_up
+from oomdoctor.signs import Grade, arrays, engine, ggml, loading, other_words, passes, snapshot, warm_up
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
@@ -40,7 +40,8 @@ CAUSE = Cause(
         mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
         mark("The model does not fit on {gpu}[ ({gpu_model})][ ({place})]"),
     ),
-    pools=("gpu",), excluded=(loading.beyond_loading,), before=("activations", "gpu-memory-exhausted"),
+    pools=("gpu",), before=("activations", "gpu-memory-exhausted"),
+    silent=(passes.simulating,), excluded=(loading.beyond_loading,),
     signs=(
         Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),

@@ -9,6 +9,7 @@ from oomdoctor.signs.library import (
     a_buffer_of_all_ranks_was_refused,
     a_handle_is_refused_in_tensorflow,
     a_library_failed,
+    a_library_failed_beside_a_pool,
     a_library_was_refused,
     an_ordinary_context,
     buffers_between_cards_were_refused,
@@ -23,6 +24,7 @@ REFUSED_KNOBS = ("lower-engine-reservation", "fewer-environments", "smaller-micr
                  "smaller-input", "resize-sim-buffers", "shard-states")  # fmt: skip
 NCCL_KNOBS = (*REFUSED_KNOBS, "smaller-buffers")
 FAILED_KNOBS = (*REFUSED_KNOBS[:4], "fix-environment", *REFUSED_KNOBS[4:])
+POOL_KNOBS = ("cap-preallocation", "free-the-gpu", "fix-environment")
 
 CAUSE = Cause(
     id="non-torch-memory",
@@ -42,6 +44,7 @@ CAUSE = Cause(
         Row(a_buffer_of_all_ranks_was_refused, Grade.NAMES),
         Row(buffers_between_cards_were_refused, Grade.NAMES),
         Row(very_much_outside_pytorch, Grade.NAMES),
+        Row(a_library_failed_beside_a_pool, Grade.POINTS, POOL_KNOBS),
         Row(a_library_failed, Grade.POINTS, FAILED_KNOBS),
         Row(much_outside_pytorch, Grade.POINTS),
         Row(much_outside_pytorch_in_an_engine, Grade.HINTS),

@@ -53,7 +53,7 @@ _CELL = late(
     r"(?:Cell In ?|Input In ?|In ?)\[\d{1,6}\](?:, (?:line \d{1,7}|in <[^>\n]{1,80}>(?:\(\))?))?\s{0,4}:?\s{0,4}$"
 )
 # the arrow at the line, of rich and of IPython
-_ARROW = late(r"\s{0,8}(?:❱|-{1,10}>|>(?= {1,8}\d{1,7} {2})) {0,8}\d{1,7} ?│?(.{0,400})")
+_ARROW = late(r"\s{0,8}(?:❱|-{1,10}>|>(?= {1,8}\d{1,7} (?: |│))) {0,8}\d{1,7} ?│?(.{0,400})")
 # "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Policy.fit() (pid=7, ip=10.0.0.7, ...)"
 _REMOTE = late(r"\bray::([\w.:<>-]{1,200}?)\(\) \(pid=")
 EXCEPTION = late(r"Error\b|[Ee]xception\b|Fatal\b|out of memory")

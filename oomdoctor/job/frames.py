@@ -152,10 +152,10 @@ def ends_in_building(trace: Sequence[Frame]) -> bool:
 
 
 def places_a_model(trace: Sequence[Frame]) -> bool:
-    """Whether what it ends in puts a model on the card; a data set's constructor builds as well."""
+    """Whether what it ends in puts a model on the card; data sets and simulators have constructors as well."""
     if trace and _MADE_AND_MOVED.search(trace[-1].code):
         return True
-    if not ends_in_building(trace):
+    if not ends_in_building(trace) or _SIMULATOR.search(trace[-1].path):
         return False
     file = trace[-1].path.rpartition("/")[2]
     called = (frame.code.partition("(")[0] for frame in trace[-2:])

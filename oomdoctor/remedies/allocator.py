@@ -12,6 +12,7 @@ from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.remedies.captions import caption
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
 from oomdoctor.remedies.settings import assumptions, comes_later, known_versions, of_knob, same, spelling
 from oomdoctor.signs.machine import is_on_windows
@@ -178,7 +179,5 @@ def cap_preallocation(case: Case) -> Answer:
         return already(case.now, case.now.value)
     if case.row is None:
         return None
-    name = title(case.row.framework)
-    return Proposal(
-        action=say("Stop {framework} from reserving the whole GPU", framework=name), suggested=case.row.value
-    )
+    whole = say("Stop {framework} from reserving the whole GPU", framework=title(case.row.framework))
+    return Proposal(action="" if caption(case.row).action else whole, suggested=case.row.value)

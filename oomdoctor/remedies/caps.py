@@ -17,10 +17,12 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip, already
 from oomdoctor.signs.allocator import (
+    ENDS_AT,
     XPU_LARGEST,
     beyond_the_largest_allocation,
     budget_of_the_machines_size_is_spent,
     card_partly_hidden,
+    ends_early,
 )
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.spark import SPARK, drivers_heap_is_full
@@ -36,6 +38,7 @@ _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
 _LIMIT_OF_DUCKDB: Final = "memory_limit"
+_TERMINATES: Final = "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"
 _SHARE: Final = late(r"(\d{1,2})%")
 _SMALL_HEAP: Final = GIB // 2
 _MANY_TIMES: Final = 4
@@ -281,8 +284,11 @@ def _more_beside_the_heap(refused: HostAllocation, option: str) -> Proposal:
 
 def _larger_budget(case: Case) -> Answer:
     """Twice what a program allows itself."""
+    root = case.crash.root
     if any(one.lowered_bytes is not None for one in case.crash.every(BudgetSpent)):
         return _before_the_data()
+    if isinstance(root, BudgetSpent) and root.fraction is not None and ends_early(root):
+        return _usual_share(root.fraction)
     stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
     limit = stated[-1].limit_bytes if stated else None
     if not limit:
@@ -301,6 +307,21 @@ def _larger_budget(case: Case) -> Answer:
         derivation=f"2 x {show(limit)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
+
+
+def _usual_share(now: float) -> Proposal:
+    return Proposal(
+        action=say(
+            "Let Dask end a worker at {usual} of its memory limit, not at {now}",
+            usual=percent(ENDS_AT),
+            now=percent(now),
+        ),
+        setting=_TERMINATES,
+        current=now,
+        suggested=ENDS_AT,
+        snippet=f"export {_TERMINATES}={ENDS_AT}",
+        derivation=say("{value} is Dask's default", value=ENDS_AT),
     )
 
 

@@ -21,7 +21,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import ON_THE_CARDS
 from oomdoctor.signs.trace import card, refusal
 from oomdoctor.spellings import title
-from oomdoctor.units import GIB, MIB, show
+from oomdoctor.units import GIB, MIB, percent, show
 
 # Sizes are printed with two decimals: a sum of GiB may be off by this much.
 ROUNDING: Final = GIB // 100
@@ -30,6 +30,7 @@ _DRIVERS_VRAM = late(r"\b(?:VRAM: (\d{3,9})M\b|(\d{3,9})M of VRAM memory ready)"
 TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of the driver's explains it
 # Intel's drivers refuse a single allocation of 4 GiB and more unless they are told otherwise.
 XPU_LARGEST: Final = 4 * GIB
+ENDS_AT: Final = 0.95  # of its limit Dask's nanny ends a worker: distributed.worker.memory.terminate, distributed.yaml
 NO_MACHINE: Final = GIB  # less than that is nobody's RAM: the limit was set
 _SETS_IT: Final = r"(?i)\b(?:memory|max)[_-](?:limit|memory)\b(?! set to)"
 # OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
@@ -361,6 +362,12 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
             tried=show(spent.tried_bytes),
             limit=show(spent.limit_bytes),
         )
+    elif ends_early(spent):
+        words = say(
+            "Dask was told to end a worker at {now} of its memory limit; it otherwise does so at {usual}.",
+            now=percent(spent.fraction or 0),
+            usual=percent(ENDS_AT),
+        )
     elif spent.setting in LOCKS:
         words = say(
             "PostgreSQL's table of locks is full. It has a fixed number of entries for all connections together, which "
@@ -384,8 +391,13 @@ def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
     if not isinstance(spent, BudgetSpent) or not some([spent.program], "allows itself most of the RAM"):
         return None
     limits = (one.limit_bytes for one in crash.events if isinstance(one, BudgetSpent | BudgetUsage))
-    is_set = crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
+    is_set = ends_early(spent) or crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
     return None if is_set else budget_of_a_program_is_spent(crash)
+
+
+def ends_early(spent: BudgetSpent) -> bool:
+    """Whether Dask was told to end workers below the share of their limit at which it otherwise does."""
+    return spent.program == "dask" and spent.fraction is not None and spent.fraction < ENDS_AT
 
 
 def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.cuda_warning import AllocatorPressure
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
@@ -60,7 +62,11 @@ _OUT_OF_MEMORY: Final = r"(?i)\bout of memory\b"
 # aten/src/ATen/cuda/Exceptions.h of PyTorch prints the status and the call. After a failed assertion of a kernel, whose
 # own lines go to stderr alone, making a library's handle is often the first call that waits: yuanweining/FusionDTA#3
 _MAKES_A_HANDLE: Final = late(r"when calling `(?:cublas(?:Lt)?|cudnn|cusolverDn|cusparse)Create\b")
-_EMBEDDED: Final = r"NvMap|Jetson|Orin\b|\bGB10\b|tegra"
+_EMBEDDED: Final = r"NvMap|Jetson|Orin\b|\bGB10\b|\btegra"
+# python/rmm/rmm/rmm.py: without a size it is half of the GPU
+_LAYS_OUT_A_POOL: Final = (
+    r"\brmm(?:\.\w{1,20}){0,2}\.(?:reinitialize|PoolMemoryResource)\([^\n]{0,200}(?:pool_allocator=True|pool_size)"
+)
 _OF_THE_START: Final = late(r"\b(?:cuInit|hipInit|cuDeviceGetCount|nvmlInit(?:_v2)?)\b")
 # "runtime/ipcUtils.cpp:48", "customAllReduceKernels.cu:12"
 _OF_AN_EXCHANGE: Final = late(
@@ -280,6 +286,16 @@ def a_library_failed(crash: Crash) -> Seen | None:
     doubt = say("the message does not mention memory")
     again = (commands.on_the_devices(crash),)
     return Seen(words=words, evidence=(root,), against=(doubt,), shows_memory=True, unsure=True, next_evidence=again)
+
+
+@sign
+def a_library_failed_beside_a_pool(crash: Crash) -> Seen | None:
+    """The same in a program that lays out a pool of RMM, of which libraries that allocate by themselves get nothing."""
+    failed = a_library_failed(crash)
+    if failed is None or not crash.shows(_LAYS_OUT_A_POOL):
+        return None
+    pool = say("The program gives RMM a pool of GPU memory at its start; libraries beside it get what is left.")
+    return replace(failed, words=joined((failed.words, pool)))
 
 
 @sign

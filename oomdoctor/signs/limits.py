@@ -7,8 +7,9 @@ from typing import Final
 
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.event import Event
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import SIGBUS, Kill
+from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.families.ray_store import StoreTooLarge, StoreUsage
 from oomdoctor.families.recorded import RecordedKill
@@ -38,6 +39,8 @@ from oomdoctor.units import show, size
 # DuckDB's (max_memory is another name of it), Dask's and those of programs that hand it on
 _BUDGETS: Final = ("memory_limit", "max_memory")
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?) ?([KMGT]i?B?)")
+NO_MEMORY: Final = 12  # ENOMEM
+_ASKED_OF_SLURM: Final = ("mem_per_cpu", "mem_per_gpu")  # sbatch.1: nobody else's options
 _ITS_INIT: Final = "container init was OOM-killed"
 _AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
 _HOUR: Final = 3600  # seconds; what was needed from the start did not fill the limit
@@ -252,6 +255,25 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
         ),
         next_evidence=settling(crash),
     )
+
+
+@sign
+def killed_and_refused(crash: Crash) -> Seen | None:
+    """A script asks Slurm for an amount of memory, one of its processes was killed and another refused memory: each
+    alone has other reasons, and a full control group has both."""
+    asked = crash.setting(*_ASKED_OF_SLURM)
+    kill = next((one for one in crash.every(Kill) if one.signal == SIGKILL), None)
+    refused = crash.first(HostAllocation)
+    if asked is None or kill is None or refused is None or refused.errno != NO_MEMORY:
+        return None
+    words = say(
+        "One process of the job was killed, another was refused memory (errno 12), and the script asks Slurm for "
+        "{name}={value}: Slurm gives the job no more than that.",
+        name=asked.name,
+        value=asked.value,
+    )
+    doubt = say("no line shows that the limit was hit")
+    return Seen(words=words, evidence=(kill, refused), against=(doubt,), unsure=True, pool="cgroup")
 
 
 @sign

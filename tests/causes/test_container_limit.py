@@ -214,3 +214,25 @@ def test_the_new_limit_is_what_its_formula_says(tmp_path: Path) -> None:
         one for one in diagnose(path).as_json()["diagnoses"][0]["remedies"] if one["knob"] == "raise-container-limit"
     )
     assert (raised["suggested"], raised["derivation"]) == ("2G", "1.17 GiB x 1.25 = 1.46 GiB, rounded up")
+
+
+SBATCH = "#SBATCH --mem-per-cpu=3G\n"
+SHELL_KILL = "/srv/jobs/align.sh: line 41: 20117 Killed                  reorient -i scan_07.nii.gz\n"
+REFUSED = "OSError: [Errno 12] Cannot allocate memory\n"
+
+
+def test_a_kill_and_a_refusal_in_a_job_of_slurm_are_its_limit() -> None:
+    judgement = judgement_of(CAUSE, crash_of(SBATCH + SHELL_KILL + REFUSED))
+    assert isinstance(judgement, Finding)
+    assert "mem_per_cpu=3G" in judgement.why
+    assert judgement.against
+
+
+def test_a_kill_or_a_refusal_alone_and_both_without_a_limit_are_none() -> None:
+    for log in (
+        SHELL_KILL + REFUSED,
+        SBATCH + REFUSED,
+        SBATCH + SHELL_KILL,
+        SBATCH + SHELL_KILL + REFUSED.replace("12] Cannot allocate memory", "28] No space left on device"),
+    ):
+        assert not isinstance(judgement_of(CAUSE, crash_of(log)), Finding)

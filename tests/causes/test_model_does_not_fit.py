@@ -262,3 +262,16 @@ def test_ollamas_list_says_that_the_weights_failed() -> None:
     assert "could not allocate 4.00 GiB for the model. Ollama had planned 44 of 81 layers" in found.why
     assert "estimate is too low" not in found.why
     assert not isinstance(says(CAUSE, ALLOCATIONS.format(weights="210763776A", graph="1275068416F")), Finding)
+
+
+def test_a_simulation_has_no_model_to_load() -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/lab/fold.py", line 31, in <module>',
+        "    simulation = Simulation(top, system, langevin)",
+        '  File "/env/{}/app/simulation.py", line 98, in __init__',
+        "    self.context = Context(self.system, self.integrator)",
+        "{}Error: Error creating array pmeGrid2: CUDA_ERROR_OUT_OF_MEMORY (2)",
+    )
+    assert says(CAUSE, *(line.format("openmm") for line in lines)) is None
+    assert isinstance(says(CAUSE, *(line.format("nets") for line in lines)), Finding)

@@ -51,3 +51,17 @@ def test_cublas_says_it() -> None:
 def test_much_outside_pytorch_shows_by_subtraction() -> None:
     found = finding(CAUSE, refused(own="78.60 GiB", allocated="55.00 GiB", unallocated="1.00 GiB"))
     assert "22.60 GiB" in found.why
+
+
+RAFT = "RuntimeError: cuSOLVER error encountered at: line=88: Reason=7:CUSOLVER_STATUS_INTERNAL_ERROR"
+
+
+def test_a_library_that_fails_beside_a_pool_of_rmm() -> None:
+    for line in (
+        "rmm.reinitialize(pool_allocator=True, initial_pool_size=9 * 2**30)",
+        "pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=9 * 2**30)",
+    ):
+        assert "libraries beside it" in finding(CAUSE, line, RAFT).why
+        assert finding(CAUSE, line, RAFT).grade == Grade.POINTS
+    for line in ("rmm.reinitialize(pool_allocator=False)", "rmm.statistics.enable_statistics()", "pool_allocator=True"):
+        assert "libraries beside it" not in finding(CAUSE, line, RAFT).why

@@ -53,3 +53,10 @@ def test_a_platform_with_known_quirks_is_a_hint() -> None:
 def test_free_to_the_printed_digit_is_no_quirk_of_the_driver() -> None:
     line = refused(tried="2.30 GiB", free="2.31 GiB", total="15.77 GiB", own="11.20 GiB", allocated="10.90 GiB")
     assert says(CAUSE, line) is None
+
+
+def test_a_board_is_named_by_a_word_of_its_own() -> None:
+    bare = "RuntimeError: CUDA driver error: out of memory"
+    assert finding(CAUSE, "Linux 5.15.148-tegra aarch64", bare).grade == Grade.HINTS
+    for line in ("step 4: integrator set up", "an integrated GPU", "storage and disintegration"):
+        assert says(CAUSE, line, bare) is None

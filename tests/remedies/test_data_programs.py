@@ -167,3 +167,14 @@ def test_what_a_message_asks_for_at_least_is_the_value(asks: str, line: str, tmp
     cause, knobs, snippets = advised(tmp_path, STAR.format(asks))
     assert (cause, knobs[0]) == ("allocator-cap", "raise-allocator-cap")
     assert snippets[knobs[0]] == f"STAR --limitBAMsortRAM {line}"
+
+
+@pytest.mark.parametrize(("share", "early"), [("95", False), ("100", False), ("94", True), ("60", True), ("0", True)])
+def test_dask_that_was_told_to_end_workers_early_is_told_to_wait(share: str, early: bool) -> None:
+    log = f"distributed.nanny - WARNING - Worker tcp://10.1.0.7:4410 exceeded {share}% memory budget. Restarting\n"
+    chosen, _ = advise(log, "raise-allocator-cap", cause="allocator-cap")
+    cap = chosen.get("raise-allocator-cap")
+    assert (cap is not None and cap.snippet == "export DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95") == early
+    if early:
+        assert cap is not None
+        assert f"not at {share}%" in cap.action

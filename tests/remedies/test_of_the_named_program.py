@@ -279,3 +279,13 @@ def test_a_program_that_compares_sums_takes_any_node(log: str, sums: bool) -> No
     cluster = "ray start --head --num-gpus=16\n"
     chosen, _ = advise(cluster + log, "add-nodes", cause="ray-unschedulable")
     assert ("8 GPU more in all" in chosen["add-nodes"].action) == sums
+
+
+def test_a_library_beside_a_pool_of_rmm_is_given_room() -> None:
+    failed = "RuntimeError: cuSOLVER error: Reason=7:CUSOLVER_STATUS_INTERNAL_ERROR\n"
+    for line, pooled in (("pool_allocator=True, initial_pool_size=2**33", True), ("devices=0", False)):
+        log = f"rmm.reinitialize({line})\n{failed}"
+        chosen, _ = advise(log, "cap-preallocation", cause="non-torch-memory")
+        cap = chosen.get("cap-preallocation")
+        assert (cap is not None and cap.snippet == "rmm.reinitialize(pool_allocator=False)") == pooled
+        assert cap is None or not pooled or "instead of a pool" in cap.action
