@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, fragments, logits, passes, snapshot
+from oomdoctor.signs import Grade, fragments, loading, logits, passes, snapshot
 
 ENGINE_KNOBS = (
     "allocator-config", "lower-engine-reservation", "free-the-gpu", "smaller-prefill", "fewer-sequences",
@@ -33,6 +33,7 @@ CAUSE = Cause(
         fragments.expandable_segments_set,
         fragments.ordinary_rest_of_the_pool,
         fragments.pool_with_less_than_asked,
+        loading.a_card_for_no_model,
     ),
     signs=(
         Row(snapshot.free_blocks_in_pieces, Grade.PROVES),

@@ -57,7 +57,7 @@ CAUSE = Cause(
         Row(loading.executors_weights_fill_the_card, Grade.NAMES, INFERENCE_KNOBS),
         Row(loading.no_step_beside_the_weights, Grade.NAMES, INFERENCE_KNOBS),
         Row(warm_up.weights_there_in_the_warm_up, Grade.NAMES, INFERENCE_KNOBS),
-        Row(arrays.arguments_most_of_the_device, Grade.NAMES, KNOBS),
+        Row(arrays.arguments_most_of_the_device, Grade.NAMES, KNOBS), Row(loading.a_card_for_no_model, Grade.NAMES),
         Row(arrays.program_larger_than_the_device, Grade.POINTS, KNOBS),
         Row(arrays.array_of_the_model, Grade.POINTS, ("free-the-gpu", *INFERENCE_KNOBS)),
         Row(loading.loading_meets_a_full_card, Grade.POINTS), Row(loading.live_tensors_before_any_step, Grade.LEFT),

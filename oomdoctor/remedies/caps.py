@@ -25,6 +25,7 @@ from oomdoctor.signs.allocator import (
     ends_early,
 )
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
+from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.spark import SPARK, drivers_heap_is_full
 from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
 from oomdoctor.versions import version_of
@@ -63,6 +64,8 @@ def raise_cap(case: Case) -> Answer:
             derivation=say("0.0 means no limit"),
             cost=say("the whole machine may freeze: beyond the limit macOS pages to disk"),
         )
+    if a_card_for_no_model(case.crash) is not None:
+        return _more_set_aside()
     if beyond_the_largest_allocation(case.crash) is not None:
         return _larger_at_once(case.crash)
     if isinstance(root, LibraryOutOfMemory) and root.library == "FlashInfer" and root.tried_bytes:
@@ -202,6 +205,15 @@ def _mapped_memory(tried: int | None) -> Proposal:
         derivation=least if amount else None,
         assumes=(say("the GPU is an APU's, and its runtime counts mapped memory only"), *((guess,) if amount else ())),
         cost=say("a reboot; what the GPU maps, the CPU lacks"),
+    )
+
+
+def _more_set_aside() -> Proposal:
+    """Makers call it UMA frame buffer size, iGPU memory or DVMT."""
+    return Proposal(
+        action=say("On an integrated GPU: set aside more of the RAM for it in the BIOS"),
+        assumes=(say("the GPU is part of the processor (not in the log)"),),
+        cost=say("a reboot; what the GPU has, the CPU lacks"),
     )
 
 

@@ -40,10 +40,12 @@ from oomdoctor.signs.trace import (
     stepped,
 )
 from oomdoctor.signs.warm_up import warm_up_short
-from oomdoctor.units import percent, show
+from oomdoctor.units import GIB, percent, show
 
 WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
 LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
+SET_ASIDE: Final = GIB  # MIG's smallest slices have 5 GB, and the smallest cards that PyTorch's builds run on 2 GiB
+_WHERE_LITTLE_IS_SET_ASIDE: Final = ("raise-allocator-cap", "offload-parameters", "smaller-model", "quantize-weights")
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
 _TOO_LARGE: Final = late(r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b")
 # vllm/_custom_ops.py: gptq_marlin_repack and its like turn loaded weights into a kernel's order, once
@@ -317,6 +319,20 @@ def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_card_for_no_model(crash: Crash) -> Seen | None:
+    """The whole GPU has less than a GiB: what the firmware sets aside for an integrated one, and no card of its own."""
+    event, it = _refused(crash), card(crash)
+    if event is None or it.total_bytes is None or it.total_bytes >= SET_ASIDE:
+        return None
+    words = say(
+        "The whole GPU has {total}, like an integrated one for which the firmware (BIOS) sets aside little of the RAM. "
+        "The weights of a model of today do not fit.",
+        total=show(it.total_bytes),
+    )
+    return Seen(words=words, evidence=(event,), knobs=_WHERE_LITTLE_IS_SET_ASIDE)
+
+
+@sign
 def live_tensors_before_any_step(crash: Crash) -> Seen | None:
     """PyTorch tensors fill 95% of the GPU, and the log shows the start of the job but no step."""
     event, it = _refused(crash), card(crash)
@@ -347,6 +363,8 @@ def _start_is_shown(crash: Crash) -> bool:
 def beyond_loading(crash: Crash) -> Seen | None:
     """The job computed, served, saved or gave its optimizer a saved state: its weights were on the GPU."""
     if _refused(crash) is None or not _is_later(crash) or one_piece_on_an_empty_card(crash):
+        return None
+    if a_card_for_no_model(crash) is not None:
         return None
     if weights_hold_most(crash) is not None:
         return None

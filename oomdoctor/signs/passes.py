@@ -54,6 +54,11 @@ _GATHERING = (
 )
 # deepspeed/runtime/zero/stage_1_and_2.py and stage3.py: one allocation of that many elements
 BUCKET: Final = r"\bempty\([^\n]{0,60}\breduce_bucket_size\b"
+_AT_ITS_START: Final = late(r"\b0%(?:\||\s)[^\n]{0,80}?\b0/\d{1,9} \[")
+_IN_A_FIRST_STEP: Final = (
+    "smaller-microbatch", "low-memory-optimizer", "gradient-checkpointing", "mixed-precision", "smaller-input",
+    "shorter-sequences", "collect-evidence",
+)  # fmt: skip
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 LARGE: Final = GIB
 _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}\.py"
@@ -290,7 +295,14 @@ def tensor_of_a_running_job(crash: Crash) -> Seen | None:
         evidence=(event,),
         against=(say("the log does not show what the job was doing"),),
         unsure=True,
+        knobs=_IN_A_FIRST_STEP if _no_step_is_done(crash) else (),
     )
+
+
+def _no_step_is_done(crash: Crash) -> bool:
+    """The bar of a training stands at its start: the optimizer's states are made in the first step."""
+    around = crash.root.around
+    return crash.job.trains and any(map(_AT_ITS_START.search, (*around.before[-BESIDE:], *around.below[:BESIDE])))
 
 
 @sign

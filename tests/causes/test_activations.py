@@ -100,3 +100,23 @@ def test_attention_of_the_jobs_own_tells_the_pass() -> None:
     assert "In the forward pass" in finding(CAUSE, *trace(scores), refused()).why
     joined = ("app/net.py", "run", "w = torch.cat(scores)")
     assert "does not show which pass" in finding(CAUSE, *trace(joined), refused()).against[0]
+
+
+def test_before_a_step_is_done_the_optimizers_states_are_still_to_come() -> None:
+    start = "steps:   0% 0/1800 [00:02<?, ?it/s]"
+    launch = "python sd-scripts/sdxl_train.py --config full.toml"
+    for lines in ((launch, start, refused()), (launch, refused(), start)):
+        assert "low-memory-optimizer" in finding(CAUSE, *lines).knobs[:3]
+    for lines in (
+        (launch, refused()),
+        (launch, "steps:   1% 18/1800 [00:40<57:11,  1.92s/it]", refused()),
+        (launch, "steps:  10% 180/1800 [05:40<57:11,  1.92s/it]", refused()),
+        ("python draw.py", start, refused()),
+    ):
+        assert "low-memory-optimizer" not in finding(CAUSE, *lines).knobs
+
+
+def test_sharded_states_may_lie_in_host_memory() -> None:
+    gather = ("deepspeed/runtime/zero/partition_parameters.py", "_allgather_params", "whole = torch.empty(shape)")
+    assert {"offload-optimizer", "offload-parameters"} <= set(finding(CAUSE, *trace(gather), refused()).knobs)
+    assert "offload-parameters" not in finding(CAUSE, *trace(gather, FORWARD), refused()).knobs

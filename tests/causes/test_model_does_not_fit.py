@@ -275,3 +275,22 @@ def test_a_simulation_has_no_model_to_load() -> None:
     )
     assert says(CAUSE, *(line.format("openmm") for line in lines)) is None
     assert isinstance(says(CAUSE, *(line.format("nets") for line in lines)), Finding)
+
+
+def of_a_small_card(total: str) -> str:
+    return refused(
+        tried="48.00 MiB", free="0 bytes", own=None, allocated="180.00 MiB", unallocated="90.00 MiB", total=total
+    )
+
+
+def test_a_gpu_of_half_a_gibibyte_holds_no_model_whatever_runs() -> None:
+    for lines in ((), trace(FORWARD)):
+        found = finding(CAUSE, *lines, of_a_small_card("512.00 MiB"))
+        assert found.grade == Grade.NAMES
+        assert "512 MiB" in found.why
+        assert ranking(*lines, of_a_small_card("512.00 MiB"))[0] == "model-does-not-fit"
+
+
+@pytest.mark.parametrize("total", ["1024.00 MiB", "2.00 GiB", "4.75 GiB"])
+def test_a_small_card_of_its_own_may_hold_one(total: str) -> None:
+    assert "passed loading" in ruled_out(CAUSE, *trace(FORWARD), of_a_small_card(total))

@@ -289,3 +289,15 @@ def test_a_library_beside_a_pool_of_rmm_is_given_room() -> None:
         cap = chosen.get("cap-preallocation")
         assert (cap is not None and cap.snippet == "rmm.reinitialize(pool_allocator=False)") == pooled
         assert cap is None or not pooled or "instead of a pool" in cap.action
+
+
+@pytest.mark.parametrize(("total", "little"), [("512.00 MiB", True), ("1023.00 MiB", True), ("1.00 GiB", False)])
+def test_a_gpu_for_which_the_bios_sets_little_aside_gets_more(total: str, little: bool) -> None:
+    log = (
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 48.00 MiB. GPU 0 has a total capacity of "
+        f"{total} of which 0 bytes is free. Of the allocated memory 180.00 MiB is allocated by PyTorch, and 90.00 MiB "
+        "is reserved by PyTorch but unallocated.\n"
+    )
+    chosen, _ = advise(log, "raise-allocator-cap", cause="model-does-not-fit")
+    cap = chosen.get("raise-allocator-cap")
+    assert (cap is not None and "BIOS" in cap.action) == little

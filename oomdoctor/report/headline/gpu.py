@@ -30,6 +30,7 @@ from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import fragments, library, loading, neighbours, passes, placement
 from oomdoctor.signs.arrays import most_padded, padded_beyond_the_device
 from oomdoctor.signs.card import unified_request
+from oomdoctor.signs.loading import SET_ASIDE
 from oomdoctor.signs.series import is_uneven, per
 from oomdoctor.signs.trace import in_a_whole_step
 from oomdoctor.units import show
@@ -127,10 +128,10 @@ def too_small(it: Card) -> str | None:
 
 @about(figures)
 def own_held(it: Card) -> str | None:
-    """What this process held, where that is at least half of the GPU."""
+    """What this process held, where that is at least half of a GPU that holds models."""
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     share = it.share(mine)
-    return shown(mine) if share is not None and 0.5 <= share <= 1 else None
+    return shown(mine) if share is not None and 0.5 <= share <= 1 and (it.total_bytes or 0) >= SET_ASIDE else None
 
 
 def gpu_model(crash: Crash) -> str | None:
