@@ -217,6 +217,21 @@ def test_a_frameworks_function_has_its_stage(stage: str, function: str) -> None:
     assert stage_of(event(function)) == stage
 
 
+@pytest.mark.parametrize(
+    ("function", "code", "stage"),
+    [
+        ("app.py infer", "pipe.to(device)", "model_load"),
+        ("app.py generate", "self.pipeline.to('cuda')", "model_load"),
+        ("swap.py weights_to", "block.weight.data = block.weight.data.to(device)", "model_load"),
+        ("app.py infer", "image = pipe(prompt)", "serving"),
+        ("app.py infer", "latents = latents.to(device)", "serving"),
+        ("swap.py weights_to", "scale = weight.to(device)", "unknown"),
+    ],
+)
+def test_who_moves_a_whole_pipeline_computes_nothing_yet(function: str, code: str, stage: str) -> None:
+    assert stage_of(event(f"{function} {code}")) == stage
+
+
 @pytest.mark.parametrize(("stage", "line"), LINES)
 def test_the_last_progress_line_tells_the_stage(stage: str, line: str) -> None:
     assert stage_of(event(before=("python -m openrlhf.cli.train_ppo_ray", line))) == stage

@@ -85,3 +85,17 @@ def test_unified_memory_needs_a_larger_fraction_beside_it() -> None:
     assert remedy.snippet == "export TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION=4.0"
     assert "parameter" not in remedy.action + remedy.cost
     assert "start value" not in (remedy.derivation or "")
+
+
+def test_a_merge_of_unsloth_keeps_less_on_the_card_and_gathers_no_ranks() -> None:
+    log = (
+        "Unsloth: Saving model... This might take 5 minutes ...\n"
+        'Traceback (most recent call last):\n  File "/env/site-packages/unsloth/save.py", line 171, in {}\n'
+        "    peak = weight.max()\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a total capacity of 14.57 "
+        "GiB of which 40.00 MiB is free.\n"
+    )
+    for function, merged in (("_merge_lora", True), ("save_to_gguf", False)):
+        chosen, _ = advise(log.format(function), "sharded-checkpoint", cause="checkpoint-spike")
+        one = chosen.get("sharded-checkpoint")
+        assert (one is not None and one.snippet == "maximum_memory_usage=0.5") == merged
