@@ -397,7 +397,8 @@ def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
 
 def ends_early(spent: BudgetSpent) -> bool:
     """Whether Dask was told to end workers below the share of their limit at which it otherwise does."""
-    return spent.program == "dask" and spent.fraction is not None and spent.fraction < ENDS_AT
+    whole = some([spent.program], "allows itself most of the RAM")
+    return whole and spent.fraction is not None and spent.fraction < ENDS_AT
 
 
 def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
