@@ -391,8 +391,8 @@ def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
     if not isinstance(spent, BudgetSpent) or not some([spent.program], "allows itself most of the RAM"):
         return None
     limits = (one.limit_bytes for one in crash.events if isinstance(one, BudgetSpent | BudgetUsage))
-    is_set = ends_early(spent) or crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
-    return None if is_set else budget_of_a_program_is_spent(crash)
+    is_set = crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
+    return None if is_set or ends_early(spent) else budget_of_a_program_is_spent(crash)
 
 
 def ends_early(spent: BudgetSpent) -> bool:
