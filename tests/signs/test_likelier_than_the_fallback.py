@@ -195,7 +195,8 @@ def test_a_replay_memory_is_data(file: str, code: str, data: bool) -> None:
         ([*trace(LOADING), refused()], False),
         ([*trace(("job/run.py", "start", "model = model.to(device)")), refused()], False),
         (["Not enough memory to load model 'painter'", refused()], False),
-        (["Requested to load painter", refused()], True),
+        (["Requested to load painter", refused()], False),
+        (["Requested to load painter", "loaded completely 9012.51 6144.25 True", refused()], True),
         (["Loading checkpoint shards:  25%|██▌       | 1/4 [00:02<00:07,  2.51s/it]", refused()], False),
         (
             ["INFO 06-13 [llm_engine.py:161] Initializing an LLM engine (v0.5.4)", refused()],
