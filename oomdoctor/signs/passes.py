@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -269,9 +270,9 @@ def a_piece_larger_than_a_card(crash: Crash) -> Seen | None:
 
 @sign
 def tensor_of_a_running_job(crash: Crash) -> Seen | None:
-    """PyTorch's allocator was refused a tensor that the GPU could hold, others hold little of it, and nothing
-    shows what the job was doing, nor that it was loading."""
-    it, event = card(crash), refusal(crash)
+    """A framework of neural networks was refused a tensor that the GPU could hold, others hold little of it, and
+    nothing shows what the job was doing, nor that it was loading."""
+    it, event = card(crash), refusal(crash) or _refused_without_figures(crash)
     if event is None or crash.pool != "gpu" or crash.job.in_engine or not _nothing_tells(crash):
         return None
     if any(_NO_LOAD.search(line) for line in crash.root.around.before[-BESIDE:]):
@@ -291,6 +292,11 @@ def tensor_of_a_running_job(crash: Crash) -> Seen | None:
         against=(say("the log does not show what the job was doing"),),
         unsure=True,
     )
+
+
+def _refused_without_figures(crash: Crash) -> DeviceRefusal | None:
+    """The driver's refusal to a framework of networks that hands on no more than that."""
+    return crash.root if crash.job.world == "own" and isinstance(crash.root, DeviceRefusal) else None
 
 
 @sign
