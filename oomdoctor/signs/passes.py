@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -294,9 +295,10 @@ def tensor_of_a_running_job(crash: Crash) -> Seen | None:
     )
 
 
-def _refused_without_figures(crash: Crash) -> DeviceRefusal | None:
-    """The driver's refusal to a framework of networks that hands on no more than that."""
-    return crash.root if crash.job.world == "own" and isinstance(crash.root, DeviceRefusal) else None
+def _refused_without_figures(crash: Crash) -> Event | None:
+    """The refusal of a framework that trains networks, and has no allocator that says more."""
+    refused = crash.job.world == "own" and crash.job.trains and isinstance(crash.root, DeviceRefusal | Shortage)
+    return crash.root if refused else None
 
 
 @sign

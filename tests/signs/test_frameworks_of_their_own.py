@@ -33,6 +33,10 @@ AVERAGE = " 17: 812.506714, 806.881226 avg loss, 0.000000 rate, 2.41 seconds, 10
         (DLIB, True),
         (DARKNET, True),
         ((MXNET,), True),
+        (
+            ("import pygpu.gpuarray", "MemoryError: Error allocating 94371840 bytes of device memory (out of memory)."),
+            True,
+        ),
         ((MEAN, SIZED, CAFFE), True),  # the batches come next
         ((MEAN, CAFFE), False),
         # where a line or a frame tells
@@ -43,6 +47,8 @@ AVERAGE = " 17: 812.506714, 806.881226 avg loss, 0.000000 rate, 2.41 seconds, 10
         ((BARE,), False),
         (("import torch", BARE), False),
         (("faiss/gpu/GpuResources.cpp", BARE), False),
+        # where nobody says that it trains
+        (("ERROR  TDRV:dmem_alloc_internal  Failed to alloc DEVICE memory: 94371840",), False),
         # host memory
         (("mxnet.base.MXNetError: std::bad_alloc",), False),
     ],
@@ -96,3 +102,37 @@ STAGED = "[NMGR:dlr_kelf_stage] Failed to load subgraph"
 def test_what_fails_with_a_refusal_tells_what_it_was_for(lines: tuple[str, ...], loads: bool) -> None:
     assert (loading.another_loader_was_refused(crash(*lines)) is not None) is loads
     assert not loads or ranking(*lines)[0] == "model-does-not-fit"
+
+
+GIVEN = "MemoryError: Error allocating 94371840 bytes of device memory (out of memory)."
+
+
+@pytest.mark.parametrize(
+    ("node", "stage"),
+    [
+        ("GpuDnnConvGradI{inplace=True}(GpuContiguous.0)", "backward"),
+        ("GpuDnnConv{inplace=True}(GpuContiguous.0)", "forward"),
+        ("GpuContiguous(GpuReshape.0)", "unknown"),
+        ("if{inplace,gpu}(Gradient.0)", "unknown"),
+    ],
+)
+def test_theano_names_the_node_that_failed(node: str, stage: str) -> None:
+    assert crash(GIVEN, f"Apply node that caused the error: {node}").stage == stage
+
+
+def test_lua_has_none_of_pytorchs_functions() -> None:
+    frames = (
+        "stack traceback:",
+        "\t[C]: in function 'resize'",
+        "\t/u/torch/share/lua/5.1/nn/A.lua:9: in function 'backward'",
+    )
+    assert crash("cuda runtime error (2) : out of memory at /u/THC/THCStorage.cu:66", *frames).job.world == "own"
+    assert crash("cuda runtime error (2) : out of memory at /u/torch/THC/THCStorage.cu:66").job.world != "own"
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"), [("Epoch[ 2 of 9]-Minibatch[ 1- 10]: x", "forward"), ("Minibatch 3", "unknown")]
+)
+def test_what_cntk_says_that_it_is_doing(line: str, stage: str) -> None:
+    refused = "EXCEPTION occurred: CUDA failure 2: out of memory ; GPU=0 ; hostname=box ; expr=cudaMalloc(&p, n)"
+    assert crash(line, refused).stage == stage

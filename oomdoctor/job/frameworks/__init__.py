@@ -268,12 +268,12 @@ def files_of_inference() -> Mapping[str, str]:
 
 @cache
 def files_by_world() -> Mapping[World, str]:
-    """Where the code lies whose arrays are of a world, as alternatives of an expression."""
-    found: dict[World, list[str]] = {}
-    for each in frameworks():
-        if each.files and each.world in ("torch", "jax", "tensorflow"):
-            found.setdefault(each.world, []).extend(each.files)
-    return {world: "|".join(files) for world, files in found.items()}
+    """Where the code lies whose arrays are of a world, as alternatives of an expression; folders of Lua's Torch have
+    names of PyTorch's."""
+    worlds: tuple[World, ...] = ("own", "torch", "jax", "tensorflow")
+    return {
+        world: "|".join(path for each in frameworks() if each.world == world for path in each.files) for world in worlds
+    }
 
 
 @cache
