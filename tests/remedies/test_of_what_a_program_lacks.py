@@ -9,6 +9,7 @@ import pytest
 from remedy_logs import advise
 
 from oomdoctor import diagnose
+from oomdoctor.language import GPU, call_devices
 
 REFUSED = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total capacity of 23 GiB of "
@@ -165,6 +166,7 @@ OF_NEURON = "TDRV:dmem_alloc_internal  Failed to alloc DEVICE memory: 94371840\n
 )
 def test_what_another_framework_has_is_not_advised(text: str, there: str | None, missing: str, tmp_path: Path) -> None:
     remedies = first_of(tmp_path, f"0 1 2\nusing the {text}")["remedies"]
+    call_devices(GPU)
     assert there is None or there in [one["snippet"] for one in remedies]
     assert missing not in [one["knob"] for one in remedies]
     assert not any("torch." in (one["snippet"] or "") for one in remedies)
