@@ -17,6 +17,7 @@ _NAMES: Final = (
     ("TPU", rf"\bTPU\b|libtpu|{TPU_WORDS}"),
     ("HPU", r"\bHPU\b|habana_frameworks|\bsynapse_helpers\b"),
     ("MLU", r"\bMLU\b|torch_mlu"),
+    ("NeuronCore", r"\bTDRV:|\bnrt_[a-z]|\btorch_neuronx?\b|\bNEFF\b"),  # AWS: its runtime, package and programs
 )
 
 

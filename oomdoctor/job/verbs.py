@@ -24,9 +24,11 @@ _DONE: Final = late(r"\b100%\|")
 _TITLE: Final = late(r"\A\W{0,8}([A-Z][a-z]{2,20})(?: (?!the\b)\w{1,20}){1,2}\W{0,4}\Z")
 _JOINS: Final = frozenset({"and", "then"})
 _NEAR: Final = 6  # words behind the first in which a sentence names its object
-# A node of TensorFlow's graph, an operation of XLA, the file of a source in C++ or CUDA
+# A node of TensorFlow's graph, an operation of XLA, a node of Theano's (theano/gof/link.py), the file of a source in
+# C++ or CUDA
 _OPERATION: Final = late(
     r"\[\[ ?(?:Node: ?|\{\{node |node )([^\s}=]{1,300})|\bop_name=\"([^\"]{1,300})"
+    r"|\bApply node that caused the error: (\w{2,80})"
     r"|\b([A-Za-z]\w{2,80})\.(?:cpp|cc|cxx|cu|cuh|hpp|h|rs)\b"
 )
 # A name of several words, alone on its line
@@ -210,6 +212,6 @@ def of_operation(line: str) -> Row:
         return SILENCE
     if listed := of_listed_operation(text):
         return listed
-    named = (match[1] or match[2] or match[3] for match in _OPERATION.finditer(text))
+    named = (match[match.lastindex or 0] for match in _OPERATION.finditer(text))
     best = max((_of_kernel(name) for name in named), key=lambda row: row.weight, default=SILENCE)
     return best if best.stage else of_line("other operation", text, LONG) or SILENCE

@@ -277,13 +277,18 @@ def gradients(case: Case) -> bool:
 
 
 def recomputed(case: Case) -> bool:
-    """By an option, or by a line in a model of one's own: who drives a program by its options has no such line."""
-    return option_for_it(case) or not driven(case.crash.job.frameworks)
+    """By an option, or by a line in a model of one's own: who drives a program by its options has no such line, nor
+    does a framework that only has an option for it."""
+    job = case.crash.job
+    return option_for_it(case) or not (driven(job.frameworks) or job.world == "own")
 
 
 def something_in_32_bits(case: Case) -> bool:
-    """Not where what was refused, and the largest arrays of the program, are numbers of 16 bits and none of more."""
+    """Not where what was refused, and the largest arrays of the program, are numbers of 16 bits and none of more, nor
+    in a world of its own that has no option for it."""
     root = case.crash.root
+    if case.crash.job.world == "own" and not option_for_it(case):
+        return False
     types = root.types if isinstance(root, ArrayOutOfMemory) else frozenset[str]()
     return not types & OF_16_BITS or bool(types & OF_32_BITS)
 
@@ -478,10 +483,11 @@ def way_to_disk(case: Case) -> bool:
 
 def model_of_a_library(case: Case) -> bool:
     """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it; and no loader of JAX or
-    TensorFlow has weights in few bits without an option for it, nor has a program that draws."""
+    TensorFlow has weights in few bits without an option for it, nor has a program that draws or a framework with a
+    world of its own."""
     crash = case.crash
     of_anything = case.knob == "quantize-weights" and crash.job.world in _ARRAYS_OF_ANYTHING
-    if of_anything or draws(crash.job.frameworks):
+    if of_anything or crash.job.world == "own" or draws(crash.job.frameworks):
         return option_for_it(case)
     if option_for_it(case) or crash.job.world != "torch" or crash.job.engine is not None or crash.shows(_OF_WEIGHTS):
         return True

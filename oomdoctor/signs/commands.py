@@ -90,6 +90,7 @@ ON_OTHER_DEVICES: Final[Mapping[str, str]] = {
     "Intel": "xpu-smi ps",
     "MLU": "cnmon",
     "NPU": "npu-smi info",
+    "NeuronCore": "neuron-ls",  # awsdocs-neuron: tools/neuron-sys-tools/neuron-ls
     "TPU": "sudo lsof -w /dev/accel* /dev/vfio/*",
     "Tenstorrent": "sudo lsof -w /dev/tenstorrent/*",  # tenstorrent/tt-kmd: chardev.c
 }

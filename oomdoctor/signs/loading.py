@@ -232,16 +232,24 @@ def building_on_the_card(crash: Crash) -> Seen | None:
 
 @sign
 def another_loader_was_refused(crash: Crash) -> Seen | None:
-    """An allocator that prints no figures of the GPU was refused in a frame that loads a model."""
+    """An allocator that prints no figures of the GPU was refused in a frame that loads a model, or a load failed with
+    it."""
     root, doing = crash.root, crash.doing
     if not isinstance(root, DeviceRefusal | LibraryOutOfMemory | Shortage) or root.pool != "gpu":
         return None
-    if crash.stage != "model_load" or doing.weak or not isinstance(doing.because, Frame):
+    if crash.stage != "model_load" or doing.weak:
         return None
+    if not isinstance(doing.because, Frame) and (crash.job.runs_engine or doing.because not in root.around.below):
+        return None  # what was begun above may be over, and an engine may fill the GPU
     if refused_at_the_drivers_start(crash) is not None or _STARTS_UP.search(root.at.text) is not None:
         return None
+    words = (
+        say("GPU memory ran out while {function} loaded a model.", function=doing.because.function)
+        if isinstance(doing.because, Frame)
+        else say("GPU memory ran out while a model was loaded.")
+    )
     return Seen(
-        words=say("GPU memory ran out while {function} loaded a model.", function=doing.because.function),
+        words=words,
         evidence=(root,),
         against=(say("the log does not say how much was free"),),
     )

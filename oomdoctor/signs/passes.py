@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.cuda_error import DeviceRefusal
+from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory, LibraryTrouble
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -274,9 +276,9 @@ def a_piece_larger_than_a_card(crash: Crash) -> Seen | None:
 
 @sign
 def tensor_of_a_running_job(crash: Crash) -> Seen | None:
-    """PyTorch's allocator was refused a tensor that the GPU could hold, others hold little of it, and nothing
-    shows what the job was doing, nor that it was loading."""
-    it, event = card(crash), refusal(crash)
+    """A framework of neural networks was refused a tensor that the GPU could hold, others hold little of it, and
+    nothing shows what the job was doing, nor that it was loading."""
+    it, event = card(crash), refusal(crash) or _refused_without_figures(crash)
     if event is None or crash.pool != "gpu" or crash.job.in_engine or not _nothing_tells(crash):
         return None
     if any(_NO_LOAD.search(line) for line in crash.root.around.before[-BESIDE:]):
@@ -303,6 +305,12 @@ def _no_step_is_done(crash: Crash) -> bool:
     """The bar of a training stands at its start: the optimizer's states are made in the first step."""
     around = crash.root.around
     return crash.job.trains and any(map(_AT_ITS_START.search, (*around.before[-BESIDE:], *around.below[:BESIDE])))
+
+
+def _refused_without_figures(crash: Crash) -> Event | None:
+    """The refusal of a framework that trains networks, and has no allocator that says more."""
+    refused = crash.job.world == "own" and crash.job.trains and isinstance(crash.root, DeviceRefusal | Shortage)
+    return crash.root if refused else None
 
 
 @sign

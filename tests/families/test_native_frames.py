@@ -47,6 +47,40 @@ stack traceback:
 """
 
 
+GLOG = """\
+F0711 09:41:02.118230 6117 syncedmem.cpp:71] Check failed: error == cudaSuccess (2 vs. 0)  out of memory
+*** Check failure stack trace: ***
+    @     0x7f51c20ad5cd  google::LogMessage::Fail()
+    @     0x7f51c2c80e10  caffe::SyncedMemory::to_gpu()
+    @     0x7f51c2d3c1f0  caffe::PoolingLayer<>::Backward_gpu()
+    @     0x7f51c2b4a717  caffe::Net<>::Backward()
+    @           0x40b1c0  train()
+    @              (nil)  (unknown)
+Aborted (core dumped)
+"""
+DMLC = """\
+[09:15:02] src/storage/./pooled_storage_manager.h:151: cudaMalloc failed: out of memory
+
+Stack trace returned 4 entries:
+[bt] (0) /opt/mx/libmxnet.so(+0x3d28a0) [0x7f11c03d28a0]
+[bt] (1) /opt/mx/libmxnet.so(_ZN5mxnet11StorageImpl5AllocEmNS_7ContextE+0x69) [0x7f11c3178069]
+[bt] (2) /opt/mx/libmxnet.so(mxnet::op::PoolingOp<mshadow::gpu, float>::Forward(mxnet::OpContext const&)+0x4e) [0x7f11]
+[bt] (3) /opt/mx/libmxnet.so(_ZN5mxnet3OpsIfE8BackwardEv+0x2) [0x7f11c3178001]
+"""
+NUMBERED = """\
+CUDA Error: out of memory
+backtrace (3 entries):
+1/3: ./darknet(log_backtrace+0x38) [0x55ab1c]
+2/3: ./darknet(cuda_make_array+0x91) [0x55ab90]
+3/3: ./darknet(backward_network_gpu+0x10) [0x55ac04]
+"""
+GDB = """\
+CUDA Error: out of memory
+#1  0x00007f1ab2 in caffe::Net<float>::Forward (this=0x55d0, loss=0x0) at src/net.cpp:544
+#2  0x0000560011 in main (argc=3, argv=0x7ffd) at tools/fit.cpp:30
+"""
+
+
 def trace(text: str) -> tuple[Frame, ...]:
     return Neighbourhood(page("a", 1, text.encode())).around(0).trace
 
@@ -74,6 +108,20 @@ def test_luas_frames_stand_below_their_title() -> None:
     assert functions(LUA.replace("stack traceback:", "called from:")) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (GLOG, ["train", "Net.Backward", "PoolingLayer.Backward_gpu", "SyncedMemory.to_gpu", "LogMessage.Fail"]),
+        # what no symbol names is left out, and what a compiler has written is read
+        (DMLC, ["Ops.Backward", "PoolingOp.Forward", "StorageImpl.Alloc"]),
+        (NUMBERED, ["backward_network_gpu", "cuda_make_array", "log_backtrace"]),
+        (GDB, ["main", "Net.Forward"]),
+    ],
+)
+def test_frames_of_c_and_cpp_stand_below_the_message(text: str, named: list[str]) -> None:
+    assert functions(text) == named
+
+
 def test_rusts_frames_stand_in_the_message() -> None:
     assert functions(DEBUG) == ["Engine.step", "QMatMul.forward_via_f16", "QTensor.dequantize_f16", "Error.bt"]
 
@@ -86,6 +134,13 @@ def test_rusts_frames_stand_in_the_message() -> None:
         f'{REFUSED}\n  0: "std::vector"\n',
         f"{REFUSED}\nframe #12 was dropped by the decoder + 0x3\n",
         REFUSED + ' { fn: "core::run" }',
+        f"{REFUSED}\n@ 0x40 is where it lies\n",  # one blank, and words
+        f"{REFUSED}\n    @ home in the forward pass\n",
+        f"{REFUSED}\n#4 of 9 was refused in Net::Forward (again)\n",
+        f"{REFUSED}\n3/9: loss(x+0x1) of the batch [0]\n",
+        f"{REFUSED}\nstep 3 of 9: ./fit(backward+0x1) [0x5]\n",
+        # a symbol that nothing closes has no name
+        f"{REFUSED}\n[bt] (0) /opt/mx/libmxnet.so(_ZN5mxnet3OpsINS_3gpuEE8BackwardEv+0x2) [0x7f11]\n",
     ],
 )
 def test_what_only_looks_like_frames(text: str) -> None:
@@ -108,6 +163,21 @@ def test_a_traceback_of_python_says_more() -> None:
         # what it calls unpacks weights, and loads none
         (("   2: candle_core::QTensor::dequantize_f16", "   3: candle_core::QMatMul::forward_via_f16"), "forward"),
         (("   2: candle_core::QTensor::dequantize_f16", "   3: tool::Model::from_gguf"), "unknown"),
+        (("    @     0x7f51  caffe::Net<>::Forward()", "    @     0x7f52  caffe::Solver<>::Step()"), "forward"),
+        # a pass of each kind, by what it was in
+        (("    @     0x7f51  caffe::Net<>::ForwardBackward()",), "forward"),
+        (
+            ("    @     0x7f50  caffe::Net<>::Backward()", "    @     0x7f51  caffe::Net<>::ForwardBackward()"),
+            "backward",
+        ),
+        (("    @     0x7f51  caffe::SGDSolver<>::ApplyUpdate()",), "optimizer_step"),
+        (("    @     0x7f51  caffe::Net<>::CopyTrainedLayersFrom()",), "model_load"),
+        # a net is laid out with its batches, and its weights are filled in RAM
+        (("    @     0x7f51  caffe::Net<>::Init()", "    @     0x7f52  caffe::Solver<>::InitTrainNet()"), "unknown"),
+        (("    @     0x7f51  caffe::DataLayer<>::DataLayerSetUp()",), "unknown"),
+        (("    @     0x7f51  caffe::ConvolutionLayer<>::Reshape()",), "unknown"),
+        (("1/2: ./darknet(resize_network+0x3) [0x55]",), "forward"),
+        (("1/2: ./darknet(load_convolutional_weights+0x3) [0x55]",), "model_load"),
     ],
 )
 def test_what_they_say_of_the_stage(frames: tuple[str, ...], stage: str) -> None:

@@ -45,6 +45,8 @@ XLA = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: {}"
         ),
         (XLA.format("Attempting to allocate 3.75G for 2x1x0_HBM. That was not possible."), "GPU", ("TPU",)),
         (XLA.format("Out of memory while trying to allocate 8053063680 bytes."), "GPU", ("TPU",)),
+        ("ERROR  TDRV:dmem_alloc_internal  Failed to alloc DEVICE memory: 94371840", "NeuronCore", ("GPU",)),
+        ("Failed to allocate 94371840 bytes of GPU memory for NEFFS", "GPU", ("NeuronCore",)),
         (f"step 3 INPUT NPUTS\ntorch.OutOfMemoryError: CUDA {REFUSED.format('GPU')}", "GPU", ("NPU", "TPU")),
     ],
 )

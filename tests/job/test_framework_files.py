@@ -127,7 +127,7 @@ KNOWN_WORDS = {"isaacgym", "jaxlib", "koboldcpp", "ollama", "oobabooga"}  # nobo
 @EACH
 def test_its_world_fits_its_task(one: Framework) -> None:
     if one.trains:
-        assert one.world in ("torch", "jax", "tensorflow") or one.layer == "base"  # whose arrays are a library's
+        assert one.world in ("torch", "jax", "tensorflow", "own") or one.layer == "base"  # whose arrays are a library's
         assert one.layer in ("program", "states", "local", "base")
     if one.layer == "engine":
         assert (one.world, one.task) == ("engine", "serving")

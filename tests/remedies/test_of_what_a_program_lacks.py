@@ -9,6 +9,7 @@ import pytest
 from remedy_logs import advise
 
 from oomdoctor import diagnose
+from oomdoctor.language import GPU, call_devices
 
 REFUSED = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total capacity of 23 GiB of "
@@ -134,3 +135,38 @@ def test_who_keeps_several_models_in_ram_keeps_one(file: str, lines: list[str], 
 def test_a_runtime_of_colab_has_one_gpu(place: str, several: bool, tmp_path: Path) -> None:
     log = f"cell 7{place} in load\n" + LOADS.format("exllamav2/model.py")
     assert (SPLIT in advise(log, SPLIT, cause="model-does-not-fit")[0]) is several
+
+
+# Frameworks of networks with a world of their own
+
+OF_DLIB = (
+    "Error while calling cudaMalloc(&data, n) in file /w/dlib/dnn/gpu_data.cpp:7. code: 2, reason: out of memory\n"
+)
+OF_MXNET = "mxnet.base.MXNetError: src/storage/./pooled_storage_manager.h:1: cudaMalloc failed: out of memory\n"
+OF_MXNET += "[bt] (0) /w/libmxnet.so(mxnet::op::PoolingOp::Forward(int)+0x4e) [0x7f11]\n"
+OF_DARKNET = (
+    "Learning Rate: 0.1, Momentum: 0.9, Decay: 0.0005\nCUDA Error: out of memory\ndarknet: ./src/utils.c:3: error\n"
+)
+OF_NEURON = "TDRV:dmem_alloc_internal  Failed to alloc DEVICE memory: 94371840\n[NMGR] Failed to load subgraph\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "there", "missing"),
+    [
+        (OF_MXNET, "export MXNET_BACKWARD_DO_MIRROR=1", "memory-efficient-attention"),
+        (OF_DLIB, "trainer.set_mini_batch_size(1)", "gradient-checkpointing"),
+        (OF_DARKNET, "subdivisions=64", "gradient-checkpointing"),
+        (OF_DARKNET, "subdivisions=64", "shorter-sequences"),
+        (f"Resizing, random_coef = 1.40\n{OF_DARKNET}", "random=0", "mixed-precision"),
+        (f"transformers_neuronx/module.py\n{OF_NEURON}", "tp_degree=2", "lora"),
+        (f"transformers_neuronx/module.py\n{OF_NEURON}", "tp_degree=2", "shard-states"),
+        (f"torch_neuron.so\n{OF_NEURON}", None, "tensor-parallel"),
+        (f"torch_neuron.so\n{OF_NEURON}", None, "quantize-weights"),
+    ],
+)
+def test_what_another_framework_has_is_not_advised(text: str, there: str | None, missing: str, tmp_path: Path) -> None:
+    remedies = first_of(tmp_path, f"0 1 2\nusing the {text}")["remedies"]
+    call_devices(GPU)
+    assert there is None or there in [one["snippet"] for one in remedies]
+    assert missing not in [one["knob"] for one in remedies]
+    assert not any("torch." in (one["snippet"] or "") for one in remedies)

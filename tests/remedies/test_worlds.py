@@ -42,6 +42,7 @@ OF_OTHER_WORLDS: Final[Mapping[str, tuple[str, ...]]] = {
     "jax": (*TORCH, *TENSORFLOW, *GGML),
     "tensorflow": (*TORCH, *JAX, *GGML),
     "ggml": (*TORCH, *JAX, *TENSORFLOW),
+    "own": (*TORCH, *JAX, *TENSORFLOW, *GGML),
     "engine": (*ENGINES, *JAX, *TENSORFLOW),
     "none": (*ENGINES[:2], *JAX, *TENSORFLOW),
 }

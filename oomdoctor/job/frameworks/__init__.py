@@ -5,7 +5,8 @@ is and how a log shows it, in lines of `key: value, value`; where a key has noth
 each indented line. Behind two blanks and a `#` stands where upstream a value was looked up, or since when it holds; a
 value that begins or ends with a blank stands in quotation marks.
 
-    world       what its numbers live in: torch, jax, tensorflow, ggml, an engine's own pools, none
+    world       what its numbers live in: torch, jax, tensorflow, ggml, an engine's own pools; own for a framework of
+                networks that shares its arrays, and the calls that spare them, with no other; none
     task        what one runs it for; unknown where that may be anything
     layer       program (one job has one, and what it is built on), states (holds a trainer's), engine (serves from a
                 share of the card), local (serves or draws with what fits), base (others stand on it), host (around all)
@@ -51,7 +52,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal
 
-World = Literal["torch", "jax", "tensorflow", "ggml", "engine", "none"]
+World = Literal["torch", "jax", "tensorflow", "ggml", "engine", "own", "none"]
 Task = Literal["training", "rl", "serving", "inference", "data", "simulation", "system", "unknown"]
 Layer = Literal["program", "states", "engine", "local", "base", "host"]
 Engine = Literal["never", "optional", "own cards", "shared cards"]
@@ -267,12 +268,12 @@ def files_of_inference() -> Mapping[str, str]:
 
 @cache
 def files_by_world() -> Mapping[World, str]:
-    """Where the code lies whose arrays are of a world, as alternatives of an expression."""
-    found: dict[World, list[str]] = {}
-    for each in frameworks():
-        if each.files and each.world in ("torch", "jax", "tensorflow"):
-            found.setdefault(each.world, []).extend(each.files)
-    return {world: "|".join(files) for world, files in found.items()}
+    """Where the code lies whose arrays are of a world, as alternatives of an expression; folders of Lua's Torch have
+    names of PyTorch's."""
+    worlds: tuple[World, ...] = ("own", "torch", "jax", "tensorflow")
+    return {
+        world: "|".join(path for each in frameworks() if each.world == world for path in each.files) for world in worlds
+    }
 
 
 @cache
