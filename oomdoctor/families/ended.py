@@ -158,7 +158,12 @@ _GUESSES = late(r"potential root causes|^\W{0,4}\(\d\) (?:The process is killed|
 @remembered
 def told(text: str) -> str | None:
     """What ended the process, by this line."""
-    return None if _GUESSES.search(text) else _ending(text[:CHARACTERS])
+    return None if guesses(text) else _ending(text[:CHARACTERS])
+
+
+def guesses(text: str) -> bool:
+    """Whether Ray lists in this line what may have ended a process."""
+    return _GUESSES.search(text) is not None
 
 
 @remembered

@@ -147,6 +147,8 @@ _ALLOCATORS: Final = tuple(
             r"Unable to allocate array with shape",  # 1.17.0
             r"\bValueError: array is too big\b",
         ),
+        # pybind11/pytypes.h, of Python's own objects
+        ("python", r"\bCould not allocate (?:bytes|string|list|tuple|dict|set|memory ?view) object!"),
         ("r", r"\b[Cc]annot allocate (?:vector|memory block) of (?:size|length) \d"),  # memory.c; also an Rcpp's
         ("redis-server", r"^\S{1,12} .{6,40} # Out Of Memory allocating \d{1,20} bytes!"),  # zmalloc's handler
         # MySQL's and MariaDB's, at its start
@@ -737,6 +739,7 @@ _TRIGGERS: Final = (
     "annot allocate memory",
     "annot allocate vector",
     "annot allocate memory block",
+    "Could not allocate ",
     "array is too big",
     "Out Of Memory allocating",
     "[Errno 12]",

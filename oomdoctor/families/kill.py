@@ -15,7 +15,7 @@ from msgspec import Struct
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
-from oomdoctor.families.ended import ends_well, explained, told
+from oomdoctor.families.ended import ends_well, explained, guesses, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.gone import gone
 from oomdoctor.families.lines import PROGRESS, goes_on, place_of, process_of
@@ -233,8 +233,6 @@ _REPORTERS: Final = tuple(
     )
 )
 
-# Ray prints these guesses with every death of a worker.
-_GUESSES = "potential root causes"
 
 _SIGNALS: Final = {
     1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: SIGBUS, 9: SIGKILL, 11: "SIGSEGV", 15: "SIGTERM",
@@ -360,7 +358,7 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
 
 def _reporter(text: str) -> str | None:
     """Who reports a death in this line. Whoever waits for a process that is gone without a word is asked last."""
-    if _GUESSES in text:
+    if guesses(text):
         return None
     known = next(((name, said) for name, pattern in _REPORTERS if (said := pattern.search(text))), None)
     if known is None:

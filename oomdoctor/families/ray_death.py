@@ -85,8 +85,7 @@ _TRIGGER = late(
     r"|A worker died or was killed|exits, type=NODE_OUT_OF_MEMORY|exit_type: NODE_OUT_OF_MEMORY"
 )
 # What is left of such a line where its beginning is lost; next to it, it is a fact of that line's
-# ... and where Ray only lists its guesses it tells of no reason
-_TAIL = late(r"^Worker exit type: [A-Z_]{3,40} Worker exit detail: (?!Worker unexpectedly exits with a connection)")
+_TAIL = late(r"^(?:ERROR\W{1,3})?(?:Worker exit type: )?[A-Z_]{3,40} Worker exit detail: ")
 _NODE = late(r"has been marked dead because|Raylet is terminated")
 _CRASH = late(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
 # Up to 1.x with the traceback of the call below it
@@ -329,7 +328,7 @@ FAMILY = Family(
         "A worker died or was killed",
         "actor is dead because",
         "OUT_OF_ME",
-        "Worker exit type: ",
+        "Worker exit detail: ",
         "has been marked dead because",
         "Raylet is terminated",
         "*** SIG",
@@ -341,7 +340,7 @@ FAMILY = Family(
         "is unavailable: ",
         "The worker died unexpectedly",
         "A worker died or was killed",
-        "Worker exit type: ",
+        "Worker exit detail: ",
         "NODE_OUT_OF_MEMORY",
         "has been marked dead because",
         "Raylet is terminated",

@@ -26,6 +26,7 @@ SHORT = (
     ("terminate called after throwing an instance of 'vk::OutOfDeviceMemoryError'", "gpu"),
     ("[1717.1] [n1:8:0] cache.c:158  UCX  ERROR cuIpcOpenMemHandle(addr, LAZY_PEER) failed: out of memory", "gpu"),
     ("  cuMemHostRegister return value:  2", "pinned"),
+    ("RuntimeError: Could not allocate bytes object!", "host_ram"),
     ("CUFFTError(code 2, cuFFT failed to allocate GPU or CPU memory)", "gpu"),
     # what the operating system did not lock
     ("drv.LogicError: cuMemHostAlloc failed: OS call failed or operation not supported on this OS", "pinned"),

@@ -449,6 +449,7 @@ def test_a_search_goes_on_without_the_trial_that_did_not_fit() -> None:
 
 @pytest.mark.parametrize("guess", ["(2) ray stop --force is called. ", "  (2) ray stop --force is called."])
 def test_what_ray_guesses_ends_nobody_on_a_line_of_its_own(guess: str) -> None:
-    died = "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file. There are some"
-    assert read(died, "(1) The process is killed by SIGKILL by OOM killer due to high memory usage.", guess)[0]
-    assert not read(died, "(1) The process is killed by SIGKILL.", "$ ray stop --force")[0]
+    died = "SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file."
+    killed = "(1) The process is killed by SIGKILL by OOM killer due to high memory usage."
+    assert read(died, killed, guess) == (["worker-death"], [])
+    assert read("Worker exit detail: quiet", killed, guess) == ([], [])
