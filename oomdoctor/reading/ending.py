@@ -57,7 +57,7 @@ _NAMES_ITS_OUTPUT: Final = late(
     r"(?:[\w.~-]{0,80}/){1,30}[\w.-]{1,120}\.(?:log|txt|out|err|json)$"
 )
 # Figures, stamps and the places in a program's source
-_PLACES: Final = late(r"\S*[\d/\\]\S*|\s")
+_PLACES: Final = late(r"[^\s\d/\\]{0,120}[\d/\\]\S*|\s")
 _ITS_STATUS: Final = late(r"\b(?:code|status)\b[ =:]{1,3}-?\d")
 _COMMAND: Final = late(r"\W{0,4}(?:/[\w./-]{1,200}/)?(?:python[\d.]{0,6}|bash|sh|torchrun|deepspeed|srun)'?(?:,| -)")
 _PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
