@@ -85,7 +85,11 @@ _TRIGGER = late(
     r"|A worker died or was killed|exits, type=NODE_OUT_OF_MEMORY|exit_type: NODE_OUT_OF_MEMORY"
 )
 # What is left of such a line where its beginning is lost; next to it, it is a fact of that line's
-_TAIL = late(r"^(?:ERROR\W{1,3})?(?:Worker exit type: )?[A-Z_]{3,40} Worker exit detail: ")
+# ... and where Ray only lists its guesses it tells of no reason, unless that is all that is left
+_TAIL = late(
+    r"^(?:Worker exit type: [A-Z_]{3,40} Worker exit detail: (?!Worker unexpectedly exits with a connection)"
+    r"|[A-Z_]{3,40} Worker exit detail: )"
+)
 _NODE = late(r"has been marked dead because|Raylet is terminated")
 _CRASH = late(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
 # Up to 1.x with the traceback of the call below it
