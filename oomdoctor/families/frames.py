@@ -36,7 +36,7 @@ _SIGNS: Final = ('File "', "❱", "--> ")
 _INDENT = "    "  # of source
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # The comma is missing where faulthandler prints; loguru points at the frame that caught the exception.
-_FRAME = late(
+FRAME = late(
     r'(?:\s{0,200}(?:> )?File "|(?=[\w./-]{1,200}\.py", line ))([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})'
 )
 _FILE = late(r'\s{0,200}File "([^"]{1,400}\.pyx?)"(?:, line (\d{1,7}))?[,.]?\s{0,4}$')
@@ -89,7 +89,7 @@ def of_traceback(text: str) -> bool:
 
 def is_frame(text: str) -> bool:
     """Whether the line is the head of a frame."""
-    if " in " in text and any(pattern.match(text) for pattern in (_FRAME, _RICH_FRAME, _NOTEBOOK_FRAME)):
+    if " in " in text and any(pattern.match(text) for pattern in (FRAME, _RICH_FRAME, _NOTEBOOK_FRAME)):
         return True
     return _CELL.match(text) is not None or ('File "' in text and _FILE.match(text) is not None)
 
@@ -195,7 +195,7 @@ def _frame(lines: Sequence[Line], position: int) -> Frame | None:
     if " in " not in text and "ray::" not in text:
         match = _FILE.match(text) if 'File "' in text else None
         return Frame(match[1], int(match[2] or 0), "", _code(lines, position)) if match else None
-    if match := _FRAME.match(text):
+    if match := FRAME.match(text):
         return Frame(match[1], int(match[2]), match[3], _code(lines, position))
     if match := _RICH_FRAME.match(text):
         code = _code_at_arrow(lines, position + 1) or _code(lines, position)

@@ -31,7 +31,7 @@ def releases_of(told: Sequence[Event]) -> Mapping[str, str]:
     """Of frameworks whose messages or files have changed, the releases that print or have these: {"torch": "<2.1"}."""
     roots = [event for event in told if event.role == "root"]
     texts = {text for event in told for text in (event.at.text, *event.around.before, *event.around.after)}
-    files = {frame.file.replace("\\", "/") for event in roots for frame in event.around.trace}
+    files = {frame.path for event in roots for frame in event.around.trace}
     told_by = {each.name: (*_told(each.wordings, texts), *_told(each.layouts, files)) for each in frameworks()}
     return {name: str(_narrowed(releases)) for name, releases in told_by.items() if releases}
 

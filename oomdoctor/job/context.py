@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Final
@@ -185,9 +185,7 @@ class _Told:
             if line.mark.source:
                 self._logger(line.mark.source)
             hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
-            lodged = {what for what, _, end in hits if here.text.startswith(_ENVIRONMENTS, end)}
-            self._landlords.update(self._named(lodged))
-            readers = dict.fromkeys(owners[i] for i in sorted({hit[0] for hit in hits} - lodged))
+            readers = dict.fromkeys(owners[i] for i in sorted(self._told_by(here.text, hits)))
             for reader in [*readers, _by_shape(here, continued)]:
                 if isinstance(reader, str):
                     self._take_words(reader, here.text)
@@ -208,6 +206,13 @@ class _Told:
         automaton, _ = _triggers()
         hits = automaton.find_matches_as_indexes(source, overlapping=True)
         self._frameworks.update(self._named(hit[0] for hit in hits))
+
+    def _told_by(self, text: str, hits: Sequence[tuple[int, int, int]]) -> set[int]:
+        """What of this stands there by more than the folder in which an environment lies."""
+        told = {what for what, _, end in hits if not text.startswith(_ENVIRONMENTS, end)}
+        if len(told) < len(hits):
+            self._landlords.update(self._named(what for what, *_ in hits if what not in told))
+        return told
 
     def _named(self, hits: Iterable[int]) -> Iterator[str]:
         """The frameworks among what was found."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from oomdoctor.families.event import Event, Frame
+from oomdoctor.families.frames import FRAME
 from oomdoctor.job import frames, rows, verbs
 from oomdoctor.job.roles import class_and_method, role_of
 from oomdoctor.job.rows import CHARACTERS, GENERATION, SILENCE, STEPS, TRAINING, Row
@@ -25,7 +26,6 @@ _FRAME: Final = late(r"\s{0,200}File \"")
 OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above exception")
 # torch/distributed/elastic/multiprocessing/errors/__init__.py
 _REPEATED: Final = late(r"\s{0,8}traceback {0,4}: Traceback \(most recent call last\):")
-_FRAME_HEAD: Final = late(r"\s{0,200}File \"([^\"\n]{1,400})\", line (\d{1,7}), in (\S{1,200})")
 _REPORT: Final = 80  # lines
 _DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
@@ -132,7 +132,7 @@ def _reported(event: Event) -> tuple[Frame, ...]:
     """The traceback that torchrun repeats below, in its report on the first rank that failed."""
     lines = event.around.below[:_REPORT]
     head = next((place for place, line in enumerate(lines) if _REPEATED.match(line)), len(lines))
-    found = (_FRAME_HEAD.match(line) for line in lines[head:])
+    found = (FRAME.match(line) for line in lines[head:])
     return tuple(Frame(file=one[1], line=int(one[2]), function=one[3]) for one in found if one is not None)
 
 

@@ -78,7 +78,7 @@ def _of_the_failing_process(trace: Sequence[Frame]) -> Sequence[Frame]:
 
 def owner_of(frame: Frame) -> Owner | None:
     """Whose code a frame is of; None for libraries that nobody changes."""
-    file = frame.file.replace("\\", "/")
+    file = frame.path
     if not file:
         return "nobody"
     if _STANDARD.search(file) or _CHECKOUT.search(file) or _COMPILED.search(file):
@@ -96,7 +96,7 @@ def _checkouts() -> re.Pattern[str]:
 
 
 def _line(frame: Frame, owner: Owner, *, innermost: bool) -> OwnLine:
-    name = frame.file.replace("\\", "/").rpartition("/")[2]
+    name = frame.path.rpartition("/")[2]
     return OwnLine(name if _FILE.fullmatch(name) and frame.line else "", frame.line, frame.code, owner, innermost)
 
 
@@ -104,7 +104,7 @@ def called_by(trace: Sequence[Frame]) -> Iterator[str]:
     """The names of functions and files that the frames show, the innermost first."""
     for frame in reversed(trace):
         yield frame.function
-        yield frame.file.replace("\\", "/").rpartition("/")[2]
+        yield frame.path.rpartition("/")[2]
 
 
 __all__ = ["OwnLine", "Owner", "called_by", "own_lines", "own_place", "owner_of"]

@@ -26,6 +26,7 @@ from oomdoctor.signs.allocator import (
 )
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.loading import a_card_for_no_model
+from oomdoctor.signs.other_words import with_advice
 from oomdoctor.signs.spark import SPARK, drivers_heap_is_full
 from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
 from oomdoctor.versions import version_of
@@ -34,7 +35,6 @@ _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.
 _WHOLE: Final = 1.0
 _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified-runtime#1245, 2024-01
 _AT_LEAST: Final = late(r"(?i)\bat least\b[^\n]{1,80}")
-_ADVICE_LINES: Final = 3
 _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
@@ -156,8 +156,7 @@ def _of_a_program(case: Case) -> Answer:
 
 def _is_asked_for(crash: Crash, value: str) -> bool:
     """Whether the message asks for the value: it is what the work needs, and not what the limit was."""
-    text = "\n".join((crash.root.at.text, *crash.root.around.after[:_ADVICE_LINES]))
-    return any(value in found[0] for found in _AT_LEAST.finditer(text))
+    return any(value in found[0] for found in _AT_LEAST.finditer(with_advice(crash.root)))
 
 
 def _as_asked(case: Case, value: str) -> Proposal:

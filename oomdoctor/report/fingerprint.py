@@ -45,7 +45,7 @@ def place(frames: Iterable[Frame]) -> str:
     own = next((frame for frame in frames if frame.function and _is_own(frame)), None)
     if own is None:
         return ""
-    file = own.file.replace("\\", "/").rpartition("/")[2]
+    file = own.path.rpartition("/")[2]
     return _FIGURES.sub("N", f"{file.rpartition('.')[0] or file}:{own.function}")
 
 
@@ -54,7 +54,7 @@ def _is_own(frame: Frame) -> bool:
         return True
     if frame.function in _WRAPPERS:
         return False
-    file = frame.file.replace("\\", "/")
+    file = frame.path
     if _LAUNCHER.search(file):
         return False
     if installed := _INSTALLED.search(file):

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM, Frame
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import driven
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.first_step import killed_bare
 from oomdoctor.signs.host_growth import LEAST_POINTS, host_memory_grew
 from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
 
@@ -130,7 +130,7 @@ def killed_during_an_evaluation(crash: Crash) -> Seen | None:
 def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job whose training went well before its evaluation."""
     root = crash.root
-    if not isinstance(root, Kill) or root.signal != SIGKILL or crash.proven or crash.stage != "eval":
+    if not killed_bare(crash) or crash.stage != "eval":
         return None
     if crash.pool not in (*RAM, "none") or root.process.rank is not None or crash.job.task in _WITHOUT_EVALUATION:
         return None

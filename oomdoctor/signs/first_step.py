@@ -73,7 +73,6 @@ _GROWN: Final = late(
     r"(?i)\b(?:seq\w*|context|resolution|image|picture|crop|tile|batch|frames?|clip)\b[^\n\d]{0,24}"
     r"(?:\d{1,7} ?)?(?:->|=>|\u2192|\bto\b) ?(\d{1,7})\b(?![^\n]*\bloss\b)"
 )
-STAGES: Final = 2
 _STAGES: Final = ("unknown", "launch", "forward", "backward", "optimizer_step")
 _DATA: Final = "data_load"
 _NO_TRAINING: Final = ("inference", "serving", "data")  # tasks
@@ -119,7 +118,7 @@ def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
 @sign
 def killed_bare_before_the_first_step(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job that trains, of which no line shows a GPU, before a step was done."""
-    if not _is_bare(crash) or _starts_workers(crash) or before_the_first_step(crash) is None:
+    if not killed_bare(crash) or _starts_workers(crash) or before_the_first_step(crash) is None:
         return None
     words = say(
         "The job trains and was killed before its first step was done; no line shows a GPU. What the forward pass "
@@ -131,26 +130,28 @@ def killed_bare_before_the_first_step(crash: Crash) -> Seen | None:
 @sign
 def killed_bare_after_the_inputs_grew(crash: Crash) -> Seen | None:
     """The same, before a step of larger inputs than those of the steps before was done."""
-    if not _is_bare(crash) or not _may_compute_alone(crash):
+    if not killed_bare(crash) or not _may_compute_alone(crash):
         return None
     sizes = [int(grown[1]) for line in crash.root.around.before if (grown := _GROWN.search(line)) is not None]
-    if len(sizes) < STAGES or sizes[-1] <= sizes[-2] or not is_told_last(own_lines(crash), _GROWN, (PROGRESS,)):
+    before, now = [0, 0, *sizes][-2:]
+    if not 0 < before < now or not is_told_last(own_lines(crash), _GROWN, (PROGRESS,)):
         return None
     words = say(
         "The job was killed before the first step on larger inputs was done ({now} after {before}). What the forward "
         "pass keeps for the backward pass grows with them.",
-        now=sizes[-1],
-        before=sizes[-2],
+        now=now,
+        before=before,
     )
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash, "forward"))
 
 
 def killed_bare_at_a_step(crash: Crash) -> Seen | None:
-    """Either of the two."""
+    """A bare kill before a training step that needs more than what was done before: the first, or a larger one."""
     return killed_bare_before_the_first_step(crash) or killed_bare_after_the_inputs_grew(crash)
 
 
-def _is_bare(crash: Crash) -> bool:
+def killed_bare(crash: Crash) -> bool:
+    """Whether the crash is a SIGKILL for no printed reason."""
     return isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
 
 

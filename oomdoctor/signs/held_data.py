@@ -10,14 +10,14 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.kill import SIGKILL, Kill
+from oomdoctor.families.kill import Kill
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.first_step import memory_in_all
+from oomdoctor.signs.first_step import killed_bare, memory_in_all
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.node_groups import several_alike_have_it
 from oomdoctor.units import show
@@ -199,8 +199,7 @@ def killed_bare_at_its_data(crash: Crash) -> Seen | None:
 
 
 def _was_killed_bare(crash: Crash) -> bool:
-    killed = isinstance(crash.root, Kill) and crash.root.signal == SIGKILL and not crash.proven
-    return killed and _was_killed(crash)
+    return killed_bare(crash) and _was_killed(crash)
 
 
 def _unseen() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomdoctor.families.event import Event
 from oomdoctor.families.unfamiliar import BESIDE_THE_FRAMEWORK, Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
@@ -74,6 +75,20 @@ _OF_A_STATE: Final = late(
 _OF_ADDRESS_SPACE: Final = late(
     r"(?i)\bvirtual memory limit\b|\blimit (?:on|of) (?:the )?(?:virtual memory|(?:virtual )?address space)\b"
     r"|\bulimit -v\b|\bRLIMIT_AS\b|\b(?:virtual )?address space (?:limit|is (?:full|exhausted))"
+)
+# "re-run STAR with at least --limitBAMsortRAM 41143265264", "increase max_memory (now 2048 MB)": its own option
+_RAISES_A_LIMIT: Final = late(
+    r"(?i)\b(?:re-?run|rais|increas|enlarg|us|set|add|pass|try|specify|requir|need)\w{0,3}\b[^\n;]{0,80}?(?<![\w/.-])"
+    r"(?:--?)?(?:[a-z]\w{0,24}\.){0,3}(?:(?:heap|mem(?:ory)?|ram)[_-]?(?:size|limit|budget|cap)|[a-z]\w{0,24}?"
+    r"(?:[_-](?:limit|mem|memory|ram|heap|budget)|limit[_-]?\w{0,20}(?:mem|ram|heap)|(?-i:Mem|RAM|Heap|Limit)))"
+    r"\w{0,20}(?![\w.]*\()[ =:(]{1,3}[^\n;]{0,20}?\d"
+)
+_ADVICE_LINES: Final = 3
+# kaldi-asr/kaldi: src/cudamatrix/cu-allocator.cc, "Possibly this is due to sharing the GPU"
+_OF_OTHERS: Final = late(
+    r"(?i)\b(?:sharing|shares) (?:the|this|a) (?:gpu|device|card)\b"
+    r"|\b(?:gpu|device|card) (?:is |may be |might be )?(?:shared|used|in use|occupied) (?:with|by) (?:an)?other"
+    r"|\b(?:an)?other (?:process|program|job|application|user)\w{0,2}\b[^.\n]{0,40}\b(?:gpu|device|card|vram)\b"
 )
 
 
@@ -168,16 +183,6 @@ def resources_missing_in_other_words(crash: Crash) -> Seen | None:
     )
 
 
-# "re-run STAR with at least --limitBAMsortRAM 41143265264", "increase max_memory (now 2048 MB)": its own option
-_RAISES_A_LIMIT: Final = late(
-    r"(?i)\b(?:re-?run|rais|increas|enlarg|us|set|add|pass|try|specify|requir|need)\w{0,3}\b[^\n;]{0,80}?(?<![\w/.-])"
-    r"(?:--?)?(?:[a-z]\w{0,24}\.){0,3}(?:(?:heap|mem(?:ory)?|ram)[_-]?(?:size|limit|budget|cap)|[a-z]\w{0,24}?"
-    r"(?:[_-](?:limit|mem|memory|ram|heap|budget)|limit[_-]?\w{0,20}(?:mem|ram|heap)|(?-i:Mem|RAM|Heap|Limit)))"
-    r"\w{0,20}(?![\w.]*\()[ =:(]{1,3}[^\n;]{0,20}?\d"
-)
-_ADVICE_LINES: Final = 3
-
-
 @sign
 def own_limit_in_other_words(crash: Crash) -> Seen | None:
     """A program hit its own limit, by its words or its figures, or since it asks for a larger one."""
@@ -186,8 +191,7 @@ def own_limit_in_other_words(crash: Crash) -> Seen | None:
         return None
     if root.limited:
         return Seen(words=_compared(root, say("The program hit a limit of its own.")), evidence=(root,))
-    text = "\n".join((root.at.text, *root.around.after[:_ADVICE_LINES]))
-    if root.pool != "host_ram" or _RAISES_A_LIMIT.search(text) is None:
+    if root.pool != "host_ram" or _RAISES_A_LIMIT.search(with_advice(root)) is None:
         return None
     return Seen(words=say("The program hit a limit of its own: its message asks for a larger one."), evidence=(root,))
 
@@ -200,14 +204,6 @@ def library_was_refused_in_other_words(crash: Crash) -> Seen | None:
         return None
     words = say("A GPU allocation outside the framework's allocator failed.")
     return Seen(words=words, evidence=(root,))
-
-
-# kaldi-asr/kaldi: src/cudamatrix/cu-allocator.cc, "Possibly this is due to sharing the GPU"
-_OF_OTHERS: Final = late(
-    r"(?i)\b(?:sharing|shares) (?:the|this|a) (?:gpu|device|card)\b"
-    r"|\b(?:gpu|device|card) (?:is |may be |might be )?(?:shared|used|in use|occupied) (?:with|by) (?:an)?other"
-    r"|\b(?:an)?other (?:process|program|job|application|user)\w{0,2}\b[^.\n]{0,40}\b(?:gpu|device|card|vram)\b"
-)
 
 
 @sign
@@ -258,6 +254,11 @@ def address_space_by_the_message(crash: Crash) -> Seen | None:
 def state_by_the_message(crash: Crash) -> Seen | None:
     """The message mentions saving or loading a state."""
     return _names(crash, _OF_A_STATE)
+
+
+def with_advice(root: Event) -> str:
+    """The message of a failure with the lines behind it, where a program says what to do."""
+    return "\n".join((root.at.text, *root.around.after[:_ADVICE_LINES]))
 
 
 def _lays_out(crash: Crash, root: Shortage) -> bool:

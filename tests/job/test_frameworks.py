@@ -590,6 +590,11 @@ def test_a_program_in_whose_folder_an_environment_lies_is_not_the_one_that_runs(
     assert "comfyui" in context("autotrain llm --train\n" + own).frameworks
 
 
+def test_a_program_that_a_line_names_beside_its_environment_is_seen() -> None:
+    line = "autotrain llm --train\n/opt/ComfyUI/.venv/bin/python /opt/ComfyUI/main.py\n"
+    assert "comfyui" in context(line).frameworks
+
+
 def test_settings_are_read_beside_the_path_of_an_environment() -> None:
     seen = context("/opt/ComfyUI/venv/bin/python -m tile --batch_size 8\n")
     assert seen.settings["batch_size"].value == 8
