@@ -56,10 +56,11 @@ _KNOWN_STATED: Final = late(
     r"(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[+-]?\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?(?!\.?\d|\w)"
     r"|True\b|False\b|None\b|true\b|false\b|null\b|(?<=[A-Z]=)[\w:,.]{1,100})"
 )
-# "try setting X=...", "(e.g., X=0.8)": printed advice states no setting.
+# "try setting X=...", "(e.g., X=0.8)", "  1. Lower X: load(..., X=0.6)": printed advice states no setting.
 _ADVICE: Final = late(
     r"\b(?:try|trying|consider|recommend\w*|suggest\w*|should|please|instead|e\.g\.|for example|default(?:s|ed)? to"
-    r"|(?:setting|use) PYTORCH\w{0,40}|equivalent to|avoid fragmentation|set ['\"`]\w{1,60})\b",
+    r"|(?:setting|use) PYTORCH\w{0,40}|equivalent to|avoid fragmentation|set ['\"`]\w{1,60})\b"
+    r"|^\W{0,8}(?:\d{1,2}[.)] ?)(?:lower|reduce|decrease|increase|raise|disable|enable|use|set|add|remove|pass)\b",
     re.IGNORECASE,
 )
 

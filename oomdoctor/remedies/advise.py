@@ -30,6 +30,7 @@ from oomdoctor.remedies import (
     evaluation,
     fractions,
     from_outside,
+    inputs,
     loading,
     own_line,
     own_options,
@@ -119,7 +120,16 @@ def remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remed
     for refused in _often_tried(cause, crash):
         if refused.knob not in rejected and all(remedy.knob != refused.knob for remedy in chosen):
             rejected[refused.knob] = refused
-    return chosen, [*rejected.values(), *_other_versions(cause, crash)]
+    return _said_once(chosen, crash), [*rejected.values(), *_other_versions(cause, crash)]
+
+
+def _said_once(chosen: list[Remedy], crash: Crash) -> list[Remedy]:
+    """Of inputs that may be anything either their length or their size, as more is known of."""
+    sizes = [remedy for remedy in chosen if remedy.knob in (inputs.LENGTH, inputs.SIZE)]
+    if len(sizes) == 1 or not inputs.may_be_anything(crash):
+        return chosen
+    left = max(sizes, key=lambda remedy: (remedy.has_object, remedy.knob == inputs.SIZE), default=None)
+    return [remedy for remedy in chosen if remedy is left or remedy not in sizes]
 
 
 def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
@@ -225,7 +235,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
 
 def _has_a_script(row: Spelling, crash: Crash) -> bool:
     """Whether there is a place for PyTorch's line: what a solver calls for its forces is nobody's script."""
-    return row.framework != "torch" or crash.job.task != conditions.OF_NATURE
+    return row.framework != "torch" or crash.job.task != inputs.OF_NATURE
 
 
 def _is_for_callers(row: Spelling, crash: Crash) -> bool:

@@ -32,6 +32,15 @@ from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.engine.requests import sees
 from oomdoctor.remedies.host.offload import OFFLOADS
 from oomdoctor.remedies.host.processes import of_threads, several_tasks
+from oomdoctor.remedies.inputs import (
+    OF_NATURE,
+    axes_of_the_largest,
+    computes_pictures,
+    has_axes_of_pictures,
+    pictures,
+    sequences,
+    tiles,
+)
 from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import PROCESS_HOG, RACE, UNPROVEN, Case
 from oomdoctor.remedies.settings import NO_OPTION
@@ -67,7 +76,6 @@ ON_THAT_SIDE: Final = "on that side"
 _ANY_WORLD: Final = "none"
 _ANY_TASK: Final = ("unknown", "system")  # the log shows nothing of the job, or only what the system says of it
 _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
-OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
@@ -91,28 +99,11 @@ _OF_DATA: Final = (
 LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
 _AXIS: Final = late(r"\d{1,20}")
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
-_OF_PICTURES: Final = (
-    r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
-    r"|\brender(?:er|ing)?\b|\bsplat|rasteri[sz]|point_?cloud|\bvoxel|\bnerf"
-)
-_DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
-# A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
-_SAMPLERS: Final = (
-    r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
-)
-_SIZE_OF_PICTURES: Final = (
-    r"(?i)\b(?:images?|frames?|photos?|pictures?) (?:of size |size |resolution )?\d{3,5} ?x ?\d{3,5}\b"
-)
-_OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
-_OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
-# lax.conv_general_dilated is JAX's convolution of any number of dimensions: jax/_src/lax/convolution.py
-_CONVOLUTION: Final = r"\bconv_general_dilated\b"
 _OF_ATTENTION: Final = (
     r"(?i)attention|\battn|softmax|transformers?\b|\btokens?\b|\bseq(?:uence)?_?len|\bllms?\b"
     r"|\b(?:bert|gpt|llama|gemma)"
 )
 _OF_ONE_TENSOR: Final = "allocator-cap"  # a cause
-_OF_DATA_IN_RAM: Final = "dataset-in-ram"  # a cause: no line that scales a tensor makes what is read smaller
 _OF_ANY_GRAPH: Final = "ONNX Runtime"  # a library, of whose nodes few attend
 _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # XLA's names of what a jitted function computes; those of a gradient have the transformation around them:
@@ -265,8 +256,8 @@ def _sees_one_picture(crash: Crash) -> bool:
     begins with its height and width."""
     root = crash.root
     axes = root.lengths if isinstance(root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else []
-    if _has_axes_of_pictures(crash):
-        axes = _axes_of_the_largest(crash)
+    if has_axes_of_pictures(crash):
+        axes = axes_of_the_largest(crash)
     return len(axes) == PICTURES and axes[0] == 1 != axes[1]
 
 
@@ -308,7 +299,7 @@ def attention(case: Case) -> bool:
         return False
     if "mlx" in crash.job.frameworks:
         return option_for_it(case)  # it has no other: mlx/fast.cpp, `scaled_dot_product_attention`
-    of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or case.cause == _OF_ONE_TENSOR or _computes_pictures(crash)
+    of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or case.cause == _OF_ONE_TENSOR or computes_pictures(crash)
     of_anything = of_anything or (isinstance(crash.root, LibraryOutOfMemory) and crash.root.library == _OF_ANY_GRAPH)
     if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
         return True
@@ -400,60 +391,6 @@ def _beyond_a_half(crash: Crash) -> bool:
     if not isinstance(root, DeviceOutOfMemory) or not root.tried_bytes or not root.total_bytes:
         return False
     return root.tried_bytes > HALVES * root.total_bytes
-
-
-def sequences(case: Case) -> bool:
-    """No pictures, points or tables: neither the framework, the frames nor the array's shape says so. Few tokens are
-    not made fewer."""
-    crash = case.crash
-    if case.now is not None:
-        return True
-    if some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash):
-        return False
-    if little_was_generated(crash) is not None:
-        return False
-    if crash.mentions(_SIZE_OF_PICTURES) is not None:
-        return False
-    root = crash.root
-    as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
-    return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
-
-
-def pictures(case: Case) -> bool:
-    """What goes in has a size of its own: pictures, volumes, points, clips, a grid."""
-    crash = case.crash
-    of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
-    if simulates_worlds(crash) or of_data:
-        return False
-    if crash.job.task == OF_NATURE:
-        return True
-    stated = case.now is not None or own_options.own_option(case.knob, crash) is not None
-    named = stated or crash.mentions(_SIZE_OF_PICTURES) is not None
-    return named or some(crash.job.frameworks, "has no sequences") or _computes_pictures(crash)
-
-
-def tiles(case: Case) -> bool:
-    """Pictures in a step that may take them in parts."""
-    return pictures(case) and case.crash.in_trace(_SAMPLERS) is None
-
-
-def _computes_pictures(crash: Crash) -> bool:
-    if crash.in_trace(_OF_PICTURES) is not None or crash.mentions(_DRAWN) is not None:
-        return True
-    if not isinstance(crash.root, ArrayOutOfMemory):
-        return False
-    return crash.mentions(_OPS_ON_PICTURES) is not None or _has_axes_of_pictures(crash)
-
-
-def _has_axes_of_pictures(crash: Crash) -> bool:
-    """The largest array of a compiled program comes from a convolution over pictures."""
-    return len(_axes_of_the_largest(crash)) == PICTURES and crash.mentions(_CONVOLUTION) is not None
-
-
-def _axes_of_the_largest(crash: Crash) -> list[int]:
-    root = crash.root
-    largest = root.largest_buffer if isinstance(root, ArrayOutOfMemory) else None
-    return largest.lengths if largest is not None else []
 
 
 def simulated_worlds(case: Case) -> bool:

@@ -261,6 +261,14 @@ def test_advice_to_offload_switches_nothing_on() -> None:
     assert settings("offload_optimizer={'device': 'cpu'}") == {"offload_optimizer.device": "cpu"}
 
 
+def test_a_list_of_what_to_try_states_no_setting() -> None:
+    listed = "  2. Lower gpu_memory_utilization: load(..., gpu_memory_utilization=0.55)"
+    assert settings(f"The card has 22.2 GB with gpu_memory_utilization=0.85.\n{listed}") == {
+        "gpu_memory_utilization": 0.85
+    }
+    assert settings("2. gpu_memory_utilization=0.55") == {"gpu_memory_utilization": 0.55}
+
+
 def test_a_dump_or_a_list_that_is_cut_keeps_what_is_whole() -> None:
     assert settings("non-default args: {'max_model_len': 4096, 'dtype': 'bflo") == {"max_model_len": 4096}
     assert settings("non-default args: {") == {}

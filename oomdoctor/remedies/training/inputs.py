@@ -6,6 +6,8 @@ from typing import Final
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.language import say
+from oomdoctor.remedies.inputs import may_be_anything
+from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import comes_later
 from oomdoctor.remedies.training.batches import halved
@@ -67,6 +69,9 @@ def fewer(case: Case) -> Answer:
             action=say("Compute a smaller system: a coarser grid or mesh, or fewer particles"),
             cost=say("lower resolution"),
         )
+    if case.knob == _INPUT and case.now is None and _of_no_program(case) and may_be_anything(case.crash):
+        action = say("Make each input smaller: a shorter text, a lower resolution, fewer frames or points")
+        return Proposal(action=action, setting="")  # each kind of input has a line of its own
     if case.knob == _INPUT and row is None and case.now is not None and case.now.whole is not None:
         return Proposal(
             action=say("Make each input smaller: {name} is {now} now", name=case.now.name, now=case.now.value),
@@ -81,6 +86,10 @@ def fewer(case: Case) -> Answer:
         return Proposal(action=say("Halve {name} (value not in the log)", name=row.setting))
     counts = not isinstance(usual, int) or default is None or default > usual
     return halved(case) if counts and (usual is None or case.number() is not None) else None
+
+
+def _of_no_program(case: Case) -> bool:
+    return case.row is None or of_a_library(case.row)
 
 
 def _nothing_in_advance(framework: str) -> Proposal:

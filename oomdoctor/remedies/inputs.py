@@ -1,0 +1,114 @@
+"""What goes into a job's model: texts, pictures, points or cells, as far as the log tells."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import some
+from oomdoctor.remedies import own_options
+from oomdoctor.remedies.proposal import Case
+from oomdoctor.remedies.settings import spelling
+from oomdoctor.signs.arrays import PICTURES
+from oomdoctor.signs.generation import little_was_generated
+from oomdoctor.signs.passes import simulates_worlds
+
+OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
+_OF_DATA_IN_RAM: Final = "dataset-in-ram"  # a cause: no line that scales a tensor makes what is read smaller
+_OF_PICTURES: Final = (
+    r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
+    r"|\brender(?:er|ing)?\b|\bsplat|rasteri[sz]|point_?cloud|\bvoxel|\bnerf"
+)
+_DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
+# A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
+_SAMPLERS: Final = (
+    r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"
+)
+_SIZE_OF_PICTURES: Final = (
+    r"(?i)\b(?:images?|frames?|photos?|pictures?):? (?:of size |size |resolution )?\d{3,5} ?[x*\u00d7] ?\d{3,5}\b"
+)
+# What only text has
+_OF_TEXT: Final = (
+    r"(?i)attention(?!_?unet)|\battn|transformers?\b|token|\bseq(?:uences?)?(?:_len\w*)?\b|\bllms?\b|\bprompts?\b"
+    r"|\blm_?head|\blogits|vocab|\b(?:bert|gpt|llama|gemma|qwen|mistral|bloom|opt|t5|phi|glm)(?:\b|[\d_-])"
+    r"|cross_entropy|\bmax_len|softmax|einsum"
+)
+LENGTH: Final = "shorter-sequences"
+SIZE: Final = "smaller-input"
+_WITHOUT_INPUTS: Final = ("data", "system", "serving")  # tasks
+_OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
+_OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
+# lax.conv_general_dilated is JAX's convolution of any number of dimensions: jax/_src/lax/convolution.py
+_CONVOLUTION: Final = r"\bconv_general_dilated\b"
+
+
+def sequences(case: Case) -> bool:
+    """No pictures, points or tables: neither the framework, the frames nor the array's shape says so. Few tokens are
+    not made fewer."""
+    crash = case.crash
+    if case.now is not None:
+        return True
+    if some(crash.job.frameworks, "has no sequences") or computes_pictures(crash):
+        return False
+    if little_was_generated(crash) is not None:
+        return False
+    if crash.mentions(_SIZE_OF_PICTURES) is not None:
+        return False
+    root = crash.root
+    as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
+    return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
+
+
+def may_be_anything(crash: Crash) -> bool:
+    """Whether nothing tells texts from pictures, points or cells in what a GPU computes."""
+    if crash.pool != "gpu" or crash.job.engine is not None or crash.job.task in _WITHOUT_INPUTS:
+        return False
+    if _shows_pictures(crash) or own_options.own_option(SIZE, crash) is not None:
+        return False
+    return spelling(LENGTH, crash.context) is None and not crash.shows(_OF_TEXT) and not _has_a_shape(crash)
+
+
+def _has_a_shape(crash: Crash) -> bool:
+    return isinstance(crash.root, ArrayOutOfMemory) and bool(crash.root.shape or crash.root.buffers)
+
+
+def pictures(case: Case) -> bool:
+    """What goes in has a size of its own: pictures, volumes, points, clips, a grid."""
+    crash = case.crash
+    of_data = case.cause == _OF_DATA_IN_RAM and case.row is not None and case.row.is_call
+    if simulates_worlds(crash) or of_data:
+        return False
+    if crash.job.task == OF_NATURE:
+        return True
+    stated = case.now is not None or own_options.own_option(case.knob, crash) is not None
+    return stated or _shows_pictures(crash) or (case.knob == SIZE and may_be_anything(crash))
+
+
+def _shows_pictures(crash: Crash) -> bool:
+    named = some(crash.job.frameworks, "has no sequences") or crash.mentions(_SIZE_OF_PICTURES) is not None
+    return named or computes_pictures(crash)
+
+
+def tiles(case: Case) -> bool:
+    """Pictures in a step that may take them in parts."""
+    return pictures(case) and case.crash.in_trace(_SAMPLERS) is None
+
+
+def computes_pictures(crash: Crash) -> bool:
+    if crash.in_trace(_OF_PICTURES) is not None or crash.mentions(_DRAWN) is not None:
+        return True
+    if not isinstance(crash.root, ArrayOutOfMemory):
+        return False
+    return crash.mentions(_OPS_ON_PICTURES) is not None or has_axes_of_pictures(crash)
+
+
+def has_axes_of_pictures(crash: Crash) -> bool:
+    """The largest array of a compiled program comes from a convolution over pictures."""
+    return len(axes_of_the_largest(crash)) == PICTURES and crash.mentions(_CONVOLUTION) is not None
+
+
+def axes_of_the_largest(crash: Crash) -> list[int]:
+    root = crash.root
+    largest = root.largest_buffer if isinstance(root, ArrayOutOfMemory) else None
+    return largest.lengths if largest is not None else []
