@@ -630,7 +630,10 @@ _LAST_WORD = late(r"(?<![\w'’])[A-Za-z'’]{1,40}$")
 _FIRST_WORD = late(r"[a-z'’]{1,40}(?![\w'’])")
 _BETWEEN = ",;)"
 _FRAME_CUT = late(r'File "[^"\n]{1,400}", line \d{1,7}, in$')
-_BEGINS = late(r"\s|File \"|[A-Za-z_][\w.-]{2,80}: |[\w.-]{1,80}:\d|\d+\s+\d|\d{1,3}%|[A-Za-z.]{1,90}Error\b|\W{3}")
+_BEGINS = late(
+    r"\s|(?:[Ff]atal|[Ii]nternal|[Rr]untime) error: |File \"|[A-Za-z_][\w.-]{2,80}: |[\w.-]{1,80}:\d|\d+\s+\d|\d{1,3}%"
+    r"|[A-Za-z.]{1,90}Error\b|\W{3}"
+)
 _BOX_PATH = late(r"(?:/|~|\./|[A-Za-z]:\\|in )")
 _BOX_FRAME = late(r":\d{1,7} in \S")
 

@@ -34,5 +34,5 @@ CAUSE = Cause(
         Row(sizes.device_size_of_many_cards, Grade.POINTS),
         Row(sizes.device_size_of_several_cards, Grade.HINTS),
     ),
-    knobs=("fix-shape", "memory-efficient-attention"),
+    knobs=("fix-shape", "memory-efficient-attention", "smaller-input"),
 )

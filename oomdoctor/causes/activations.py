@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.logits_spike import COMPUTE_KNOBS, SCORES_KNOBS
-from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_THE_BATCH
+from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_SHARDED_STATES, OF_THE_BATCH
+from oomdoctor.causes.sampler_warmup import IN_A_PASS, IN_A_WARM_UP
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
@@ -18,11 +19,8 @@ INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "
 PAIR_KNOBS = ("shorter-sequences", "gradient-checkpointing", "smaller-microbatch", "memory-efficient-attention")
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
-ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
 BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
-MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
-SHARDED_KNOBS = ("smaller-microbatch", "offload-optimizer", "offload-parameters", "shorter-sequences", "more-gpus")
 GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
@@ -43,21 +41,23 @@ CAUSE = Cause(
     pools=("gpu", "host_ram", "cgroup"), before=("absurd-size", "killed-without-evidence"), silent=(profiling_disturbed,
         passes.host_memory_of_no_pass, arrays.small_array_on_a_full_card, arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
-    signs=(*IN_A_BARE_STEP,
-        Row(snapshot.passes_hold_most, Grade.PROVES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
+    signs=(*IN_A_BARE_STEP, Row(snapshot.passes_hold_most, Grade.PROVES),
+        Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),
-        Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
+        Row(passes.in_a_forward_pass, Grade.NAMES),
+        Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.padded_beyond_the_device, Grade.NAMES),
-        Row(arrays.array_of_a_shape, Grade.NAMES), Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
+        Row(arrays.array_of_a_shape, Grade.NAMES), Row(arrays.program_of_unknown_parts, Grade.NAMES),
+        Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),
         Row(ggml.compute_buffer_refused, Grade.POINTS, COMPUTE_KNOBS), Row(passes.measuring_its_need, Grade.POINTS),
-        Row(warm_up.warm_up_short, Grade.POINTS, MEASURED_KNOBS),
-        Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, MEASURED_KNOBS),
+        Row(warm_up.warm_up_short, Grade.POINTS, IN_A_WARM_UP),
+        Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, IN_A_WARM_UP),
         Row(passes.in_an_engines_pass, Grade.POINTS), Row(arrays.array_without_a_shape, Grade.POINTS),
         Row(arrays.array_of_a_step_on_the_host, Grade.POINTS), Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
-        Row(passes.while_parameters_are_gathered, Grade.HINTS, SHARDED_KNOBS),
+        Row(passes.while_parameters_are_gathered, Grade.HINTS, OF_SHARDED_STATES),
         Row(passes.in_its_own_computation, Grade.HINTS), Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
         Row(passes.a_piece_larger_than_a_card, Grade.HINTS), Row(snapshot.passes_hold_much, Grade.POINTS),
         Row(other_words.pass_by_the_message, Grade.POINTS), Row(passes.tensor_of_a_running_job, Grade.HINTS)),
@@ -70,7 +70,7 @@ CAUSE = Cause(
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing", "smaller-buffers"),
-    knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, ENGINE_KNOBS),
+    knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, IN_A_PASS),
                  (passes.drawing, DRAWING_KNOBS), (arrays.pairs_hold_most, PAIR_KNOBS),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
                  (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, GUESS_KNOBS)),

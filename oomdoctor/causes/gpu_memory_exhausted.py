@@ -24,6 +24,8 @@ COPY_KNOBS = ("free-the-gpu", "shard-states", "mixed-precision", "collect-eviden
 DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
 SIMULATION_KNOBS = ("fewer-environments", "smaller-input", "more-gpus", "resize-sim-buffers", "free-the-gpu",
                     "collect-evidence")  # fmt: skip
+SERVING_KNOBS = ("free-the-gpu", "quantize-weights", "shorter-context", "fewer-sequences", "smaller-microbatch",
+                 "smaller-model", "collect-evidence")  # fmt: skip
 STATES_KNOBS = ("smaller-microbatch", "shorter-sequences", "offload-optimizer", "free-the-gpu", "collect-evidence")
 UNIFIED_KNOBS = ("fix-environment", "free-the-gpu", "cap-preallocation", "collect-evidence")
 
@@ -64,6 +66,7 @@ CAUSE = Cause(
         (passes.drawing, DRAWING_KNOBS),
         (ggml.a_program_of_ggml, LOADER_KNOBS),
         (passes.works_on_data, DATA_KNOBS),
+        (passes.serving, SERVING_KNOBS),
         (array_copied_to_one_core, COPY_KNOBS),
         (refused_beside_a_reservation, RESERVING_KNOBS),
         (passes.beside_states_of_a_trainer, STATES_KNOBS),

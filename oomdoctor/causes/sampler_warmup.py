@@ -7,6 +7,10 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade
 from oomdoctor.signs.engine_steps import the_engine_says_what_fits, warming_the_sampler
 
+# Of the other steps of an engine: a pass with all its tokens, and the warm-up in which it measures how many fit
+IN_A_PASS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
+IN_A_WARM_UP = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
+
 CAUSE = Cause(
     id="sampler-warmup",
     title=mark("The engine's sampler warm-up ran out of GPU memory"),

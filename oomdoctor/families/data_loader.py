@@ -66,6 +66,8 @@ _LOST_SEGMENT = late(r"unable to open shared memory object <[^>\n]{1,200}>[^\n]{
 _NCCL_SEGMENT = late(
     r"(?:failed to extend|Could not map) /dev/shm/nccl-|Error while creating shared memory segment"
     r"|/dev/shm/nccl-\S{1,40}[^\n]{0,80}No space"
+    # NCCL to 2.7, include/shm.h, shmOpen: it names no file
+    r"|\bshm\.h:\d{1,5} NCCL WARN Call to \w{0,6}_?fallocate failed\b"
 )
 # System V's, and what a message-passing library lays out: UCX, Open MPI, MPICH, MXNet
 _OTHER_SEGMENT = late(

@@ -39,6 +39,8 @@ class LibraryOutOfMemory(Event, frozen=True, kw_only=True):
     allocated_bytes: Usage[int | None] = None
     limit_bytes: Usage[int | None] = None
     left_bytes: Usage[int | None] = None  # under its own limit
+    used_bytes: Usage[int | None] = None  # of the GPU, by whomever
+    total_bytes: Usage[int | None] = None
 
 
 class LibraryTrouble(Event, frozen=True, kw_only=True):
@@ -94,9 +96,11 @@ _BITSANDBYTES = (
     r"(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?"
 )
 _NO_SURFACE: Final = "No decoder surfaces left"
+_JULIAS: Final = "CUDA.jl"
 _OUT_OF_MEMORY = tuple(
     (library, late(pattern))
     for library, pattern in (
+        (_JULIAS, r"\bOut of GPU memory trying to allocate (?P<tried_said>[\d.]{1,16} [KMG]iB\b)"),
         ("cuBLAS", r"(?P<status>CUBLAS_STATUS_ALLOC_FAILED)"),
         ("cuBLAS", r"create cublas handle: (?P<status>the resource allocation failed)"),  # XLA
         ("cuBLAS", r"(?P<status>cublas runtime error : resource allocation failed)"),  # PyTorch up to 1.4
@@ -242,11 +246,21 @@ _HARMLESS = tuple(
 _LOGGED = late(r"\]\[FAILURE maximum pool")
 # XGBoost's figures stand below its message, in one line with it where the exception is shown by its repr(): in bytes,
 # since 3.0 with units, whose "GB" is 1024 MB.
-_FIGURES = tuple(
-    (name, late(rf"- {label} memory: (\d[\d.]{{0,20}})([KMG]?B)?(?!\.?\w)"))
-    for name, label in (("free_bytes", "Free"), ("tried_bytes", "Requested"))
-)
-_FIGURE_LINES = 3
+_FIGURES: Final = {
+    "XGBoost": tuple(
+        (name, late(rf"- {label} memory: (\d[\d.]{{0,20}})([KMG]?B)?(?!\.?\w)"))
+        for name, label in (("free_bytes", "Free"), ("tried_bytes", "Requested"))
+    ),
+    # src/pool.jl, memory_status: 1.x to 3.x say what the allocator may take, 3.x to 5.x what the pool has
+    _JULIAS: (
+        ("used_bytes", late(r"^\s{0,8}Effective GPU memory usage: [\d.]{1,8}% \((\d[\d.]{0,12}) ([KMG]iB)/")),
+        ("total_bytes", late(r"^\s{0,8}Effective GPU memory usage: [^/\n]{1,60}/(\d[\d.]{0,12}) ([KMG]iB)\)")),
+        ("allocated_bytes", late(r"^\s{0,8}(?:CUDA allocator|Memory pool) usage: (\d[\d.]{0,12}) ([KMG]iB)\b")),
+        ("limit_bytes", late(r"\b(?:capped at|hard limit =) (\d[\d.]{0,12}) ([KMG]iB)\b")),
+    ),
+}
+_FIGURE_LINES = 5
+_NEARLY: Final = 0.99  # of a limit: what is asked for comes on top, and sizes are rounded up
 _PAIR: Final = 2  # lines: an empty one may stand between
 # "host:pid:thread [card] "
 _NCCL_WRITER = late(r"\s{0,4}[\w.<>-]{1,200}:(\d{1,9}):\d{1,9} \[(\d{1,3})\] ")
@@ -300,9 +314,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
             place, stated["tried_bytes"] = place_of(page, line, sized[0]), sized[1]
         if library in _OF_A_SIZE_OF_THEIR_OWN or (library == "RMM" and _CAPPED.search(text)):
             stated["capped"] = True
-        if worker := match.groupdict().get("worker"):
-            process = replace(process, rank=int(worker))
-            last, figures = _below(page, index, match)
+        if library in _FIGURES:
+            last, figures = _below(page, index, match, _FIGURES[library])
             place, stated = place_of(page, line, last), stated | figures
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
@@ -341,8 +354,10 @@ def _process(page: Page, index: int, match: re.Match[str]) -> Process:
     process = process_of(page.lines[index], card_of_line(page, index))
     if named := _NCCL_WRITER.match(match.string):
         return replace(process, pid=int(named[1]), gpu=int(named[2]))
-    card = match.groupdict().get("card")
-    return replace(process, gpu=int(card)) if card else process
+    said = match.groupdict()
+    if worker := said.get("worker"):
+        process = replace(process, rank=int(worker))
+    return replace(process, gpu=int(card)) if (card := said.get("card")) else process
 
 
 def _explained(page: Page, index: int, said: str) -> str | None:
@@ -387,17 +402,21 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
     return stated
 
 
-def _below(page: Page, index: int, match: re.Match[str]) -> tuple[Line, dict[str, int | None]]:
-    """XGBoost's figures, and the line of the last one."""
+def _below(
+    page: Page, index: int, match: re.Match[str], sought: tuple[tuple[str, re.Pattern[str]], ...]
+) -> tuple[Line, dict[str, Any]]:
+    """The figures of the account under the message, and the line of the last one."""
     first, *below = page.after(index, _FIGURE_LINES)
-    last, found = first, dict[str, int | None]()
+    last, found = first, dict[str, Any]()
     for line, text in ((first, first.text[match.end() :]), *((line, line.text) for line in below)):
         if line is not first and _XGBOOST_HEAD in text:
             break  # another worker's
-        for name, pattern in _FIGURES:
+        for name, pattern in sought:
             if figure := pattern.search(text[:200]):
                 last, found[name] = line, size(figure[1], figure[2] or "")
-    return last, found
+    limit = found.get("limit_bytes")
+    full = limit is not None and (found.get("allocated_bytes") or 0) >= _NEARLY * limit
+    return last, {**found, "capped": True} if full else found
 
 
 def _asserted(page: Page, index: int) -> bool:
@@ -432,6 +451,7 @@ FAMILY = Family(
         "RMM failure",
         "RMM_ERROR_OUT_OF_MEMORY",
         "Out of memory allocating",
+        "Out of GPU memory trying",
         "Out of memory. Requested ",
         "Error out of memory at line",
         " failed on ",

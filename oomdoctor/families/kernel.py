@@ -163,6 +163,9 @@ _PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)|^.{0,2000}?\"(?:msg|MESSAGE)\"\s{0,4
 
 _FIELD = late(r"\"(__REALTIME_TIMESTAMP|_HOSTNAME)\" ?: ?\"([\w.-]{1,253})\"")
 _OOMD = late(r"\b(?:Killed|Marked) /?\S{1,400} (?:for killing )?due to memory (?:pressure|used)")
+# The line is long, and journalctl cuts it at the terminal's width
+_OOMD_CUT = late(r"(?:^|\bsystemd-oomd\[\d{1,9}\]: )Killed /[^\s>]{1,400}(?:$|[> ])")
+_OOMD_ITSELF: Final = "systemd-oomd"
 _EARLYOOM = late(
     r"sending SIG(?:TERM|KILL) to process \d{1,9} |Killing process '[^'\n]{1,40}' with signal"
     r"|\bkilling process \d{1,9} \"[^\"\n]{1,40}\" with signal"  # 1.1
@@ -193,8 +196,9 @@ _FRAGMENTED = late(r"page allocation (?:failure|stalls)\b.{0,40}order[:=]\s?\d")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
-    text = page.lines[index].text
-    if _OOMD.search(text):
+    line = page.lines[index]
+    text = line.text
+    if _OOMD.search(text) or (_OOMD_ITSELF in line.raw and _OOMD_CUT.search(text)):
         yield _oomd(page, index)
     elif _EARLYOOM.search(text):
         yield _earlyoom(page, index)
@@ -603,6 +607,7 @@ FAMILY = Family(
         "systemd-oomd killed",
         "due to memory pressure",
         "due to memory used",
+        "Killed /",
         "sending SIGTERM to process",
         "sending SIGKILL to process",
         "Killing process '",

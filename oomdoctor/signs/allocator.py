@@ -403,7 +403,7 @@ def ends_early(spent: BudgetSpent) -> bool:
 
 def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
     pool = crash.root
-    if not isinstance(pool, LibraryOutOfMemory):
+    if not isinstance(pool, LibraryOutOfMemory) or (kept and pool.capped):
         return None
     allocated, tried, limit = pool.allocated_bytes, pool.tried_bytes, pool.limit_bytes
     if allocated is None or tried is None or limit is None or (allocated + tried <= limit) is not kept:

@@ -354,6 +354,22 @@ def program_larger_than_the_device(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(array,), knobs=_OF_A_LITTLE if little_too_large(crash) else ())
 
 
+@sign
+def program_of_unknown_parts(crash: Crash) -> Seen | None:
+    """A compiled program states how much it needs in all, not what of that it is given: most of what programs need that
+    are larger than their device are intermediate results, which a batch makes."""
+    array = _program(crash)
+    if array is None or array.arguments_bytes is not None or (array.used_bytes or 0) <= (array.total_bytes or 0):
+        return None
+    words = say(
+        "The program needs {used} in all; the device has {total}. Its account does not tell weights from intermediate "
+        "results, which grow with the batch and the length.",
+        **_figures(array),
+    )
+    knobs = _OF_A_LITTLE if little_too_large(crash) else ()
+    return Seen(words=words, evidence=(array,), stage="forward" if crash.stage == "unknown" else None, knobs=knobs)
+
+
 def told_by_a_compiler(crash: Crash) -> bool:
     """XLA speaks of a TPU's memory and nothing names JAX: TensorFlow and PyTorch/XLA compile with it, too."""
     known = map(framework, crash.context.frameworks)

@@ -392,6 +392,12 @@ def generating(crash: Crash) -> Seen | None:
 
 
 @sign
+def serving(crash: Crash) -> Seen | None:
+    """The job serves a model: its weights and what it keeps of each request fill the GPU."""
+    return Seen(words="") if crash.job.task == "serving" else None
+
+
+@sign
 def drawing(crash: Crash) -> Seen | None:
     """The program works on images or videos and trains nothing."""
     draws = crash.job.task == "inference" and some(crash.job.frameworks, "has no sequences")

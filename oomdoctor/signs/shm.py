@@ -29,6 +29,7 @@ DOCKERS_DEFAULT: Final = 64 * MIB
 FULL: Final = 0.9
 LISTINGS: Final = 3
 _SEGMENT_NAMED: Final = "/nccl-"
+_NO_SPACE: Final = "No space left on device"
 ROOM: Final = 0.5  # of it at most in use: no page of it was missing
 _USERS: Final = {
     "torch": mark("PyTorch's DataLoader workers"),
@@ -62,7 +63,8 @@ def no_room(crash: Crash) -> Seen | None:
     if full is None:
         return None
     seen = _no_room(crash, full)
-    if full.user != "nccl" or full.tried_bytes or _SEGMENT_NAMED in full.at.text:
+    named = _SEGMENT_NAMED in full.at.text or _NO_SPACE in full.at.text
+    if full.user != "nccl" or full.tried_bytes or named:
         return seen
     doubt = say("the message is cut off before the segment's name and the reason; missing rights give the same one")
     return replace(seen, against=(doubt,), unsure=True)

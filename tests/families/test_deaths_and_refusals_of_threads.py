@@ -295,3 +295,47 @@ def test_figures_of_catboost_are_mebibytes(tmp_path: Path) -> None:
     error = "(NCudaLib::TOutOfMemoryError) /pool.h:294: Error: Out of memory. Requested 512.500000; Free 100.250000"
     usage = body(tmp_path, f"Application terminated with error: {error}")["events"][0]["usage"]
     assert (usage["tried_bytes"], usage["free_bytes"]) == (round(512.5 * MIB), round(100.25 * MIB))
+
+
+def test_what_a_program_in_go_asked_for_stands_before_its_flags(tmp_path: Path) -> None:
+    flagged = "runtime.largeAlloc(0x7fffe00, 0xc000510100, 0xc000534f01)\n"
+    received = "runtime.(*mcache).allocLarge(0xc00051a000, 0x7fffe00, 0x1)\n"
+    for frame in (flagged, received):
+        assert body(tmp_path, GO + frame)["events"][0]["usage"]["tried_bytes"] == 0x7FFFE00
+
+
+JULIA = (
+    "ERROR: Out of GPU memory trying to allocate 64.000 MiB\n"
+    "Effective GPU memory usage: 88.21% (13.920 GiB/15.780 GiB)\n"
+    "CUDA allocator usage: {} GiB (capped at 12.000 GiB)\nbinned usage: 1.000 KiB\n"
+)
+
+
+@pytest.mark.parametrize(("allocated", "cause"), [("11.960", "allocator-cap"), ("9.100", "gpu-memory-exhausted")])
+def test_the_cap_of_cuda_in_julia_counts_where_it_is_full(allocated: str, cause: str, tmp_path: Path) -> None:
+    told = body(tmp_path, JULIA.format(allocated))
+    assert causes(told)[0] == cause
+    usage = told["events"][0]["usage"]
+    assert (usage["used_bytes"], usage["total_bytes"]) == (round(13.92 * 2**30), round(15.78 * 2**30))
+
+
+OLD_NCCL = "box:21:40 [1] include/shm.h:28 NCCL WARN Call to {} failed : {}\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "reason", "full"),
+    [
+        ("posix_fallocate", "No space left on device", True),
+        ("ftruncate", "Invalid argument", False),
+        ("shm_open", "Permission denied", False),
+    ],
+)
+def test_ncclmessage_of_old_about_shared_memory(call: str, reason: str, full: bool, tmp_path: Path) -> None:
+    assert ("shm-too-small" in causes(body(tmp_path, OLD_NCCL.format(call, reason)))) is full
+
+
+def test_a_fatal_error_is_no_rest_of_the_line_above(tmp_path: Path) -> None:
+    line = "runtime: VirtualAlloc of 4194304 bytes failed with errno=1455"
+    below = "fatal error: runtime: cannot map pages in arena address space"
+    assert len(line) == len(below)
+    assert causes(body(tmp_path, f"{line}\n{below}\n\nruntime stack:\n"))[0] == "address-space-limit"

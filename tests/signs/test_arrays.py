@@ -319,3 +319,10 @@ def test_an_array_of_the_graph_is_known_by_its_operation_or_its_shape(place: str
         "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
     )
     assert (arrays.array_of_the_model(log) is not None) == models
+
+
+@pytest.mark.parametrize(("used", "unknown"), [("21.00G", True), ("16.00G", False)])
+def test_a_program_of_unknown_parts_is_mostly_what_it_computes(used: str, unknown: bool) -> None:
+    line = f"RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used {used} of 16.00G hbm."
+    assert (arrays.program_of_unknown_parts(crash(line)) is not None) is unknown
+    assert arrays.program_of_unknown_parts(needing("2.00G")) is None
