@@ -281,6 +281,8 @@ _SPILLS: Final = tuple(
             "duckdb",
             rf"failed to offload data block of size {_AMOUNT} \((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)",
         ),
+        # src/sort.c of coreutils, create_temp_file: what does not fit into its buffer waits in files of these names
+        ("sort", r"\bsort: write failed: (?:[^\n:]{0,200}/)?sort\w{6}: No space left on device"),
         ("", r"(?i)\bspill\w{0,6} (?:file|data|to disk)\b.{0,200}No space left on device"),
     )
 )

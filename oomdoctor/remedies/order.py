@@ -20,6 +20,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, is_a_bystander, node_memory, ray_kill, used_bytes
 from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, misread, own_options
 from oomdoctor.remedies.engine.requests import cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
@@ -61,6 +62,7 @@ _OF_A_BUILT_ENGINE: Final = "config.pbtxt"  # Triton's, whose TensorRT-LLM loads
 _LENGTH: Final = "shorter-context"
 _OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
+_AT_ONCE: Final = late(r"(?i)concurren|in_?flight|max_?pending")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 _LEAKS: Final = "-leak"  # causes that fill any limit
 _LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
@@ -69,6 +71,7 @@ _OWN: Final = (
     "fewer-workers",
     "smaller-buffers",
     "smaller-partitions",
+    "smaller-microbatch",
     "smaller-input",
     "narrow-dtypes",
     "stream-data",
@@ -117,7 +120,7 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*asked[:FREE_BEFORE], *own)))
     if not answer.cause.only_ends:
         # Of workers that hold little there may be fewer: it changes nothing for the one process
-        first = (knob for knob in stated if knob != _WORKERS or not _one_holds_it(decision.crash_of(answer)))
+        first = (knob for knob in stated if knob != _WORKERS or _may_be_fewer(decision.crash_of(answer)))
         return tuple(dict.fromkeys((*first, *own, *stated)))
     behind = [one for one in decision.answers[1:] if _says_more(one) and _same_memory(one, answer, decision)]
     known = [one for one in behind if one.cause.id != PROCESS_HOG]
@@ -129,6 +132,12 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
 def _says_more(one: Ranked) -> bool:
     """What the memory was for, or who held it: a limit behind other answers is a guess."""
     return not one.cause.only_ends and one.cause.id != _LIMIT
+
+
+def _may_be_fewer(crash: Crash) -> bool:
+    """What one process does at once is in that process."""
+    option = own_options.own_option(_WORKERS, crash)
+    return not _one_holds_it(crash) or (option is not None and _AT_ONCE.search(option.setting.name) is not None)
 
 
 def _one_holds_it(crash: Crash) -> bool:

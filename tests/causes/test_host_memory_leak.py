@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from gpu_logs import crash, finding, ranking, says
 from host_logs import REWARD_SERVER, TRAINERS, kill
 
+from oomdoctor import diagnose
 from oomdoctor.causes.host_memory_leak import CAUSE
 from oomdoctor.decision.diagnosis import decide
 from oomdoctor.decision.judgement import RuledOut
@@ -104,3 +107,15 @@ def test_what_a_process_says_of_itself(print_of: str, is_read: bool) -> None:
     prints = [print_of.format(n=n, size=10 + 20 * n) for n in range(8)]
     found = says(CAUSE, "each rank gets killed by the system after some hours", *prints)
     assert (found is not None) is is_read
+
+
+@pytest.mark.parametrize(("rise", "first"), [(100, "clear-references"), (0, None)])
+def test_what_is_kept_is_dropped_before_a_batch_is_halved(rise: int, first: str | None, tmp_path: Path) -> None:
+    rows = "".join(f"step {n} RSS: {1000 + rise * n} MiB\n" for n in range(20))
+    path = tmp_path / "job.log"
+    path.write_text(
+        f"+ python fit.py --batch-size 64\n{rows}job.sh: line 2: 4 Killed   python fit.py\n", encoding="utf-8"
+    )
+    found = diagnose(path).as_json()["diagnoses"]
+    leaks = [one for one in found if one["cause"] == "host-memory-leak"]
+    assert (leaks[0]["remedies"][0]["knob"] if leaks else None) == first

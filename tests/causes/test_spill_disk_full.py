@@ -187,3 +187,19 @@ def test_a_program_without_a_name_is_not_ray(tmp_path: Path) -> None:
     path.write_text("RuntimeError: could not write spill data for run 7: No space left on device\n", encoding="utf-8")
     first = diagnose(path).as_json()["diagnoses"][0]["remedies"][0]
     assert first["action"] == "Free the disk that the program spills to, or let it spill to a larger one"
+
+
+@pytest.mark.parametrize(
+    ("line", "spills"),
+    [
+        ("sort: write failed: /scratch/tmp/sortk3Zb9Q: No space left on device", True),
+        ("sort: write failed: 'standard output': No space left on device", False),
+        ("sort: write failed: /out/sorted.txt: No space left on device", False),
+        ("cp: error writing '/out/sortk3Zb9Q': No space left on device", False),
+    ],
+)
+def test_what_sort_keeps_beside_its_buffer(line: str, spills: bool, tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    found = diagnose(path).as_json()["diagnoses"]
+    assert ([one["cause"] for one in found[:1]] == ["spill-disk-full"]) is spills

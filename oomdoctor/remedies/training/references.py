@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.event import RAM
 from oomdoctor.families.ray_store import StoreFull
+from oomdoctor.incident.climb import course
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import largest_kill, node_memory
@@ -17,6 +18,7 @@ from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.training.predictions import TRAINER, loss_alone
 from oomdoctor.remedies.training.states import TRAINER_SLEEPS, puts_the_trainer_to_sleep
 from oomdoctor.signs import evaluation, limits
+from oomdoctor.signs.series import per
 from oomdoctor.signs.shm import it_filled_steadily
 from oomdoctor.versions import versions
 
@@ -60,6 +62,18 @@ def _of_an_evaluation(case: Case) -> Answer:
     )
 
 
+def _of_a_leak(case: Case) -> Answer:
+    """A smaller batch makes what is kept of each step smaller, and not less of it kept."""
+    figure = case.crash.trajectory
+    if case.cause != "host-memory-leak" or figure is None or not figure.growth_bytes:
+        return None
+    grows = {**course(figure), "step": per(figure)}
+    return Proposal(
+        action=say("Find what each {step} leaves behind (a list, dict, cache or hook that only grows)", **grows),
+        derivation=say("{figure} went from {first} to {last}: about {rate} per {step}", **grows),
+    )
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
@@ -84,7 +98,7 @@ def clear_references(case: Case) -> Answer:
     is_new = limits.seconds_after_its_start(case.crash) is not None  # and has no old results
     if case.crash.pool in RAM and (is_new or _not_in_python(case.crash)):
         return Skip()
-    if (own := _of_an_evaluation(case)) is not None:
+    if (own := _of_an_evaluation(case) or _of_a_leak(case)) is not None:
         return own
     if case.crash.pool in RAM and job.world != "torch":
         return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
