@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
-from oomdoctor.causes.logits_spike import COMPUTE_KNOBS, SCORES_KNOBS
-from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_THE_BATCH
+from oomdoctor.causes.logits_spike import ATTENTION_KNOBS, COMPUTE_KNOBS, PAIR_KNOBS, SCORES_KNOBS
+from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_THE_BATCH, SHARDED_KNOBS
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
+from oomdoctor.signs.made import of_all_pairs, of_one_input
 
-ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
-                   "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
 INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
-PAIR_KNOBS = ("shorter-sequences", "gradient-checkpointing", "smaller-microbatch", "memory-efficient-attention")
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 ENGINE_KNOBS = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "limit-multimodal")
 BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
 MEASURED_KNOBS = ("smaller-prefill", "shorter-context", "fewer-sequences", "quantize-weights", "tensor-parallel")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
-SHARDED_KNOBS = ("smaller-microbatch", "offload-optimizer", "offload-parameters", "shorter-sequences", "more-gpus")
 GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
     id="activations", title=mark("Activations do not fit: batch size or sequence length too large"),
-    headlines=(*IN_A_FIRST_STEP, mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+    headlines=(*IN_A_FIRST_STEP,
+        mark("{gpu_head} has no room for {made} ({made_by})[: {requested} requested][, {free} free]"),
+        mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
         mark("A compiled program needs {program_beyond}[, {padding} of it padding]; {gpu} has {total}"),
@@ -43,11 +42,12 @@ CAUSE = Cause(
     pools=("gpu", "host_ram", "cgroup"), before=("absurd-size", "killed-without-evidence"), silent=(profiling_disturbed,
         passes.host_memory_of_no_pass, arrays.small_array_on_a_full_card, arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
-    signs=(*IN_A_BARE_STEP,
-        Row(snapshot.passes_hold_most, Grade.PROVES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
+    signs=(*IN_A_BARE_STEP, Row(snapshot.passes_hold_most, Grade.PROVES), Row(of_one_input, Grade.NAMES),
+        Row(of_all_pairs, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),
-        Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
+        Row(passes.in_a_forward_pass, Grade.NAMES),
+        Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.padded_beyond_the_device, Grade.NAMES),
         Row(arrays.array_of_a_shape, Grade.NAMES), Row(arrays.program_works_with_more_than_the_device, Grade.NAMES),

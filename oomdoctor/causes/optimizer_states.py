@@ -28,6 +28,8 @@ IN_A_FIRST_STEP = (
     mark("{killer} killed {killed_sized} {in_first_step}"),
     mark("{killed_process} was killed ({kill_code}) {before_first_step}"),
 )
+# While sharded parameters are gathered
+SHARDED_KNOBS = ("smaller-microbatch", "offload-optimizer", "offload-parameters", "shorter-sequences", "more-gpus")
 
 CAUSE = Cause(
     id="optimizer-states",
