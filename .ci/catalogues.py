@@ -81,11 +81,14 @@ def _tables() -> Iterator[tuple[str, str]]:
     from oomdoctor.regressions import regressions  # noqa: PLC0415
     from oomdoctor.remedies import captions, own_line  # noqa: PLC0415
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415
+    from oomdoctor.signs import made  # noqa: PLC0415
 
     for knob in KNOBS.values():
         yield from (("oomdoctor/remedies/knobs.txt", text) for text in (knob.action, knob.cost) if text)
     for one in captions.table().values():
         yield from (("oomdoctor/remedies/captions.txt", text) for text in one if text)
+    for row in made.table():
+        yield from (("oomdoctor/signs/made.txt", text) for text in (row.what, row.instead) if text)
     for row in own_line.table():
         yield from (("oomdoctor/remedies/own_lines.txt", text) for text in (row.does, row.instead))
     yield from ((f"oomdoctor/job/frameworks/{each.name}.txt", each.share_by) for each in frameworks() if each.share_by)

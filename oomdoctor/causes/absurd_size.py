@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, sizes
+from oomdoctor.signs import Grade, arrays, made, sizes
 
 CAUSE = Cause(
     id="absurd-size",
     title=mark("Impossible allocation size: a shape or a count is wrong"),
     headlines=(
+        mark("{merged} would take {ram_requested}: the two models are of different kinds"),
         mark("A negative size was requested ({negative_request}): a 32-bit count overflowed at {overflowed_at}"),
         mark("One allocation of {impossible}[ for shape {shape}] failed: no machine has that much memory"),
         mark("A framework counted {probed} of GPU memory as free and tried to take it; no GPU has that much"),
@@ -17,8 +18,9 @@ CAUSE = Cause(
         mark("One allocation of {requested}[ for shape {shape}] failed: a shape or count is probably wrong"),
     ),
     pools=("gpu", "host_ram"),
-    excluded=(sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
+    excluded=(made.as_large_as_all_pairs, sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
     signs=(
+        Row(made.of_two_models, Grade.PROVES),
         Row(sizes.device_size_that_no_machine_has, Grade.PROVES),
         Row(sizes.size_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_that_no_machine_has, Grade.PROVES),

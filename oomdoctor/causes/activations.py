@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
-from oomdoctor.causes.logits_spike import COMPUTE_KNOBS, SCORES_KNOBS
-from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_SHARDED_STATES, OF_THE_BATCH
+from oomdoctor.causes.logits_spike import ATTENTION_KNOBS, COMPUTE_KNOBS, PAIR_KNOBS, SCORES_KNOBS
+from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_THE_BATCH, SHARDED_KNOBS
 from oomdoctor.causes.sampler_warmup import IN_A_PASS, IN_A_WARM_UP
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
+from oomdoctor.signs.made import of_all_pairs, of_one_input
 
-ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
-                   "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
 INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
-PAIR_KNOBS = ("shorter-sequences", "gradient-checkpointing", "smaller-microbatch", "memory-efficient-attention")
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
@@ -25,7 +23,9 @@ GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free
 
 CAUSE = Cause(
     id="activations", title=mark("Activations do not fit: batch size or sequence length too large"),
-    headlines=(*IN_A_FIRST_STEP, mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
+    headlines=(*IN_A_FIRST_STEP,
+        mark("{gpu_head} has no room for {made} ({made_by})[: {requested} requested][, {free} free]"),
+        mark("{work} needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("{engine_first}'s compute buffer of {compute_buffer} does not fit on {gpu}"),
         mark("{engine_first}'s warm-up batch of {warmup_tokens} does not fit on {gpu}"),
         mark("A compiled program needs {program_beyond}[, {padding} of it padding]; {gpu} has {total}"),
@@ -41,8 +41,8 @@ CAUSE = Cause(
     pools=("gpu", "host_ram", "cgroup"), before=("absurd-size", "killed-without-evidence"), silent=(profiling_disturbed,
         passes.host_memory_of_no_pass, arrays.small_array_on_a_full_card, arrays.array_beyond_the_limit),
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
-    signs=(*IN_A_BARE_STEP, Row(snapshot.passes_hold_most, Grade.PROVES),
-        Row(ggml.several_copies_in_a_fork, Grade.NAMES),
+    signs=(*IN_A_BARE_STEP, Row(snapshot.passes_hold_most, Grade.PROVES), Row(of_one_input, Grade.NAMES),
+        Row(of_all_pairs, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),
         Row(passes.in_a_forward_pass, Grade.NAMES),
@@ -57,7 +57,7 @@ CAUSE = Cause(
         Row(passes.in_an_engines_pass, Grade.POINTS), Row(arrays.array_without_a_shape, Grade.POINTS),
         Row(arrays.array_of_a_step_on_the_host, Grade.POINTS), Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
-        Row(passes.while_parameters_are_gathered, Grade.HINTS, OF_SHARDED_STATES),
+        Row(passes.while_parameters_are_gathered, Grade.HINTS, SHARDED_KNOBS),
         Row(passes.in_its_own_computation, Grade.HINTS), Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
         Row(passes.a_piece_larger_than_a_card, Grade.HINTS), Row(snapshot.passes_hold_much, Grade.POINTS),
         Row(other_words.pass_by_the_message, Grade.POINTS), Row(passes.tensor_of_a_running_job, Grade.HINTS)),

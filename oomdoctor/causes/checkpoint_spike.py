@@ -29,6 +29,7 @@ CAUSE = Cause(
         mark("{limited_job} hit its memory limit {doing}[: {oom_kills}]"),
         mark("{killed_process} was killed ({kill_code}) at {step_that_saves}, where a checkpoint is due"),
         mark("{killed_process} was killed ({kill_code}) {doing}"),
+        mark("{checkpointing} ran out of {ram}[: {ram_requested} requested]"),
         mark("{checkpointing} ran out of memory[: {ram_requested} requested]"),
     ),
     pools=("host_ram", "cgroup", "gpu", "shm"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, evaluation
+from oomdoctor.signs import Grade, evaluation, made
 
 # What is kept in the end is the same in smaller batches
 OF_RESULTS = ("smaller-buffers", "clear-references", "narrow-dtypes", "smaller-input", "more-host-memory")
@@ -20,7 +20,7 @@ CAUSE = Cause(
     ),
     stage="eval",
     pools=("gpu", "host_ram", "cgroup"),
-    silent=(evaluation.host_memory_of_no_predictions,),
+    silent=(evaluation.host_memory_of_no_predictions, made.of_one_input),
     excluded=(evaluation.in_a_training_step,),
     signs=(
         Row(evaluation.evaluation_joining_predictions, Grade.NAMES),

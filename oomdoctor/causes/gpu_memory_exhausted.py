@@ -14,6 +14,7 @@ from oomdoctor.signs.card import (
     refused_beside_a_reservation,
     table_counts_refusals,
 )
+from oomdoctor.signs.made import of_a_layout
 
 DRAWING_KNOBS = ("smaller-buffers", "tiled-processing", "offload-parameters", "smaller-input", "free-the-gpu",
                  "collect-evidence")  # fmt: skip
@@ -33,6 +34,7 @@ CAUSE = Cause(
     id="gpu-memory-exhausted",
     title=mark("GPU memory ran out, and the log does not say for what"),
     headlines=(
+        mark("{gpu_head} has no room for {laid_out} ({made_by})[: {requested} requested]"),
         mark("Unified memory (GPU and host RAM) ran out: {unified} could not be allocated, then {requested} on {gpu}"),
         mark("An allocation of {requested} failed on {gpu}[ {doing}]: {free}[ of {total}] free"),
         mark("An allocation of {requested} failed on {gpu}[ {doing}]; {plenty}[ of {total}] were free"),
@@ -46,6 +48,7 @@ CAUSE = Cause(
     silent=(profiling_disturbed,),
     signs=(
         Row(no_unified_memory_at_all, Grade.POINTS, UNIFIED_KNOBS),
+        Row(of_a_layout, Grade.HINTS),
         Row(table_counts_refusals, Grade.HINTS),
         Row(card_is_full, Grade.LEFT),  # the last resort, whatever else is known
     ),

@@ -20,6 +20,10 @@ CONTEXT_KNOBS = ("shorter-context", "shorter-sequences", "smaller-model")
 COMPUTE_KNOBS = ("smaller-prefill", "memory-efficient-attention", "shorter-context", "offload-parameters",
                  "quantize-kv-cache", "quantize-weights")  # fmt: skip
 SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefill", "offload-parameters")
+# Attention without a kernel of its own: in its passes, and where one array holds its scores
+ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
+                   "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
+PAIR_KNOBS = ("shorter-sequences", "gradient-checkpointing", "smaller-microbatch", "memory-efficient-attention")
 
 CAUSE = Cause(
     id="logits-spike",

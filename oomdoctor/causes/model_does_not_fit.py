@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, engine, ggml, loading, other_words, passes, snapshot, warm_up
+from oomdoctor.signs import Grade, arrays, engine, ggml, loading, made, other_words, passes, snapshot, warm_up
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
@@ -20,6 +20,7 @@ WORKSPACE_KNOBS = ("quantize-weights", "tensor-parallel", "fewer-sequences", "sm
 CAUSE = Cause(
     id="model-does-not-fit", title=mark("The model does not fit in GPU memory"),
     headlines=(
+        mark("{gpu_head} has no room for {made_gradients} beside the weights[: {requested} requested, {free} free]"),
         mark("Parameters and gradients hold {weights_held} of {tensors_held} allocated on {gpu}"),
         mark("The model's weights ({share_weights}) do not fit in the {share_room} that {engine_within} may use"),
         mark("Metal ran out of memory[ {doing}], after a KV cache of {cache_before} was allocated"),
@@ -43,7 +44,7 @@ CAUSE = Cause(
     pools=("gpu",), before=("activations", "gpu-memory-exhausted"),
     silent=(passes.simulating,), excluded=(loading.beyond_loading,),
     signs=(
-        Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS),
+        Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS), Row(made.of_all_gradients, Grade.PROVES),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
         Row(ggml.weights_larger_than_what_was_free, Grade.PROVES, BUFFER_KNOBS),
         Row(ggml.plan_larger_than_what_is_free, Grade.PROVES, BUFFER_KNOBS),
@@ -71,7 +72,6 @@ CAUSE = Cause(
         Row(loading.one_piece_on_an_empty_card, Grade.HINTS), Row(loading.another_loader_was_refused, Grade.HINTS),
         Row(loading.refused_to_tensorrt, Grade.HINTS, WORKSPACE_KNOBS),
         Row(engine.no_room_beside_the_weights, Grade.HINTS, ENGINE_KNOBS),
-        Row(snapshot.weights_hold_much, Grade.POINTS, KNOBS), Row(other_words.weights_by_the_message, Grade.POINTS),
-    ),
+        Row(snapshot.weights_hold_much, Grade.POINTS, KNOBS), Row(other_words.weights_by_the_message, Grade.POINTS)),
     knobs=KNOBS, knobs_where=((loading.nothing_is_trained, INFERENCE_KNOBS),),
 )  # fmt: skip

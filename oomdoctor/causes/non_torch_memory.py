@@ -18,6 +18,7 @@ from oomdoctor.signs.library import (
     nccl_was_refused,
     very_much_outside_pytorch,
 )
+from oomdoctor.signs.made import of_a_plan
 
 # A library that says that it was refused is short of memory; one that only fails may be of a wrong version
 REFUSED_KNOBS = ("lower-engine-reservation", "fewer-environments", "smaller-microbatch", "free-the-gpu",
@@ -30,6 +31,7 @@ CAUSE = Cause(
     id="non-torch-memory",
     title=mark("A library outside PyTorch's allocator ran out of GPU memory"),
     headlines=(
+        mark("{gpu_head} has no room for {plan_made} ({made_by})[: {requested} requested]"),
         mark("{library_out} could not allocate {requested} on {gpu}[ {doing}]"),
         mark("{library_out} ran out of memory on {gpu}[ {doing}][ ({place})]"),
         mark("{library_name} failed on {gpu}[ with {library_status}][ {doing}]: GPU memory is probably full"),
@@ -40,6 +42,7 @@ CAUSE = Cause(
     pools=("gpu",),
     excluded=(an_ordinary_context,),
     signs=(
+        Row(of_a_plan, Grade.PROVES),
         Row(a_library_was_refused, Grade.PROVES),
         Row(a_buffer_of_all_ranks_was_refused, Grade.NAMES),
         Row(buffers_between_cards_were_refused, Grade.NAMES),

@@ -6,8 +6,6 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, first_step, optimizer, other_words, snapshot
 
-# ZeRO-3 gathers the parameters of a layer for each pass
-OF_SHARDED_STATES = ("smaller-microbatch", "offload-optimizer", "offload-parameters", "shorter-sequences", "more-gpus")
 OF_COPIES = ("low-memory-optimizer", "shard-states", "offload-optimizer", "lora", "mixed-precision", "more-gpus")
 ON_THE_CPU = ("low-memory-optimizer", "smaller-model", "mixed-precision", "smaller-microbatch", "more-host-memory")
 # L-BFGS has no other states
@@ -30,6 +28,8 @@ IN_A_FIRST_STEP = (
     mark("{killer} killed {killed_sized} {in_first_step}"),
     mark("{killed_process} was killed ({kill_code}) {before_first_step}"),
 )
+# While sharded parameters are gathered
+SHARDED_KNOBS = ("smaller-microbatch", "offload-optimizer", "offload-parameters", "shorter-sequences", "more-gpus")
 
 CAUSE = Cause(
     id="optimizer-states",

@@ -17,6 +17,7 @@ from oomdoctor.signs.pinned import (
     refused_in_code_that_pins,
     refused_under_wsl,
     refused_with_room_on_the_card,
+    registering_was_refused_without_a_limit,
     tensorflow_pins_what_it_copies,
     the_buffer_for_copying_was_refused,
     the_card_was_full_by_its_figures,
@@ -24,6 +25,7 @@ from oomdoctor.signs.pinned import (
 )
 
 OF_LOCKING = ("raise-memlock",)
+OF_REGISTERING = ("raise-map-count", "more-host-memory")
 OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory")
 OF_SWAPPED_BLOCKS = ("less-swap-space", "pin-version", "more-host-memory")
 OF_A_CACHE = ("less-offload", "raise-memlock", "more-host-memory")
@@ -37,6 +39,7 @@ CAUSE = Cause(
     title=mark("Page-locked (pinned) host memory could not be allocated"),
     headlines=(
         mark("{memlock} could not lock[ {pinned_requested} of] memory: the limit on locked memory (ulimit -l) was hit"),
+        mark("{registering} could not register[ {pinned_requested} of] memory for RDMA, and names no limit"),
         mark("A call that pins host memory ({pinning_last}) failed[ {doing}]; the error message is cut off"),
         mark("{pinned_requested} of page-locked (pinned) host memory could not be allocated[ {doing}]"),
         mark("Page-locked (pinned) host memory ran out: {pinned_in_use} in use"),
@@ -51,6 +54,7 @@ CAUSE = Cause(
     excluded=(the_card_was_full_by_its_figures,),
     signs=(
         Row(locking_was_refused, Grade.PROVES, OF_LOCKING),
+        Row(registering_was_refused_without_a_limit, Grade.NAMES, OF_REGISTERING),
         Row(the_buffer_for_copying_was_refused, Grade.NAMES, OF_A_BUFFER),
         Row(managed_memory_was_refused, Grade.NAMES, OF_A_PAGED_OPTIMIZER),
         Row(the_traceback_ends_in_pinning, Grade.POINTS),

@@ -97,7 +97,8 @@ _FIELDS = {
 
 _HEAD = late(
     r"\b(?P<device>(?i:CUDA)|HIP|XPU|NPU|MUSA|MLU|DPCPP|HPU|MPS) (?:backend )?[Oo]ut of memory\b"
-    r"|(?P<async>\bAllocation on device(?: \d{1,4})? would exceed allowed memory|(?<=Error: )Allocation on device\b)"
+    r"|(?P<async>\bAllocation on device(?: \d{1,4})? would exceed allowed memory"
+    r"|(?:(?<=Error: )|(?<=processing !!! ))Allocation on device\b)"
     r"|(?P<block>Current platform can NOT allocate memory block with size larger than)"
     r"|(?P<metal>\bInvalid buffer size: )"
     r"|(?P<gaudi>\bAllocation failed for size::)"

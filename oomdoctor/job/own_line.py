@@ -35,6 +35,11 @@ _CHECKOUT: Final = late(
     r"(?:^|/)(?:torch/(?:nn|_|utils|functional|optim|autograd)|jax/_src|numpy/core|tensorflow/python)\b"
 )
 _COMPILED: Final = late(r"\.pyx$|^\[?ray\b")
+# What calls whatever it was handed: chainer/training/trainer.py, ComfyUI's execution.py, loops of Lightning and Ignite
+_HANDS_ON: Final = late(
+    r"(?:^|/)(?:ComfyUI/execution\.py$|chainer/training/|(?:lightning/pytorch|pytorch_lightning)/(?:trainer|loops)/"
+    r"|ignite/engine/)"
+)
 _FILE: Final = late(r"[\w.-]{1,80}\.pyx?")
 
 
@@ -65,6 +70,7 @@ def own_lines(trace: Sequence[Frame], *, cut: bool = False) -> tuple[OwnLine, ..
 
 def own_place(trace: Sequence[Frame], *, cut: bool = False) -> str | None:
     """ "train.py:118": the user's innermost frame, whose source a log need not show; else a framework's line."""
+    trace = [one for one in trace if not _HANDS_ON.search(one.path)]
     mine = [] if waits(trace) else [one for one in _of_the_failing_process(trace) if owner_of(one) == "user"]
     lines = (*(_line(one, "user", innermost=False) for one in reversed(mine)), *own_lines(trace, cut=cut))
     return next((f"{line.file}:{line.line}" for line in lines if line.file), None)

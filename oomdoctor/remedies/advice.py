@@ -7,7 +7,7 @@ from msgspec import Struct
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
 from oomdoctor.families.event import Event
-from oomdoctor.remedies import Gap, Rejected, Remedy
+from oomdoctor.remedies import Gap, Rejected, Remedy, by_function
 from oomdoctor.remedies.advised import advised, placed
 from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import gap, shown
@@ -57,7 +57,8 @@ def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Re
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
     kept, rejected = enough_remedies(cause, knobs, crash)
     kept = allocator_behind(placed(kept, said), cause, theirs, crash)
-    return length_ahead(stated_ahead(others_ahead(kept, cause), cause), crash), rejected
+    kept = length_ahead(stated_ahead(others_ahead(kept, cause), cause), crash)
+    return by_function.ahead(kept, crash), rejected
 
 
 __all__ = ["Advice", "advise"]

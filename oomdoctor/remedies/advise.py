@@ -26,6 +26,7 @@ from oomdoctor.remedies import (
     Rejected,
     Remedy,
     axes,
+    by_function,
     conditions,
     evaluation,
     fractions,
@@ -146,7 +147,8 @@ def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     row = _row(knob, cause, crash)
     case = _case(knob, cause, crash, row)
-    if not conditions.holds(knob, case) or not _acts(knob, crash, row):
+    told = by_function.proposal(case)
+    if told is None and not (conditions.holds(knob, case) and _acts(knob, crash, row)):
         return None
     wrong = _wrong_sign(knob, crash, row)
     if wrong is not None:
@@ -169,7 +171,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     crash = from_outside.listening(crash, heard)
     case = _case(knob, cause, crash, row)
     compute = COMPUTE.get(knob.id)
-    answer = loading.reaching(case)
+    answer = loading.reaching(case) if told is None else told
     answer = axes.fewer(case) if answer is None else answer
     if answer is None and compute is not None:
         answer = compute(case)

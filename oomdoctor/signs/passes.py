@@ -56,6 +56,11 @@ _GATHERING = (
 )
 # deepspeed/runtime/zero/stage_1_and_2.py and stage3.py: one allocation of that many elements
 BUCKET: Final = r"\bempty\([^\n]{0,60}\breduce_bucket_size\b"
+# torch/_inductor/codegen/wrapper.py, make_allocation: "buf7 = empty_strided_cuda((64, 32), (32, 1), torch.float32)",
+# up to 2.2 "empty_strided((64, 32), (32, 1), device='cuda', dtype=torch.float32)"
+_OF_INDUCTOR: Final = late(
+    r"= empty_strided(?:_\w{2,8})?\(\((\d[\d, ]{0,80})\), \(\d[\d, ]{0,80}\),[^()\n]{0,40}?\btorch\.(\w{3,12})\)"
+)
 _AT_ITS_START: Final = late(r"\b0%(?:\||\s)[^\n]{0,80}?\b0/\d{1,9} \[")
 _IN_A_FIRST_STEP: Final = (
     "smaller-microbatch", "low-memory-optimizer", "gradient-checkpointing", "mixed-precision", "smaller-input",
@@ -230,11 +235,27 @@ def in_its_own_computation(crash: Crash) -> Seen | None:
         return None
     if refused_at_the_drivers_start(crash) is not None:
         return None
+    buffer = compiled_buffer(crash)
+    words = (
+        say("In the program's own computation, {asked}.", asked=asked(card(crash)))
+        if buffer is None
+        else say("For {array} in a program compiled by torch.compile, {asked}.", array=buffer, asked=asked(card(crash)))
+    )
     return Seen(
-        words=say("In the program's own computation, {asked}.", asked=asked(card(crash))),
+        words=words,
         evidence=(refusal(crash) or crash.root,),
         against=(say("the traceback does not show which pass failed"),),
     )
+
+
+def compiled_buffer(crash: Crash) -> str | None:
+    """The buffer that a program of Inductor's asked for, where the innermost line has its shape."""
+    frame = next(crash.frames(), None)
+    made = _OF_INDUCTOR.search(frame.code) if frame is not None else None
+    if made is None:
+        return None
+    lengths = " x ".join(f"{int(length):,}" for length in made[1].split(",") if length.strip())
+    return say("a buffer of {lengths} ({dtype})", lengths=lengths, dtype=made[2])
 
 
 @sign

@@ -16,7 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import FREE, LOCKED_LIMIT, ONE_CALL_AT_A_TIME, WHOLE_LOG
+from oomdoctor.signs.commands import FREE, LOCKED_LIMIT, OF_A_REGISTRATION, ONE_CALL_AT_A_TIME, WHOLE_LOG
 from oomdoctor.signs.kills import HALF_FULL, part_in_use
 from oomdoctor.units import percent, show
 
@@ -27,6 +27,10 @@ _OF_A_CARD: Final = late(r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMe
 # cudaErrorInvalidValue. What the driver answers, where it is not "out of memory"
 _ANSWER: Final = r"(?:CUDA|HIP) error: (?:out of memory|invalid argument)"
 _INVALID: Final = "invalid argument"
+# src/uct/ib/base/ib_md.c of UCX 1.5 to 1.18: behind it stands "Please set max locked memory (ulimit -l)" for any limit
+_WITHOUT_A_LIMIT: Final = late(
+    r"\bUCX\s{1,4}ERROR\s{1,4}ibv_(?:exp_)?reg_mr\w{0,20}\([^)\n]{1,160}\) failed: Cannot allocate memory\s{0,4}$"
+)
 _PINNED_STATES: Final = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
 _BEFORE_GRAPHS: Final = ("engine_init", "kv_cache_init", "unknown")  # stages
 _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
@@ -36,7 +40,7 @@ _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard
 def locking_was_refused(crash: Crash) -> Seen | None:
     """RDMA or mlock failed with errno 12: the limit on locked memory."""
     refusal = _refusal(crash)
-    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in LOCKING:
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in LOCKING or _names_no_limit(refusal):
         return None
     words = say(
         "Registering memory for RDMA or locking memory failed with errno 12: the limit on locked memory "
@@ -47,6 +51,32 @@ def locking_was_refused(crash: Crash) -> Seen | None:
         return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=(LOCKED_LIMIT,))
     limit = say("The limit is {limit}.", limit=show(limits.locked_bytes or 0))
     return Seen(words=joined((words, limit)), evidence=(refusal, limits), pool="pinned")
+
+
+@sign
+def registering_was_refused_without_a_limit(crash: Crash) -> Seen | None:
+    """UCX could not register memory, and does not name the limit on locked memory, as it does wherever there is one."""
+    refusal = _refusal(crash)
+    if not isinstance(refusal, PinnedAllocation) or not _names_no_limit(refusal):
+        return None
+    words = say(
+        "UCX could not register memory for RDMA (errno 12), and names no limit on locked memory, as it does from 1.5 "
+        "on unless that is unlimited: too many memory maps (vm.max_map_count), full tables of the network adapter or "
+        "full RAM are left."
+    )
+    unclear = say("the message does not say which of them it was")
+    return Seen(
+        words=words,
+        evidence=(refusal,),
+        against=(unclear,),
+        pool="pinned",
+        unsure=True,
+        next_evidence=(OF_A_REGISTRATION,),
+    )
+
+
+def _names_no_limit(refusal: PinnedAllocation) -> bool:
+    return _WITHOUT_A_LIMIT.search(refusal.at.text) is not None
 
 
 @sign

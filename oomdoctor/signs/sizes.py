@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.made import of_two_models
 from oomdoctor.signs.trace import innermost, refusal
 from oomdoctor.units import GIB, NO_MACHINE, TIB, show
 
@@ -210,9 +211,11 @@ def picture_beyond_any_format(crash: Crash) -> Seen | None:
 
 @sign
 def host_size_that_machines_have(crash: Crash) -> Seen | None:
-    """Less than 64 GiB was requested in host memory, and not for a picture that no format holds."""
+    """Less than 64 GiB was requested in host memory, for no picture that no format holds and no broadcast weight."""
     event, tried = _on_the_host(crash)
-    if event is None or not 0 <= tried < USUAL_HOST or picture_beyond_any_format(crash) is not None:
+    if event is None or not 0 <= tried < USUAL_HOST:
+        return None
+    if picture_beyond_any_format(crash) is not None or of_two_models(crash) is not None:
         return None
     return Seen(words=say("{tried} is a plausible size for a machine", tried=show(tried)))
 

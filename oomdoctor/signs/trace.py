@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.peer import LostPeer
 from oomdoctor.incident.card import Card, card_of
@@ -88,11 +89,13 @@ def refusal(crash: Crash) -> DeviceOutOfMemory | None:
 
 
 def card(crash: Crash) -> Card:
-    """The card's figures, all missing where no sentence prints them; of a refusal on the host its size alone."""
-    event = refusal(crash)
+    """The card's figures, all missing where no sentence prints them; of a refusal on the host its size alone, of one of
+    a library what it had besides."""
+    event, root = refusal(crash), crash.root
     if event is not None:
         return card_of(event)
-    root = crash.root
+    if isinstance(root, LibraryOutOfMemory):
+        return Card(tried_bytes=root.tried_bytes, allocated_bytes=root.allocated_bytes)
     return Card(tried_bytes=root.tried_bytes) if isinstance(root, HostAllocation) else Card()
 
 

@@ -279,3 +279,36 @@ RAYS = (
 def test_several_workers_that_died_alike(deaths: tuple[tuple[int, str], ...], who: str) -> None:
     lines = (RAYS.format(at=at, pid=pid, how=how) for at, (pid, how) in enumerate(deaths, 1))
     assert told("killed-without-evidence", *lines).startswith(who)
+
+
+@pytest.mark.parametrize(("free", "is_filled"), [("310.44 MiB", True), ("7.90 GiB", True), ("7.93 GiB", False)])
+def test_a_gpu_with_a_tenth_free_is_not_filled(free: str, is_filled: bool) -> None:
+    it = crash(*trace(LOADING), refused(tried="20.00 GiB", free=free, own="60.00 GiB"))
+    assert headline(of("model-does-not-fit"), it).startswith("Loading the model filled") is is_filled
+
+
+@pytest.mark.parametrize(
+    ("file", "is_told"),
+    [
+        ("/opt/ComfyUI/execution.py", False),
+        ("/v/site-packages/chainer/training/updaters/standard_updater.py", False),
+        ("/v/site-packages/pytorch_lightning/loops/epoch.py", False),
+        ("/opt/ComfyUI/nodes.py", True),
+        ("/home/ann/chainer_training.py", True),
+    ],
+)
+def test_what_calls_whatever_it_was_handed_is_no_place(file: str, is_told: bool) -> None:
+    it = crash("Traceback (most recent call last):", f'  File "{file}", line 7, in run', "    update()", refused())
+    assert (gpu.place(it) is not None) is is_told
+
+
+def test_comfyui_tells_of_a_refusal_in_its_own_words() -> None:
+    known = crash("!!! Exception during processing !!! Allocation on device ")
+    assert known.root.read_as is None
+    assert known.pool == "gpu"
+
+
+def test_a_checkpoint_in_host_memory_says_so() -> None:
+    lines = ('  File "/v/torch/serialization.py", line 604, in _save', "    zip_file.write_record(name, storage, size)")
+    it = crash("Traceback (most recent call last):", *lines, "RuntimeError: Could not allocate bytes object!")
+    assert headline(of("checkpoint-spike"), it).endswith("ran out of host memory")

@@ -107,3 +107,24 @@ def test_what_is_beyond_the_whole_gpu_needs_no_others() -> None:
     for tried, is_less in (("80.10 GiB", False), ("79.90 GiB", True)):
         line = refused(tried, total="80.00 GiB", own="4.00 GiB", allocated=None)
         assert (passes.holds_less_than_half(crash(*trace(FORWARD), line)) is not None) is is_less
+
+
+BUFFER = "buf22 = empty_strided_cuda((54000, 4096), (4096, 1), torch.bfloat16)"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("x = torch.empty_strided((54, 40), (40, 1))", None),
+        ("buf22 = buf7; del buf7", None),
+        ("buf3 = empty_strided_cuda((s0, 4096), (4096, 1), torch.bfloat16)", None),
+        (BUFFER, "a buffer of 54,000 x 4,096 (bfloat16)"),
+        ("buf0 = empty_strided((2, ), (1, ), device='cuda', dtype=torch.float32)", "a buffer of 2 (float32)"),
+    ],
+)
+def test_a_compiled_program_prints_the_shape_of_its_buffer(code: str, told: str | None) -> None:
+    it = crash(*trace(("a/cab.py", "call", code)), refused())
+    assert passes.compiled_buffer(it) == told
+    seen = passes.in_its_own_computation(it)
+    assert seen is not None
+    assert ("compiled by torch.compile" in seen.words) is (told is not None)

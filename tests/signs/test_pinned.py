@@ -83,3 +83,26 @@ def test_what_torch_pins_is_no_managed_memory() -> None:
     log = crash("Traceback (most recent call last):", frame, BARE)
     assert pinned.page_locked_memory_was_refused(log) is not None
     assert pinned.managed_memory_was_refused(log) is None
+
+
+UCX = "[1717001121.1] [n014:7021:0]  ib_md.c:312  UCX  ERROR ibv_reg_mr(address=0x2b, length=264, access=0xf) failed: "
+NO_MEMORY = f"{UCX}Cannot allocate memory"
+
+
+@pytest.mark.parametrize(
+    ("line", "names_none"),
+    [
+        (f"{NO_MEMORY} : Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)", False),
+        (f"{NO_MEMORY}. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)", False),
+        (
+            "n17:4:45 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+            False,
+        ),
+        ("ibv_reg_mr failed: Cannot allocate memory (errno 12)", False),
+        (NO_MEMORY, True),
+    ],
+)
+def test_ucx_names_the_limit_on_locked_memory_wherever_there_is_one(line: str, names_none: bool) -> None:
+    it = crash(line)
+    assert (pinned.registering_was_refused_without_a_limit(it) is not None) is names_none
+    assert (pinned.locking_was_refused(it) is None) is names_none

@@ -29,6 +29,7 @@ from oomdoctor.report.headline import (
     job,
     kills,
     limits,
+    made,
     offload,
     ray,
     release,
@@ -44,7 +45,7 @@ from oomdoctor.report.headline.slot import Slot
 
 ROOMS: Final = (
     job, gpu, sizes, release, engine, visibility, host, growth, kills, limits, deaths, requests, work, offload, ray,
-    shm, scheduling, snapshot,
+    shm, scheduling, snapshot, made,
 )  # fmt: skip
 
 _OPTIONAL: Final = late(r"\[([^\[\]]{1,200})\]")

@@ -39,6 +39,7 @@ from oomdoctor.units import show
 _ITS_MEMORY: Final = late(r"Max memory: (\d{1,4}(?:\.\d{1,3})? GB)")
 _SOURCE: Final = late(r"[\w.-]{1,60}:\d{1,6}")
 _ORDINAL: Final = late(r"(?P<said>Failed to allocate request for .{1,80} on device ordinal) (?P<ordinal>\d{1,4})\b")
+UNFILLED: Final = 0.1  # of the GPU: with more of it free nobody would say that it is filled
 SHORT: Final = 40  # characters: a status that is longer is a sentence
 _WORK: Final[Mapping[str, str]] = {
     "forward": mark("The forward pass"),
@@ -128,10 +129,12 @@ def too_small(it: Card) -> str | None:
 
 @about(figures)
 def own_held(it: Card) -> str | None:
-    """What this process held, where that is at least half of a GPU that holds models."""
+    """What this process held, where that is at least half of a GPU that holds models, and little of it is free."""
     mine = it.own_bytes or it.reserved_bytes or it.allocated_bytes
-    share = it.share(mine)
-    return shown(mine) if share is not None and 0.5 <= share <= 1 and (it.total_bytes or 0) >= SET_ASIDE else None
+    share, free_share = it.share(mine), it.share(it.free_bytes) or 0
+    if share is None or not 0.5 <= share <= 1 or free_share > UNFILLED or (it.total_bytes or 0) < SET_ASIDE:
+        return None
+    return shown(mine)
 
 
 def gpu_model(crash: Crash) -> str | None:

@@ -22,7 +22,12 @@ from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import address_space, databases, set_limits
 from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
-from oomdoctor.signs.pinned import managed_memory_was_refused, the_traceback_ends_in_pinning
+from oomdoctor.signs.pinned import (
+    locking_was_refused,
+    managed_memory_was_refused,
+    registering_was_refused_without_a_limit,
+    the_traceback_ends_in_pinning,
+)
 from oomdoctor.units import show
 
 _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shortage)
@@ -273,10 +278,17 @@ def managed_library(crash: Crash) -> str | None:
     return pinning_library(crash) if managed_memory_was_refused(crash) is not None else None
 
 
+@where(locking_was_refused)
 def memlock(crash: Crash) -> str | None:
     """Who was refused locked memory: RDMA, or mlock."""
     refusals = crash.every(PinnedAllocation)
     return next((_LOCKS[event.allocator] for event in refusals if event.allocator in _LOCKS), None)
+
+
+@where(registering_was_refused_without_a_limit)
+def registering(_: Crash) -> str | None:
+    """Who could not register memory, where that is no matter of a limit."""
+    return "UCX"
 
 
 def buffer_pinned(crash: Crash) -> str | None:
