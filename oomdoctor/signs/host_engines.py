@@ -38,7 +38,8 @@ def an_engine_computes_on_the_host(crash: Crash) -> Seen | None:
 
 
 def _was_refused(crash: Crash) -> bool:
-    return crash.root.pool in RAM and engine_printing(crash.root.family) is not None
+    """An engine whose process died says nothing of what it computed on."""
+    return crash.proven and crash.root.pool in RAM and engine_printing(crash.root.family) is not None
 
 
 def _on_the_processor(crash: Crash) -> bool:

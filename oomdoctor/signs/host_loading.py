@@ -10,7 +10,7 @@ from oomdoctor.families.event import PROOF, RAM, Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
-from oomdoctor.families.lines import PROGRESS
+from oomdoctor.families.lines import PROGRESS, SIGKILL_CODES
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
@@ -227,10 +227,15 @@ def _at_loading(crash: Crash, words: str, *, shows_memory: bool = False) -> Seen
 def _killed_at_loading(crash: Crash) -> bool:
     """Whether loading is the last thing the log speaks of: training may have begun since."""
     root = crash.root
-    if not isinstance(root, Kill) or crash.stage not in _UP_TO_LOADING:
+    if not _is_a_kill(root) or crash.stage not in _UP_TO_LOADING:
         return False
     told = _is_still_loading(crash, root) or _speaks_of_loading(root)
     return told or _opens_weights(root) or _walks_weights(root)
+
+
+def _is_a_kill(event: Event) -> bool:
+    """Also of a process of which another one tells that it is dead, with its exit code."""
+    return isinstance(event, Kill) or getattr(event, "exit_code", None) in SIGKILL_CODES
 
 
 def _speaks_of_loading(event: Event) -> bool:
@@ -240,7 +245,7 @@ def _speaks_of_loading(event: Event) -> bool:
     return is_told_last((event.at.text, *reversed(event.around.before)), _LOADING_LINE, (_RUNS, PROGRESS))
 
 
-def _is_still_loading(crash: Crash, kill: Kill) -> bool:
+def _is_still_loading(crash: Crash, kill: Event) -> bool:
     """Whether what tells of the loading is the message itself or stands right before it, and nothing ends it."""
     line = crash.doing.because
     if crash.stage != "model_load" or crash.doing.weak or not isinstance(line, str):
@@ -252,12 +257,12 @@ def _is_still_loading(crash: Crash, kill: Kill) -> bool:
     return not any(words.search(one) for one in later for words in _OVER)
 
 
-def _opens_weights(kill: Kill) -> bool:
+def _opens_weights(kill: Event) -> bool:
     """Whether a file of weights was being read right before the kill: nothing says that it was done."""
     return is_told_last(reversed(kill.around.before[-_RIGHT_BEFORE:]), _WEIGHTS_FILE, _OVER)
 
 
-def _walks_weights(kill: Kill) -> bool:
+def _walks_weights(kill: Event) -> bool:
     """Whether the last lines before the kill go from tensor to tensor of a model: it is read or converted."""
     last = kill.around.before[-_WALK:]
     return len(last) == _WALK and all(_TENSOR.search(line) for line in last)

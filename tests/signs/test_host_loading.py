@@ -4,6 +4,7 @@ import pytest
 from gpu_logs import crash
 
 from oomdoctor.signs import host_loading
+from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 
 BAR = "Loading checkpoint shards:  {}%|######    | {}/5 [00:09<00:06,  3.01s/it]"
 REFUSED = (
@@ -119,3 +120,17 @@ def test_models_that_are_kept_one_beside_the_other(lines: tuple[str, ...], are_s
 def test_a_model_that_is_at_work_is_loaded(behind: str, is_loading: bool) -> None:
     killed = crash("llama_model_load: loading tensors from 'm.gguf'", behind, "Killed")
     assert (host_loading.killed_behind_the_loading(killed) is not None) is is_loading
+
+
+LOADS = "[09-02 08:11:20] Loading model from 2 safetensors files: ['/m/a-00001-of-00002.safetensors']"
+SERVES = (
+    "[09-02 08:12:30] Decode batch. #running-req: 3, #token: 812, token usage: 0.04, gen throughput (token/s): 61.2"
+)
+
+
+@pytest.mark.parametrize(("last", "is_loading"), [(LOADS, True), (SERVES, False)])
+def test_an_engines_process_that_was_killed_while_it_loaded(last: str, is_loading: bool) -> None:
+    dead = "[09-02 08:14:02] Rank 0 scheduler is dead. Please check if there are relevant logs."
+    died = crash(last, dead, "[09-02 08:14:04] Exit code: -9")
+    assert (host_loading.killed_behind_the_loading(died) is not None) is is_loading
+    assert an_engine_computes_on_the_host(died) is None

@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.kill import POSTGRESQL, SIGBUS, SIGKILL, Kill
+from oomdoctor.families.lines import SIGKILL_CODES
 from oomdoctor.families.ray_death import FatalSignal, NodeDeath, WorkerDeath
 from oomdoctor.families.sglang import SchedulerFailed
 from oomdoctor.families.vllm_cascade import EngineFailed
@@ -19,7 +20,6 @@ from oomdoctor.report.headline.slot import about, first, root
 from oomdoctor.signs.cut import is_cut
 from oomdoctor.signs.kills import as_reported, program_of
 
-SIGKILL_CODES: Final = (-9, 137)
 _MINUS_NINE: Final = late(r"(?i)(?:exit ?code|return ?code|exit status)\W{1,6}-9\b")
 # docker compose, supervisors, npm, Dask and loggers name the process in the line itself
 _NAMED: Final = late(
