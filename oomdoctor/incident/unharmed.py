@@ -46,21 +46,21 @@ def _larger_buffer(event: BufferOverflow, context: Context) -> str:
             program=event.program,
             buffer=event.buffer,
         )
-    size = _power_of_two(event.needed)
+    power = _power_of_two(event.needed)
     return say(
         "a buffer of {program} that has a fixed size is too small: what does not fit is dropped, and the simulation is "
-        "wrong; no memory ran out: set {setting} (at least {needed} are needed: the next power of two), or simulate "
-        "fewer worlds",
+        "wrong; no memory ran out: set {setting} (2**{power}, the next power of two for the {needed} "
+        "that it needed), or simulate fewer worlds",
         program=event.program,
-        setting=_setting(event.buffer, size, context),
+        setting=_setting(event.buffer, 1 << power, context),
+        power=power,
         needed=f"{event.needed:,}",
     )
 
 
 def _power_of_two(needed: int) -> int:
-    """As sizes of such buffers are given; the figure that is printed is that of one step, and a later one may need
-    more."""
-    return 1 << max(needed - 1, 0).bit_length()
+    """The exponent of the least one that holds it: so are such sizes given, and a later step may need more."""
+    return max(needed - 1, 0).bit_length()
 
 
 def _setting(buffer: str, size: int, context: Context) -> str:

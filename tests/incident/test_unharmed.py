@@ -50,7 +50,10 @@ def _told(folder: Path, *lines: str) -> list[str]:
 @pytest.mark.parametrize(
     ("lines", "setting"),
     [
-        ((LAB, PHYSX.format("Patch", 301_056)), "env.sim.physx.gpu_max_rigid_patch_count=524288 (at least 301,056"),
+        (
+            (LAB, PHYSX.format("Patch", 301_056)),
+            "env.sim.physx.gpu_max_rigid_patch_count=524288 (2**19, the next power of two for the 301,056",
+        ),
         ((LAB, PHYSX.format("Contact", 9_000_000)), "env.sim.physx.gpu_max_rigid_contact_count=16777216 "),
         ((LAB, PHYSX.format("Friction patch", 262_144)), "env.sim.physx.gpu_max_rigid_patch_count=262144 "),
         ((LAB, CONFIG.format("foundLostPairsCapacity", 70_001)), "env.sim.physx.gpu_found_lost_pairs_capacity=131072 "),
@@ -65,7 +68,7 @@ def _told(folder: Path, *lines: str) -> list[str]:
         ),
         (
             ("broadphase overflow - please increase nconmax to 40 or naconmax to 9000",),
-            "set naconmax=16384 (at least 9,000",
+            "set naconmax=16384 (2**14, the next power of two for the 9,000",
         ),
         (
             ("Contact buffer overflow detected, please increase its size in the scene desc!",),
@@ -81,7 +84,7 @@ def test_a_buffer_of_a_simulator_is_named_with_its_option(tmp_path: Path, lines:
 def test_the_largest_figure_of_a_buffer_counts_and_each_buffer_has_one(tmp_path: Path) -> None:
     needs = (301_056, 600_000, 290_000)
     why, other = _told(tmp_path, LAB, *(PHYSX.format("Patch", need) for need in needs), PHYSX.format("Contact", 7))
-    assert "gpu_max_rigid_patch_count=1048576 (at least 600,000" in why
+    assert "gpu_max_rigid_patch_count=1048576 (2**20, the next power of two for the 600,000" in why
     assert "gpu_max_rigid_contact_count=8 " in other
     assert diagnose(tmp_path / "sim.log").lookalikes[0].line == 3  # the line that prints it
 
