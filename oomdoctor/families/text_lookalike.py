@@ -75,7 +75,7 @@ _NOTHING_ASKED = late(
     r"\balloc\w{0,8}\b[^\n]{0,40}?(?<![\d.,])0 bytes\b"
 )
 _SHORT = late(
-    r"(?i)\blow memory\b|\b(?:memory |vm\.)?overcommit|\bmemory (?:limit|pressure)\b"
+    r"(?i)\blow memory\b|\b(?:memory |vm\.)?overcommit|\bmemory (?:limit|pressure)\b(?!:)"
     r"|\b(?:insufficient|not enough) memory\b|\bswap limit\b"
 )
 _INSIDE = late(r"(?i)\b\w{0,20}(?:bloom|zoom|headroom|boom)\w{0,30}\b")
