@@ -15,7 +15,7 @@ from oomdoctor.incident.devices import device_name
 from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
-from oomdoctor.incident.unharmed import only_slower
+from oomdoctor.incident.unharmed import only_dropped, only_slower
 from oomdoctor.job.model import Context
 from oomdoctor.language import GPU, call_devices
 from oomdoctor.reading import Reading, parallel
@@ -153,7 +153,7 @@ def concluded(
         gathered, add(facts), memory.build(), lambda file: add(replace(job.of(file), memory=facts.memory))
     )
     clocks = dict.fromkeys(note for crash in found_crashes for note in clocks_apart(crash.events))
-    told_of = () if found_crashes else _no_failure(gathered.events.values())
+    told_of = () if found_crashes else _no_failure(gathered.events.values(), facts)
     return Facts(
         crashes=found_crashes,
         lookalikes=(*gathered.lookalikes.values(), *told_of),
@@ -172,10 +172,10 @@ def concluded(
     )
 
 
-def _no_failure(events: Iterable[Event]) -> tuple[Lookalike, ...]:
+def _no_failure(events: Iterable[Event], context: Context) -> tuple[Lookalike, ...]:
     """What a log without a memory failure says of memory, or of who failed first."""
     told = (only_slower(events), died_elsewhere(events))
-    return tuple(one for one in told if one is not None)
+    return (*(one for one in told if one is not None), *only_dropped(events, context))
 
 
 def _adder(facts: Context, told: Outside | None, gathered: Gathered) -> tuple[Add, tuple[str, ...]]:

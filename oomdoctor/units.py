@@ -62,6 +62,10 @@ def asked(number: str, unit: str = "", table: Mapping[str, int] = BINARY) -> int
     return int(plain) if int(plain) <= LARGEST_REQUEST else None
 
 
+TEN: Final = 10  # MiB: from there on a whole number is as near as anybody needs
+TENTH: Final = 0.05  # what one decimal shows
+
+
 def show(size_bytes: float) -> str:
     """A size for a person, in the unit a person would pick: 278 MiB, 66.85 GiB, 3.98 EiB."""
     magnitude = abs(size_bytes)
@@ -71,10 +75,15 @@ def show(size_bytes: float) -> str:
     if magnitude >= GIB:
         return f"{size_bytes / GIB:.2f} GiB"
     if magnitude >= MIB:
-        return f"{size_bytes / MIB:.0f} MiB"
+        return f"{size_bytes / MIB:.{_decimals(magnitude / MIB)}f} MiB"
     if magnitude >= KIB:
         return f"{size_bytes / KIB:.0f} KiB"
     return f"{size_bytes:.0f} bytes"
+
+
+def _decimals(number: float) -> int:
+    """One where a whole number would be off by more than the twentieth part."""
+    return int(number < TEN and abs(number - round(number)) >= TENTH)
 
 
 def show_limit(size_bytes: float) -> str:

@@ -82,6 +82,11 @@ def test_the_largest_size_is_the_first_that_is_none() -> None:
         (1024 * TIB, "1.00 PiB"),
         (4585490515430834176, "3.98 EiB"),
         (-5 * MIB, "-5 MiB"),
+        (1.7 * MIB, "1.7 MiB"),
+        (-8.6 * MIB, "-8.6 MiB"),
+        (5.02 * MIB, "5 MiB"),
+        (9.97 * MIB, "10 MiB"),
+        (12.6 * MIB, "13 MiB"),
     ],
 )
 def test_showing(bytes_: float, expected: str) -> None:

@@ -28,9 +28,11 @@ from oomdoctor.families.event import SIDES
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.training_cut import WAIT, CutTraining
 from oomdoctor.families.unfamiliar import Shortage, in_other_words
+from oomdoctor.incident.assemble import OF_RECORDS
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.doing import UNKNOWN
 from oomdoctor.language import say
-from oomdoctor.signs import commands
+from oomdoctor.signs import Grade, commands
 from oomdoctor.signs.arrays import program_larger_than_the_device
 
 UNTRAINED: Final = 0.5  # the agreement on a cause that the model was not trained on: neither for nor against
@@ -59,6 +61,12 @@ IN_OTHER_WORDS = 0.8
 # death. However often the answer is right, the log itself does not prove it: an assumption as well, and low enough for
 # the cause to count as open.
 IN_DOUBT = 0.8
+
+# Where a line stands alone (no framework, no stage, no table or figure of what was held, nothing else that failed) and
+# its sign no more than points at the cause: of the 29 such answers on logs that were read for the first time 21 were
+# right. The curve does not see what is missing, and takes them for surer by a tenth; signs that name or prove a cause
+# need nothing beside them (66 of 69), nor does the record that the kernel keeps of a kill (6 of 6).
+ALONE = 0.72
 
 
 class Ranked(Struct, frozen=True):
@@ -112,9 +120,17 @@ def _confidence(
         agreement=one.likely,
     )
     most = FALLBACK if one.cause.fallback else IN_DOUBT if finding.unsure else MOST
+    if finding.grade is not None and finding.grade <= Grade.POINTS and _stands_alone(crash):
+        most = min(most, ALONE)
     sure = min(model.trust.of(rest), most)
     # What the classifier alone names is no surer than the classifier is.
     return sure if one.grade is not None else min(sure, one.likely)
+
+
+def _stands_alone(crash: Crash) -> bool:
+    """Whether nothing in the log tells of the job, of what it was doing, or of what held the memory, but the line."""
+    beside = (crash.context.frameworks, crash.ledgers, crash.trajectory, crash.events[1:])
+    return crash.stage == UNKNOWN and crash.root.family not in OF_RECORDS and not any(beside)
 
 
 def _with_reasons(answers: Sequence[Ranked]) -> tuple[Ranked, ...]:

@@ -158,6 +158,11 @@ def tells_at_once(text: str) -> bool:
     return is_exception(text) or _OPENS.match(text) is not None
 
 
+def is_head_of_one(text: str) -> bool:
+    """Whether it is the head of an exception whose words stand on the line below."""
+    return _HEAD_OF_ONE.match(text) is not None
+
+
 def raised(page: Page, index: int, text: str) -> bool:
     """Whether the line is an exception's own."""
     if is_exception(text):
@@ -165,7 +170,7 @@ def raised(page: Page, index: int, text: str) -> bool:
     if index == 0:
         return False
     above = page.lines[index - 1].text
-    if _HEAD_OF_ONE.match(above) is not None or (supposes(text) and is_exception(above)):
+    if is_head_of_one(above) or (supposes(text) and is_exception(above)):
         return True
     return _under_a_headline(page, index)
 
@@ -203,6 +208,11 @@ def is_quiet(page: Page, index: int, text: str) -> bool:
 def is_warning(page: Page, index: int, text: str) -> bool:
     """Whether the line is marked as a warning."""
     return _level(page, index, text) == "warning"
+
+
+def is_marked_loud(page: Page, index: int, text: str) -> bool:
+    """Whether the line is marked as an error's."""
+    return _level(page, index, text) == "loud"
 
 
 def is_loud(page: Page, index: int, text: str, *, sure: bool, compared: bool) -> bool:
@@ -274,7 +284,9 @@ __all__ = [
     "LOUD",
     "is_collected",
     "is_error",
+    "is_head_of_one",
     "is_loud",
+    "is_marked_loud",
     "is_quiet",
     "is_source",
     "is_warning",

@@ -9,7 +9,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, CHANGE, SETTING, TEST, echo
 from oomdoctor.families.event import Lookalike, Read
 from oomdoctor.families.lines import place_of
-from oomdoctor.families.loudness import is_error, tells_at_once
+from oomdoctor.families.loudness import is_error, is_warning, tells_at_once
 from oomdoctor.families.shortage import shortfall
 from oomdoctor.families.spoken import SPOKEN, spoken
 from oomdoctor.language import mark
@@ -17,6 +17,8 @@ from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
 NAME = mark("part of a name (of a file, a package, a setting, a part of the program, a run)")
+NOTHING_ASKED = mark("0 bytes were asked for: no memory was short")
+ONLY_WARNED = mark("a warning about memory, or about a setting for it; a failure has a line of its own")
 INSIDE = mark("the letters stand inside another word (bloom, zoom, headroom)")
 
 _WORDS = late(
@@ -68,15 +70,30 @@ _NAMES = tuple(
         ),
     )
 )
+_NOTHING_ASKED = late(
+    r"(?i)\b(?:fail\w{0,3}|limit|cannot|could not|unable|refused|exhausted|error)\b[^\n]{0,120}"
+    r"\balloc\w{0,8}\b[^\n]{0,40}?(?<![\d.,])0 bytes\b"
+)
+_SHORT = late(
+    r"(?i)\blow memory\b|\b(?:memory |vm\.)?overcommit|\bmemory (?:limit|pressure)\b(?!:)"
+    r"|\b(?:insufficient|not enough) memory\b|\bswap limit\b"
+)
 _INSIDE = late(r"(?i)\b\w{0,20}(?:bloom|zoom|headroom|boom)\w{0,30}\b")
 
 
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:1200]
-    why = _why(text) or (SPOKEN if _WORDS.search(text) and spoken(page, index) else None)
+    why = _why(text) or (SPOKEN if _WORDS.search(text) and spoken(page, index) else _in_other_words(page, index, text))
     if why is not None:
         yield Lookalike(place_of(page, line), why)
+
+
+def _in_other_words(page: Page, index: int, text: str) -> str | None:
+    """What a line is that speaks of memory without a word for its end."""
+    if _NOTHING_ASKED.search(text):
+        return NOTHING_ASKED
+    return ONLY_WARNED if _SHORT.search(text) and is_warning(page, index, text) else None
 
 
 def _why(text: str) -> str | None:
@@ -100,7 +117,8 @@ FAMILY = Family(
     name="text_lookalike",
     anchors=(),
     triggers=("oom", "Oom", "OOM", "ut of memory", "UT OF MEMORY", "ut-of-memory", "ut_of_memory", "OUT_OF_MEMORY",
-              "OutOfMemory", "MemoryError", "bad_alloc", "memory_saver", "memory-saver"),
+              "OutOfMemory", "MemoryError", "bad_alloc", "memory_saver", "memory-saver", " 0 bytes", "low memory",
+              "vercommit", "emory limit", "emory pressure", "nsufficient memory", "ot enough memory", "swap limit"),
     read=read,
     last=True,
 )  # fmt: skip

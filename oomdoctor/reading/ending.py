@@ -7,16 +7,23 @@ from typing import Final
 
 from oomdoctor.families.event import Place
 from oomdoctor.families.host_lookalike import HEAP
-from oomdoctor.families.loudness import LOUD
+from oomdoctor.families.loudness import CHARACTERS, is_head_of_one, is_marked_loud
 from oomdoctor.families.peer import passes_on
+from oomdoctor.families.sim_buffer import overflow_in
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
 LAST_LINES: Final = 60  # what is printed further up was survived
+_ENDS_ITS_PROGRAM: Final = "FATAL"  # a level: glog's, klog's, log4j's
 _ERROR: Final = late(
     r"(?!raise )(?:"
     r"(?:\w{1,60}\.){0,8}(?!Warning)[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$)"  # the last line of a traceback
     r"|[a-z]{2,8}[A-Z]\w{2,40}Error: \S"  # "ncclUnhandledCudaError: ..."
+    r"|(?:Uncaught )?Error: (?!(?:nan|inf|none|null)\b)[A-Za-z'\"]"  # JavaScript's, click's; figures are a metric's
+    r"|(?:Exception in thread \"[^\"\n]{1,80}\" |Caused by: )(?:\w{1,60}\.){1,8}[A-Z]\w{1,60}\b"  # the JVM's
+    r"|thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at \S"  # Rust's
+    r"|forrtl: (?:severe|error) |Fortran runtime error: \S"
+    r"|(?:\S{1,200}:\d{1,6}[:\]] ?)?Check failed: \S"  # glog's and Abseil's, without what stands before it
     r"|.{0,120}\b(?:Segmentation fault|Floating point exception|Bus error|Illegal instruction)\b"
     r"|.{0,400}\bAssertion .{1,200} failed\b"
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
@@ -28,6 +35,18 @@ _ERROR: Final = late(
 )
 # What NCCL says of the call before it returns "invalid usage": src/init.cc, 2.4 to 2.27
 _INVALID_USE: Final = late(r"\binvalid usage\b|\bncclInvalidUsage\b|\bNCCL error\b")
+# The end of a program in its own log, behind whatever it begins its lines with: figures, months, zones
+_FATAL: Final = late(
+    r"(?:(?:[^\sA-Za-z]\S{0,40}|[A-Z]{2,5}|[A-Z][a-z]{2}) {1,2}){0,8}"
+    r"(?:(?:(?:Fatal|FATAL|PANIC)(?: error)?[:,]|Fatal error|FATAL) {1,4}(?!errors?\b)[^\s\d:=]"
+    r"|\[(?:fatal|emerg)\] {1,4}\S"
+    r"|F\d{4} \d\d:\d\d:[\d.]{2,20} {1,6}\d{1,8} \S{1,120}:\d{1,6}\] \S)"  # Abseil's before its clock is set
+    # Redis, Valkey (src/server.c): its worst level is a warning
+    r"|\d{1,8}:[XCSM] [^#\n]{10,30} # [^\n]{1,300}\b(?:[Aa]borting|[Ee]xiting)\b"
+)
+# What C++ prints of an exception that nobody caught; one that came from Python was printed there
+_UNCAUGHT: Final = late(r"\s{0,8}what\(\):\s{1,4}\S")
+_WHO_RAISED: Final = late(r"\s{0,8}(?:what\(\):\s{1,4}|(?:\w{1,60}(?:\.|::)){0,8}\w{1,60}(?:Error|Exception): )")
 _OF_ONE_GPU: Final = late(
     r".{0,200}\bDuplicate GPU detected : rank \d{1,6} and rank \d{1,6} both on CUDA device [0-9a-f]{1,16}\b"
 )
@@ -60,29 +79,46 @@ _NAMES_ITS_OUTPUT: Final = late(
 _PLACES: Final = late(r"[^\s\d/\\]{0,120}[\d/\\]\S*|\s")
 _ITS_STATUS: Final = late(r"\b(?:code|status)\b[ =:]{1,3}-?\d")
 _COMMAND: Final = late(r"\W{0,4}(?:/[\w./-]{1,200}/)?(?:python[\d.]{0,6}|bash|sh|torchrun|deepspeed|srun)'?(?:,| -)")
+# A metric, and a record for a machine, which tells of another's error
+_OF_NO_PROGRAM: Final = late(r"\{|(?i:error): {1,4}(?:[-+]?[\d.]{1,20}(?:e[-+]?\d{1,3})?|nan|inf|none|null)\s{0,4}$")
 _PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
-_OF_A_TRACEBACK: Final = late(r"\s|$|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
+_ONLY_ENDS: Final = late(r"[^\n]{0,120}?(?:^|[\]:>-] ?)(?:Abort|Exit|Shutt|Stopp|Terminat)ing(?: down)?[\s.!]{0,6}$")
+_OF_A_TRACEBACK: Final = late(r"\s|$|, FILE |Aborted\b|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
 
 
 def ending(page: Page) -> Place | None:
     """The last error among the last lines of the last page of a log that is not merely passed on; of one that is
     repeated, the first: the others follow from it."""
     last = page.lines[-LAST_LINES:]
-    errors = [line for line in last if _ERROR.match(line.text.strip()) is not None]
+    errors = [line for line in last if _is_an_error(line)]
     own = [line for line in errors if not _is_passed_on(line.text.strip())]
-    line = _first_alike(own) if own else _of_a_call(last) or (errors[0] if errors else _logged(last))
+    uncaught = [line for line in own if _UNCAUGHT.match(line.text)]
+    told = [line for line in own if line not in uncaught] or uncaught
+    line = _first_alike(told) if told else _of_a_call(last) or (errors[0] if errors else _logged(page))
     line = _reason(line, last) if line is not None else None
-    return Place(page.file, line.number, line.end, _with_its_output(line, last)) if line is not None else None
+    return Place(page.file, line.number, line.end, _with_what_follows(line, last)) if line is not None else None
+
+
+def _is_an_error(line: Line) -> bool:
+    text = line.text.strip()
+    if line.mark.level == _ENDS_ITS_PROGRAM or _UNCAUGHT.match(text) or _FATAL.match(text):
+        return True
+    return _ERROR.match(text) is not None
 
 
 def _first_alike(errors: Sequence[Line]) -> Line:
-    """Where the last of the errors was printed first: in the same words, but for figures and places."""
-    said = [_PLACES.sub("", line.text) for line in errors]
+    """Where the last of the errors was printed first: in the same words, but for figures, places and who raised it."""
+    said = [_PLACES.sub("", _WHO_RAISED.sub("", line.text, count=1)) for line in errors]
     return errors[said.index(said[-1])]
 
 
-def _with_its_output(line: Line, last: Sequence[Line]) -> str:
-    """The line, and what a line below says of where the output of its child is."""
+def _with_what_follows(line: Line, last: Sequence[Line]) -> str:
+    """The line, and what a line below says: the words of an error whose head it is, or where a child's output is."""
+    if is_head_of_one(line.text):
+        words = next((one.text.strip() for one in last if one.number > line.number), "")
+        return f"{line.text} {words}".strip()
+    if line.mark.level == _ENDS_ITS_PROGRAM and line.mark.source is not None:
+        return f"{line.mark.source}: {line.text}"
     if _STATUS_OF_A_CHILD.match(line.text) is None:
         return line.text
     below = (one.text.strip() for one in last if one.number > line.number)
@@ -105,13 +141,23 @@ def _of_a_call(lines: Sequence[Line]) -> Line | None:
     return next((line for line in reversed(lines) if _OF_A_CALL.match(line.text.strip())), None)
 
 
-def _logged(lines: Sequence[Line]) -> Line | None:
-    """The line of an error's level that nothing follows but a traceback without its end."""
-    behind = (line for line in reversed(lines) if _OF_A_TRACEBACK.match(line.text) is None)
-    line = next(behind, None)
-    if line is None or line.mark.level not in LOUD or _PRINTED_BY_ANOTHER.match(line.text) or _is_a_command(line.text):
-        return None
-    return line
+def _logged(page: Page) -> Line | None:
+    """The line of an error's level that nothing follows but a traceback without its end, and that the program ends."""
+    for index in reversed(range(max(len(page.lines) - LAST_LINES, 0), len(page.lines))):
+        line = page.lines[index]
+        if _OF_A_TRACEBACK.match(line.text):
+            continue
+        if not is_marked_loud(page, index, line.text[:CHARACTERS]) or _is_no_error_of_its_own(line.text):
+            return None
+        if not _ONLY_ENDS.match(line.text):
+            return None if _is_a_command(line.text) else line
+    return None
+
+
+def _is_no_error_of_its_own(text: str) -> bool:
+    """Whether it is another program's, none at all, or one that its program gets over."""
+    others = any(pattern.match(text) for pattern in (_PRINTED_BY_ANOTHER, _OF_NO_PROGRAM))
+    return others or overflow_in(text) is not None
 
 
 def _is_a_command(text: str) -> bool:

@@ -90,6 +90,13 @@ _AMOUNT = late(
     r"(?i)\b(?:out of memory|alloc\w{0,8}|exhausted|oom[- ]?kill\w{0,4}|killed process)\b.{0,160}?"
     r"\d[\d.,]{0,20} ?(?:[kmgt](?:i?b)?|bytes)\b"
 )
+# How a process ended and which, what a kernel or a step needed of what there was
+_PROOF = late(
+    r"\bexit ?code[:= ]{1,3}-?\d{1,5}\)?(?: local_rank: \d{1,6} \(pid: \d{1,10}\))?"
+    r"|(?i:\bexit(?:ed)? (?:with )?(?:status|code)) -?\d{1,5}\b|\bsignal[:= ]{1,3}(?:\d{1,2}\b|SIG[A-Z]{3,6})"
+    r"|\bRequired: \d{1,12}, Hardware limit: \d{1,12}|\bexceeded [\w ]{1,40}\(\d{1,20} > \d{1,20}\)"
+)
+_FIGURE = late(r"(?<!\w)\d[\d.,]{0,40}(?<=\d)")  # no part of an id
 _ENDS = late(r"[.。](?=\s|$)|。")  # of sentences
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
 ROOMY = 60  # from this width on the ledger's rows say more than name and size
@@ -602,15 +609,21 @@ def _to_copy(line: str, indent: int = 2) -> RenderableType:
 
 def _shortened(words: str, room: int) -> str:
     """A line of the log cut to so many cells: behind a logger's prefix it begins where the error does, and where that
-    would cut off the amount, as far behind that as the amount needs."""
+    would cut off the amount or the proof, as far behind that as it needs. It ends within no figure."""
     bar = _BAR.match(words)
     words = words[bar.end() :] if bar is not None else words
     begin = _begin(words, room - 3)
-    amount = _AMOUNT.search(words)
+    amount = _AMOUNT.search(words) or _PROOF.search(words)
     if amount is not None and cell_len(words[begin : amount.end()]) > room - (6 if begin else 3):
         begin = _up_to(words, amount.end(), room - 6)
     words = "..." + words[begin:] if begin or bar is not None else words
-    return words if cell_len(words) <= room else set_cell_size(words, room - 3) + "..."
+    return words if cell_len(words) <= room else _before_a_figure(words, set_cell_size(words, room - 3)) + "..."
+
+
+def _before_a_figure(words: str, kept: str) -> str:
+    """What is kept of the words, without the part of a figure that it ends with."""
+    cut = next((figure for figure in _FIGURE.finditer(words) if figure.start() < len(kept) < figure.end()), None)
+    return words[: cut.start()] if cut is not None else kept
 
 
 def _begin(words: str, room: int) -> int:

@@ -59,7 +59,7 @@ def test_only_small_processes_were_left_to_kill() -> None:
     assert headline(host_memory_exhausted.CAUSE, alone).startswith("The kernel killed python (PID 7, 4.19 MiB)")
     told = only_small_processes_were_killed(alone)
     assert told is not None
-    assert told.words.startswith("The kernel killed python (PID 7) with 4 MiB.")
+    assert told.words.startswith("The kernel killed python (PID 7) with 4.2 MiB.")
     assert headline(process_ram_hog.CAUSE, crash)
     assert largest_process_held_little(crash) is None
 

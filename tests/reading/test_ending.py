@@ -282,3 +282,75 @@ def test_the_command_of_a_child_is_an_error_only_with_its_status(tmp_path: Path,
         f"[2026-01-09 11:20:02,118] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'fit.py']{code}"
     )
     assert bool(ended(tmp_path, f"step 9\n{line}\nTraceback (most recent call last):\n")) is bool(code)
+
+
+ENDS = [
+    "3:M 08 Jan 2026 11:22:33.004 # Fatal: can't update cluster config file.",
+    "3:M 08 Jan 2026 11:22:33.004 # Failed listening on port 7001 (tcp), aborting.",
+    '2026/01/08 11:22:33 [emerg] 9#9: no "events" section in configuration',
+    "26/01/08 11:22:33 FATAL Depot: the shelf is taken",
+    "F0000 00:00:1767870153.400100    77 loom.cc:88] Check failed: warp == weft (3 vs. 4)",
+    "Check failed: warp == weft (3 vs. 4)",
+    'Exception in thread "weaver" org.loom.BrokenThreadException: at 12',
+    "Caused by: org.loom.BrokenThreadException: at 12",
+    "Error: Cannot find module './loom'",
+    "forrtl: severe (29): file not found, unit 7, file /srv/loom.in",
+    "Fortran runtime error: Index '9' of dimension 1 of array 'warp' above upper bound of 8",
+]
+
+
+@pytest.mark.parametrize("line", ENDS)
+@pytest.mark.parametrize("behind", ["", "Aborted (core dumped)\n"])
+def test_the_fatal_line_of_any_program_is_quoted(tmp_path: Path, line: str, behind: str) -> None:
+    text = str(ended(tmp_path, f"step 1 loss 0.5\n{line}\n{behind}"))
+    assert line.endswith(text) or text == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "3:M 08 Jan 2026 11:22:33.004 * Fatal errors 0",
+        "3:M 08 Jan 2026 11:22:33.004 # WARNING: the log file is large",
+        "26/01/08 11:22:33 INFO Depot: FATAL=0 ERROR=2",
+        "INFO non-fatal: no cache",
+        "Error: 0.0312",
+        "Error: nan",
+        "Check failed 3 times, trying again",
+        "the thread 'main' panicked once before",
+        "[fatalities] 0",
+        "Caused by: the weather",
+    ],
+)
+def test_a_word_of_an_end_alone_is_none(tmp_path: Path, line: str) -> None:
+    assert ended(tmp_path, f"step 1 loss 0.5\n{line}\n") is None
+
+
+def test_a_fatal_line_of_glog_stands_with_its_place(tmp_path: Path) -> None:
+    log = "I0108 11:22:33.100000  9 loom.cpp:10] start\nF0108 11:22:33.200000  9 loom.cpp:57] no thread of colour 3\n"
+    assert (
+        ended(tmp_path, f"{log}*** Check failure stack trace: ***\nAborted\n") == "loom.cpp:57: no thread of colour 3"
+    )
+
+
+def test_the_words_of_a_panic_stand_behind_its_head(tmp_path: Path) -> None:
+    head, words = "thread 'main' panicked at src/loom.rs:4:5:", "the warp is 3 and the weft is 4"
+    assert ended(tmp_path, f"{head}\n{words}\nnote: run with a backtrace\n") == f"{head} {words}"
+
+
+def test_what_cpp_could_not_catch_is_quoted_where_nobody_raised_it_before(tmp_path: Path) -> None:
+    uncaught = "terminate called after throwing an instance of 'loom::Error'\n  what():  the thread broke\nAborted\n"
+    assert "the thread broke" in str(ended(tmp_path, f"step 1\n{uncaught}"))
+    assert ended(tmp_path, f"{TRACE}loom.LoomError: the thread broke\n{uncaught}") == "loom.LoomError: the thread broke"
+    assert ended(tmp_path, f"{TRACE}ValueError: no colour\n{uncaught}") == "ValueError: no colour"
+
+
+@pytest.mark.parametrize("end", ["[ERROR] [Loom] Aborting", "ERROR loom: Shutting down."])
+def test_a_line_that_only_says_that_it_ends_gives_way_to_the_one_before(tmp_path: Path, end: str) -> None:
+    assert ended(tmp_path, f"step 1\n[ERROR] [Loom] no thread of colour 3\n{end}\n") == (
+        "[ERROR] [Loom] no thread of colour 3"
+    )
+    assert ended(tmp_path, f"step 1\n{end}\n") is None
+
+
+def test_a_record_of_an_error_elsewhere_is_none_of_this_log(tmp_path: Path) -> None:
+    assert ended(tmp_path, 'step 1\n{"severity":"ERROR","label":"loom","message":"a thread broke"}\n') is None

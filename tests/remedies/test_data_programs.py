@@ -20,6 +20,10 @@ DUCKDB = (
     CALL.format("con.sql(query).df()") + "_duckdb.OutOfMemoryException: Out of Memory Error: could not allocate block "
     "of size 30.5 MiB (66.9 MiB/95.3 MiB used)\n"
 )
+PROMPT = (
+    "D COPY kilns TO 'kilns.parquet';\n"
+    "Error: Out of Memory Error: failed to allocate data of size 9.5 MiB (66.9 MiB/95.3 MiB used)\n"
+)
 DASK = (
     "distributed.worker.memory - WARNING - Worker is at 83% memory usage. Pausing worker.  Process memory: 478.50 MiB "
     "-- Worker memory limit: 572.20 MiB\ndistributed.nanny.memory - WARNING - Worker tcp://127.0.0.1:4026 (pid=4026) "
@@ -178,3 +182,18 @@ def test_dask_that_was_told_to_end_workers_early_is_told_to_wait(share: str, ear
     if early:
         assert cap is not None
         assert f"not at {share}%" in cap.action
+
+
+@pytest.mark.parametrize(
+    ("log", "in_the_shell"),
+    [
+        (PROMPT, True),
+        (PROMPT.replace("COPY", "copy"), True),
+        (DUCKDB, False),
+        (PROMPT.replace("D COPY", "2026-01-08 COPY"), False),
+    ],
+)
+def test_what_is_typed_at_duckdbs_prompt_is_sql(tmp_path: Path, log: str, in_the_shell: bool) -> None:
+    snippets = [snippet for snippet in advised(tmp_path, log)[2].values() if snippet and "SET " in snippet]
+    assert snippets
+    assert all(snippet.startswith("SET ") == in_the_shell for snippet in snippets)

@@ -138,6 +138,8 @@ def one_step_from(numbers: list[Number]) -> Iterator[Number]:
         if b.value:
             yield Number(a.value / b.value, abs(a.value / b.value) * 0.01)
         yield Number(a.value * b.value, abs(a.value * b.value) * 0.01)
+        if a.value == 2 and b.value <= COUNTED:
+            yield Number(2.0**b.value, 0.5)
     for a, b, c in permutations(numbers[:6], 3):
         yield Number(abs(a.value - b.value - c.value), a.slack + b.slack + c.slack)
 

@@ -491,6 +491,24 @@ def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
             "MyError: in worker 7: out of memory. Tried to allocate 3.50 GiB and got none",
             "...of memory. Tried to allocate 3.50 GiB ...",
         ),
+        # within no figure, as a part of it is another one
+        ("the pool of buffers has not enough rows 123456 of", "the pool of buffers has not enough rows ..."),
+        ("the pool of buffers has not enough rows 1.5 and so", "the pool of buffers has not enough rows ..."),
+        ("the pool of buffers has no room for d41d8cd98f00b2", "the pool of buffers has no room for d41d8..."),
+        # up to what proves it
+        (
+            "W0301 kiln/elastic/api.py:908] all failed (exitcode: -11) of the binary",
+            "...all failed (exitcode: -11) of the binary",
+        ),
+        (
+            "kiln.OutOfKiln: out of resource: Required: 900001, Hardware limit: 80. Smaller blocks help",
+            "...Required: 900001, Hardware limit: 80. ...",
+        ),
+        (
+            "kiln[7]: error: Step 12.0 exceeded memory limit (91234567 > 81234567)",
+            "...memory limit (91234567 > 81234567)",
+        ),
+        ("the kiln in the cellar has exited with code 139 today", "...in the cellar has exited with code 139..."),
     ],
 )
 def test_a_line_that_is_cut_keeps_what_leads_to_a_few_words(line: str, shown: str) -> None:
