@@ -104,7 +104,7 @@ def raise_limit(case: Case) -> Answer:
     rounded = say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}")
     return replace(
         _raised_to(amount, crash, manager, limit),
-        derivation=rounded if then == MORE * held / GIB or then is None else f"{rounded} = {amount}",
+        derivation=rounded if then == MORE * held / GIB or then is None else f"{rounded} = {then} GiB",
         assumes=(known if held > limit else say("25 % more is a guess: the peak is unknown"),),
     )
 
