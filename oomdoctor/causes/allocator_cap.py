@@ -19,8 +19,6 @@ BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "f
 SHARE_KNOBS = ("smaller-buffers", "fewer-workers", "smaller-partitions", "spill-to-disk", "stream-data",
                "narrow-dtypes", "raise-allocator-cap")  # fmt: skip
 HEAP_KNOBS = ("raise-allocator-cap", "smaller-partitions", "fewer-workers", "stream-data")
-HIDDEN_KNOBS = ("raise-allocator-cap", "pin-version", "fix-environment")
-GGML_KNOBS = ("smaller-prefill", "shorter-context", "pin-version")
 METAL_KNOBS = ("smaller-model", "quantize-weights", "shorter-context", "raise-allocator-cap")
 
 CAUSE = Cause(
@@ -38,6 +36,8 @@ CAUSE = Cause(
         mark("{pool_owner} could not lower its memory limit to {pool_lowered}[: {pool_used} are in use]"),
         mark("{growing_pool}'s pool could not grow on {gpu}"),
         mark("PostgreSQL's table of locks is full ({lock_setting})"),
+        mark("{pool_owner} counts {pool_needed} in use and stops at {pool_limit}; only {pool_resident} is in RAM"),
+        mark("{pool_owner}'s memory limit of {pool_limit} was hit[ ({pool_setting})]: {pool_needed} needed in all"),
         mark("{pool_owner}'s memory limit of {pool_limit} was hit[ ({pool_setting})][: {requested} requested]"),
         mark("{pool_owner}'s memory limit was hit[ ({pool_setting})][: {requested} requested][, {pool_left} left]"),
         mark("{budget_of}'s worker used {spent} of its limit of {budget} before it was killed"),
@@ -66,12 +66,12 @@ CAUSE = Cause(
         Row(allocator.beyond_the_memory_fraction, Grade.PROVES),
         Row(allocator.beyond_the_allowed_beside_room, Grade.PROVES),
         Row(allocator.beyond_the_watermark, Grade.NAMES, WATERMARK_KNOBS),
-        Row(allocator.card_partly_hidden, Grade.NAMES, HIDDEN_KNOBS),
+        Row(allocator.card_partly_hidden, Grade.NAMES, ("raise-allocator-cap", "pin-version", "fix-environment")),
         Row(allocator.beyond_the_allowed_on_a_full_card, Grade.POINTS),
         Row(address_space.heap_of_a_runtime_is_full, Grade.NAMES, HEAP_KNOBS),
         Row(other_words.own_limit_in_other_words, Grade.NAMES),
     ),
     against=(Row(allocator.watermark_filled_by_its_own, Grade.POINTS),),
     knobs=("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences"),
-    knobs_where=((ggml.a_program_of_ggml, GGML_KNOBS),),
+    knobs_where=((ggml.a_program_of_ggml, ("smaller-prefill", "shorter-context", "pin-version")),),
 )

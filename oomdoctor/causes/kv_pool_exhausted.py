@@ -15,6 +15,8 @@ OF_A_CONTEXT = ("shorter-context", "fewer-sequences", "quantize-kv-cache")
 AS_A_LATER_RELEASE_DOES = ("pin-version", "quantize-kv-cache", "shorter-context", "raise-engine-reservation")
 OF_A_PROMPT = ("quantize-kv-cache", "raise-engine-reservation", "shorter-context", "fewer-sequences")
 OF_A_HOST_BUFFER = ("raise-allocator-cap", "less-offload", "more-host-memory")
+# One request alone: there are no others to take back, and what it decodes is no prefill.
+OF_ONE_REQUEST = ("raise-engine-reservation", "shorter-context", "quantize-kv-cache", "tensor-parallel")
 IN_ANY_VERSION = (
     "fewer-sequences",
     "smaller-prefill",
@@ -33,6 +35,7 @@ CAUSE = Cause(
         mark("{batch} needed {batch_tokens} of KV cache, {tokens_free} were free"),
         mark("{batch} failed to get {batch_tokens} of KV cache: {tokens_unused} were free, {tokens_stayed} evictable"),
         mark("{batch} failed to get {batch_tokens} of KV cache although {tokens_plenty} were free"),
+        mark("One request alone fills {engine_of_one}'s KV cache"),
         mark("{engine_first} took in {tried_requests} with room for {free_requests}"),
         mark("{engine_first} refused a prompt that needs {prompt_tokens} of KV cache; {prompt_free} were free"),
         mark("{engine_first}'s KV cache is full: {needed} needed, {available} there"),
@@ -47,6 +50,7 @@ CAUSE = Cause(
     signs=(
         Row(kv_pool.no_places_for_requests, Grade.PROVES, FEWER_FIRST),
         Row(kv_pool.no_states_for_requests, Grade.PROVES, FEWER_FIRST),
+        Row(kv_pool.one_request_fills_the_pool, Grade.PROVES, OF_ONE_REQUEST),
         Row(kv_pool.fewer_tokens_than_needed, Grade.PROVES),
         Row(kv_pool.fewer_tokens_of_the_window, Grade.PROVES),
         Row(kv_pool.no_state_beside_the_tokens, Grade.PROVES, FEWER_FIRST),

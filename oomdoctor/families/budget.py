@@ -29,11 +29,12 @@ class BudgetSpent(Event, frozen=True, kw_only=True):
 
     program: str
     setting: str | None = None  # that sets the budget
-    tried_bytes: Usage[int | None] = None
+    tried_bytes: Usage[int | None] = None  # the piece, on top of what was in use
+    needed_bytes: Usage[int | None] = None  # all that would have been in use with it
     used_bytes: Usage[int | None] = None
+    resident_bytes: Usage[int | None] = None  # of what the program counts as in use
     free_bytes: Usage[int | None] = None
     held_bytes: Usage[int | None] = None  # by the part of the program that asked
-    requested_bytes: Usage[int | None] = None  # what came on top of what was in use
     limit_bytes: Threshold[int | None] = None
     lowered_bytes: Threshold[int | None] = None  # the limit that it was to be lowered to, below what is in use
     fraction: Threshold[float | None] = None  # of the limit
@@ -94,7 +95,14 @@ _AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
 _NUMBER: Final = r"\d{1,20}"
 # What it gave up with, by a number, and not what a text says of such numbers
 MUMPS: Final = r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}"
-# By the program, what it calls the setting, and its sentence. "need" is all that would be held, "tried" the piece.
+# Up to 24.x the scope stands behind the words, then before them; since 24.5 with what is resident, since 25.x in units
+_OF_CLICKHOUSE: Final = (
+    r"(?:Memory limit \({scope}\)|\({scope}\) memory limit) exceeded: would use (?P<needed>{amount}) "
+    r"\(attempt to allocate chunk of (?P<tried>{amount})\),(?: current RSS:? (?P<resident>{amount}),)? "
+    r"maximum: (?P<limit>{amount})"
+)
+OF_A_QUERY: Final = ("max_memory_usage", "max_memory_usage_for_user")  # none where nobody sets them
+# By the program, what it calls the setting, and its sentence. "needed" is all that would be held, "tried" the piece.
 _BUDGETS: Final = tuple(
     (program, setting, late(pattern))
     for program, setting, pattern in (
@@ -102,17 +110,17 @@ _BUDGETS: Final = tuple(
             "elasticsearch",  # OpenSearch's, too; 1.4 on
             "indices.breaker.total.limit",
             (
-                rf"Data too large, data for \[.{{1,200}}?\] would be \[(?P<need>{_NUMBER})/[^\]]{{1,20}}\], "
+                rf"Data too large, data for \[.{{1,200}}?\] would be \[(?P<needed>{_NUMBER})/[^\]]{{1,20}}\], "
                 rf"which is larger than the limit of \[(?P<limit>{_NUMBER})/"
                 rf"(?:[^\]]{{1,20}}\], real usage: \[(?P<used>{_NUMBER})/[^\]]{{1,20}}\], "
-                rf"new bytes reserved: \[(?P<requested>{_NUMBER})/)?"
+                rf"new bytes reserved: \[(?P<tried>{_NUMBER})/)?"
             ),
         ),
         (
             "elasticsearch",  # to 1.x
             "indices.breaker.fielddata.limit",
             (
-                rf"New used memory (?P<need>{_NUMBER}) \[[^\]]{{1,20}}\] from field \[.{{1,200}}?\] would be "
+                rf"New used memory (?P<needed>{_NUMBER}) \[[^\]]{{1,20}}\] from field \[.{{1,200}}?\] would be "
                 rf"larger than configured (?:limit|breaker)(?: of)?:? \[?(?P<limit>{_NUMBER})"
                 rf"|Data too large, data for (?:field )?\[.{{1,200}}?\] would be larger than "
                 rf"limit of \[(?P<bound>{_NUMBER})/"
@@ -126,6 +134,14 @@ _BUDGETS: Final = tuple(
                 rf".{{0,200}}\bmax_\w{{4,40}}_bytes=(?P<limit>{_NUMBER})"
             ),
         ),
+        *(
+            ("clickhouse", setting, _OF_CLICKHOUSE.format(scope=scope, amount=_AMOUNT))
+            for scope, setting in (
+                ("total", "max_server_memory_usage"),
+                ("for query", OF_A_QUERY[0]),
+                ("for user", OF_A_QUERY[1]),
+            )
+        ),
         (
             "redis",
             "maxmemory",
@@ -135,7 +151,7 @@ _BUDGETS: Final = tuple(
             "spark",
             "spark.driver.maxResultSize",
             (
-                rf"serialized results of \d{{1,9}} tasks \((?P<need>{_AMOUNT})\) is bigger than "
+                rf"serialized results of \d{{1,9}} tasks \((?P<needed>{_AMOUNT})\) is bigger than "
                 rf"(?:\S{{1,40}}|local )maxResultSize \((?P<limit>{_AMOUNT})\)"
             ),
         ),
@@ -166,7 +182,7 @@ _BUDGETS: Final = tuple(
             "queryNode.overloadedMemoryThresholdPercentage",
             (
                 r"OOM if load, .{0,200}?(?:memUsage = (?P<used>[\d.]{1,24} MB), )?"
-                r"(?:predictMemUsage|usedMemAfterLoad) = (?P<need>[\d.]{1,24} MB), "
+                r"(?:predictMemUsage|usedMemAfterLoad) = (?P<needed>[\d.]{1,24} MB), "
                 r"totalMem = (?P<limit>[\d.]{1,24} MB)(?: thresholdFactor = (?P<share>\d{1,3}(?:\.\d{1,6})?))?"
             ),
         ),
@@ -176,8 +192,8 @@ _BUDGETS: Final = tuple(
             "dask",
             "memory_limit",
             (
-                rf"has (?P<need>{_AMOUNT}) worth of input dependencies, but worker \S{{1,80}} has memory_limit set to "
-                rf"(?P<limit>{_AMOUNT})"
+                rf"has (?P<needed>{_AMOUNT}) worth of input dependencies, but worker \S{{1,80}} has memory_limit "
+                rf"set to (?P<limit>{_AMOUNT})"
             ),
         ),
         (
@@ -343,12 +359,10 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
     for program, setting, pattern in _BUDGETS:
         if (match := pattern.search(text)) and not echo(text[: match.end()], text):
             figures = _figures(match)
-            tried = figures.pop("need_bytes", None)
             for other, name in (("bound_bytes", "limit_bytes"), ("left_bytes", "free_bytes")):
                 if (value := figures.pop(other, None)) is not None:
                     figures[name] = value
             pool = "gpu" if program in _ON_THE_CARD else "host_ram"
-            figures = {"tried_bytes": tried, **figures}
             yield BudgetSpent(**_about(page, index), pool=pool, program=program, setting=setting, **figures)
             return
     for name, pattern in _SPILLS:
@@ -405,6 +419,7 @@ FAMILY = Family(
     ),
     triggers=(
         "Data too large, data for",
+        "(attempt to allocate chunk of",
         "'maxmemory'",
         "rejected execution of",
         "serialized results of",

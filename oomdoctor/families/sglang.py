@@ -109,6 +109,7 @@ class PoolExhausted(Event, frozen=True, kw_only=True):
     evictable_states: Usage[int | None] = None
     tried_requests: Usage[int | None] = None
     free_requests: Usage[int | None] = None
+    left_requests: Usage[int | None] = None  # that still ran when all others had given their tokens back
 
     def identity(self) -> str:
         return f"{self.family} {self.kind} {self.of} {self.batch}"
@@ -229,6 +230,8 @@ _SENTENCES = (
     Sentence("alloc_req_slots runs out of memory", PoolExhausted, {"of": "requests"}, bare=True),
     Sentence("Out of memory. Please set a smaller number for `--max-r", PoolExhausted, {"of": "requests"}, bare=True),
     Sentence("Not enough space for mamba", PoolExhausted, {"of": "states"}, bare=True),
+    # managers/schedule_batch.py, `retract_decode`, since 0.2: an assertion
+    Sentence("No space left for only one request", PoolExhausted, {"batch": "decode", "left_requests": 1}, bare=True),
     # managers/hisparse_coordinator.py, 0.5.10 on: the device's part of a sparse cache
     Sentence("_grow_device_buffers bulk alloc failed", PoolExhausted, {"batch": "decode"}, bare=True),
     Sentence("_grow_device_buffers failed", PoolExhausted, {"batch": "decode"}, bare=True),

@@ -13,8 +13,10 @@ from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import gap, shown
 from oomdoctor.remedies.order import (
     allocator_behind,
+    default_behind,
     knobs_of,
     length_ahead,
+    limit_ahead,
     others_ahead,
     stated_ahead,
     with_a_restart,
@@ -56,8 +58,8 @@ def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Re
     own = with_a_restart(cause, with_misread(own, crash), crash)
     knobs = (*own, *(one.knob for one in said if one.knob not in own))
     kept, rejected = enough_remedies(cause, knobs, crash)
-    kept = allocator_behind(placed(kept, said), cause, theirs, crash)
-    kept = length_ahead(stated_ahead(others_ahead(kept, cause), cause), crash)
+    kept = default_behind(allocator_behind(placed(kept, said), cause, theirs, crash))
+    kept = length_ahead(stated_ahead(others_ahead(limit_ahead(kept, crash), cause), cause), crash)
     return by_function.ahead(kept, crash), rejected
 
 

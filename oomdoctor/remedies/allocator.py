@@ -152,6 +152,11 @@ def _platform_allocator(case: Case) -> Answer:
     return Proposal(action=action, suggested=case.row.value)
 
 
+def little_is_unused(card: Card) -> bool:
+    """Of a GPU that is full of tensors, so that it gets one more request past, and the next one may not find room."""
+    return bool(card.total_bytes) and (card.unallocated_bytes or 0) < LITTLE * (card.total_bytes or 0)
+
+
 def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     """Why the allocator's settings do not matter here, None where they may."""
     card = card_of(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from oomdoctor.families.budget import BudgetSpent, BudgetUsage
+from oomdoctor.families.budget import OF_A_QUERY, BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
@@ -22,6 +22,7 @@ from oomdoctor.signs.allocator import (
     beyond_the_largest_allocation,
     budget_of_the_machines_size_is_spent,
     card_partly_hidden,
+    counts_what_is_gone,
     ends_early,
 )
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
@@ -39,6 +40,15 @@ _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
 _LIMIT_OF_DUCKDB: Final = "memory_limit"
+_CORRECTS: Final = "memory_worker_correct_memory_tracker"
+# Limits that are shares of a heap, and which share where that is known
+_SHARES_OF_A_HEAP: Final = {
+    "indices.breaker.total.limit": 0.95,
+    "indices.breaker.fielddata.limit": None,
+    "indexing_pressure.memory.limit": None,
+}
+_OF_ELASTICSEARCH: Final = "ES_JAVA_OPTS"
+_OF_OPENSEARCH: Final = "OPENSEARCH_JAVA_OPTS"
 _TERMINATES: Final = "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"
 _SHARE: Final = late(r"(\d{1,2})%")
 _SMALL_HEAP: Final = GIB // 2
@@ -300,12 +310,18 @@ def _larger_budget(case: Case) -> Answer:
         return _before_the_data()
     if isinstance(root, BudgetSpent) and root.fraction is not None and ends_early(root):
         return _usual_share(root.fraction)
+    if isinstance(root, BudgetSpent) and counts_what_is_gone(root):
+        return _corrected_count(root)
+    if isinstance(root, BudgetSpent) and root.setting in _SHARES_OF_A_HEAP:
+        return _larger_heap(root, case.crash)
     stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
     limit = stated[-1].limit_bytes if stated else None
     if not limit:
         return _by_its_option(case)
     if (unset := _unless_set(case, limit)) is not None:
         return unset
+    if isinstance(root, BudgetSpent) and root.setting in OF_A_QUERY:
+        return _for_a_query(root.setting, limit)
     then = f"{math.ceil(2 * limit / MIB)}MiB"
     return Proposal(
         action=say(
@@ -318,6 +334,70 @@ def _larger_budget(case: Case) -> Answer:
         derivation=f"2 x {show(limit)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
+    )
+
+
+def _for_a_query(setting: str, limit: int) -> Proposal:
+    """In bytes: clickhouse.com/docs, settings of a query."""
+    return Proposal(
+        action=say(
+            "Raise {name} from {now} to {then}, if the machine has the memory",
+            name=setting,
+            now=show(limit),
+            then=show(2 * limit),
+        ),
+        current=limit,
+        suggested=2 * limit,
+        setting=setting,
+        snippet=f"SET {setting} = {2 * limit}",
+        derivation=f"2 x {show(limit)} = {show(2 * limit)}",
+        assumes=(say("double is a guess: the need is unknown"),),
+    )
+
+
+def _larger_heap(spent: BudgetSpent, crash: Crash) -> Proposal:
+    """A breaker is a share of the heap: beyond that the runtime itself has no room. The parent one that knows the real
+    usage is 95 % of it where nobody says: circuit-breaker.html of Elasticsearch 7.7."""
+    variable = _OF_OPENSEARCH if crash.shows(r"(?i)\bopensearch\b") else _OF_ELASTICSEARCH
+    share = _SHARES_OF_A_HEAP.get(spent.setting or "")
+    if share is None or spent.used_bytes is None or not spent.limit_bytes:
+        return Proposal(
+            action=say("Raise the JVM's heap (-Xms and -Xmx): the limit is a share of it"),
+            setting=variable,
+        )
+    heap = round(spent.limit_bytes / share / MIB) * MIB
+    then = f"{2 * heap // GIB}g" if 2 * heap % GIB == 0 else f"{2 * heap // MIB}m"
+    return Proposal(
+        action=say("Raise the JVM's heap from {now} to {then}: the limit is a share of it", now=show(heap), then=then),
+        setting=variable,
+        suggested=then,
+        snippet=f'export {variable}="-Xms{then} -Xmx{then}"',
+        derivation=say(
+            "{limit} / {share} = {heap} of heap; 2 x {heap} = {double}",
+            limit=show(spent.limit_bytes), share=share, heap=show(heap), double=show(2 * heap),
+        ),
+        assumes=(
+            say("{name} is {value} (its default, not in the log)", name=spent.setting, value=percent(share)),
+            say("double is a guess: the need is unknown"),
+        ),
+        cost=say("as much more RAM; at most half of the machine's is for the heap"),
+    )  # fmt: skip
+
+
+def _corrected_count(spent: BudgetSpent) -> Proposal:
+    """clickhouse.com/docs, server settings, memory_worker: the count is then corrected by what is resident."""
+    return Proposal(
+        action=say(
+            "Restart the server, and let it correct its count of memory in the configuration ({resident} of {needed} "
+            "are in RAM)",
+            resident=show(spent.resident_bytes or 0),
+            needed=show(spent.needed_bytes or 0),
+        ),
+        setting=_CORRECTS,
+        suggested=1,
+        snippet=f"<{_CORRECTS}>1</{_CORRECTS}>",
+        assumes=(say("a release of 2025 or later, which has the setting (not in the log)"),),
+        cost="",
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.arithmetic import vllm
+from oomdoctor.families.budget import BudgetSpent
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.event import SIDES
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
@@ -29,7 +30,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.engine.known import card_total
-from oomdoctor.remedies.engine.requests import sees
+from oomdoctor.remedies.engine.requests import decoded_at_once, sees
 from oomdoctor.remedies.host.offload import OFFLOADS
 from oomdoctor.remedies.host.processes import of_threads, several_tasks
 from oomdoctor.remedies.inputs import (
@@ -59,6 +60,7 @@ from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use, ranks_beside_the_killed
 from oomdoctor.signs.library import nccl_was_refused
+from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.node import a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
@@ -170,6 +172,11 @@ def past_its_own_cache(case: Case) -> bool:
     return by_the_context or case.crash.stage != "kv_cache_init" or case.crash.pool != "gpu"
 
 
+def several_requests(case: Case) -> bool:
+    """Where one alone is too many, there are no fewer, and what it decodes is no prefill."""
+    return decoded_at_once(case.crash) != 1
+
+
 def reserves(case: Case) -> bool:
     return case.crash.job.reserves or case.cause.startswith(vllm.NAME)
 
@@ -213,7 +220,9 @@ def several_cards(case: Case) -> bool:
 
 
 def another_card(case: Case) -> bool:
-    """One for each rank, or for who found this one full."""
+    """One for each rank, or for who found this one full, or beside what is part of the processor."""
+    if a_card_for_no_model(case.crash) is not None:
+        return True
     strangers = case.cause == "gpu-shared" and not placement.own_processes(case.crash)
     return strangers or isinstance(case.crash.root, NotEnoughFree) or several_cards(case)
 
@@ -418,6 +427,11 @@ def way_to_disk(case: Case) -> bool:
     return option_for_it(case) or limits.most_is_in_no_process(case.crash) is not None
 
 
+def card_for_a_model(case: Case) -> bool:
+    """Of a model of today not even the smallest, in the fewest bits, fits into what a firmware sets aside."""
+    return a_card_for_no_model(case.crash) is None
+
+
 def model_of_a_library(case: Case) -> bool:
     """Not a network of the job's own in plain PyTorch, which nobody splits or quantizes for it; and no loader of JAX or
     TensorFlow has weights in few bits without an option for it, nor has a program that draws or a framework with a
@@ -530,6 +544,8 @@ def data_are_loaded(case: Case) -> bool:
     """A step, a frame or a line near the failure is about data that are read; self-play makes its own. Data in
     partitions are streamed already, where no line of the job collects them, into Ray's object store."""
     crash = case.crash
+    if isinstance(crash.root, BudgetSpent) and some([crash.root.program], "answers queries"):
+        return option_for_it(case)
     if some(crash.context.frameworks, "computes by partitions") and crash.pool != "object_store":
         return option_for_it(case)
     stages = case.cause == "pinned-memory-exhausted" and crash.job.world == "tensorflow"
@@ -613,6 +629,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "an engine runs": an_engine_runs,
     "an engine reserves": reserves,
     "past its own cache": past_its_own_cache,
+    "several requests": several_requests,
     "an engine beside a trainer": beside_a_trainer,
     ON_THAT_SIDE: on_that_side,
     "several engines start": several_starts,
@@ -638,6 +655,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "pinned by choice": pinned_by_choice,
     "a way to disk": way_to_disk,
     "a library's model": model_of_a_library,
+    "a card for a model": card_for_a_model,
     "data in parts": data_in_parts,
     "what is kept is known": kept_is_known,
     "worker processes": worker_processes,

@@ -9,11 +9,12 @@ from typing import Final
 
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import framework
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
-from oomdoctor.remedies.settings import known_versions
+from oomdoctor.remedies.settings import Spelling, known_versions
 from oomdoctor.signs.placement import parent
 from oomdoctor.signs.trace import card
 from oomdoctor.units import in_digits
@@ -103,11 +104,28 @@ def begin(case: Case) -> Answer:
             suggested=least,
             derivation=say("{least} is the minimum; current value not in the log", least=least),
         )
+    if known is not None and known[0] <= least and _is_typed(row):
+        return Proposal(
+            action=say("Set {name} back to {least}, its default, where it is more", name=row.setting, least=least),
+            suggested=least,
+            derivation=of_the_default(least),
+        )
     return Proposal(
         action=say("Start with {name} {least} and double it while it fits", name=row.setting, least=least),
         suggested=least,
         derivation=say("{least} is the minimum; current value not in the log", least=least),
     )
+
+
+def of_the_default(least: object) -> str:
+    """The derivation of what is so already, unless somebody changed it."""
+    return say("{least} is the minimum and the default; current value not in the log", least=least)
+
+
+def _is_typed(row: Spelling) -> bool:
+    """Who trains by flags types those that he wants otherwise; a file holds all of them, whatever the default."""
+    own = framework(row.framework)
+    return own is not None and own.task == "training" and own.style == "flags"
 
 
 def least_of(case: Case) -> int | None:

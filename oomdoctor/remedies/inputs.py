@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.event import SIDES
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.remedies import own_options
@@ -56,6 +58,8 @@ def sequences(case: Case) -> bool:
     if crash.mentions(_SIZE_OF_PICTURES) is not None:
         return False
     root = crash.root
+    if isinstance(root, Shortage) and not crash.job.frameworks and SIDES.get(root.pool) == "host":
+        return False  # of a program of which nothing is known but its message
     as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
     return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
+from oomdoctor.families.container import LimitKill
 from oomdoctor.families.cuda import AllocatorAdvice, DeviceOutOfMemory
 from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
@@ -22,8 +23,10 @@ from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, misread, own_options
+from oomdoctor.remedies.allocator import little_is_unused
 from oomdoctor.remedies.engine.requests import cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
+from oomdoctor.remedies.initial import of_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
@@ -47,6 +50,7 @@ _COMES_AND_GOES: Final = (
 )  # fmt: skip
 _A_GOOD_DEAL: Final = 2
 _THIRD: Final = 2
+_TWICE: Final = 2  # the limit
 _WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
 _FREE: Final = "free-the-gpu"
@@ -202,7 +206,7 @@ def with_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[st
 
 
 def _place_of_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> int | None:
-    """Third where it is just enough, or where the release is old and cannot grow a segment."""
+    """Third where it is just enough for one request of many, or where the release is old and cannot grow a segment."""
     root = crash.root
     if cause not in _COMES_AND_GOES or _ALLOCATOR in knobs or not isinstance(root, DeviceOutOfMemory):
         return None
@@ -214,17 +218,35 @@ def _place_of_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> int
     good_deal = unused >= _A_GOOD_DEAL * missing
     if old and not good_deal:
         return None
-    return 1 if good_deal and not old else _THIRD
+    return 1 if good_deal and not old and not little_is_unused(card) else _THIRD
 
 
 def allocator_behind(remedies: Sequence[Remedy], cause: str, knobs: tuple[str, ...], crash: Crash) -> list[Remedy]:
-    """The same after those without a line to copy have gone behind the others."""
+    """The same after those without a line to copy have gone behind the others: what the figures speak for is no worse
+    than those, nor than what only records."""
     place = _place_of_allocator(cause, knobs, crash)
     one = next((each for each in remedies if each.knob == _ALLOCATOR), None)
     if place != _THIRD or one is None:
         return list(remedies)
+    return _behind(one, remedies, _THIRD)
+
+
+def default_behind(remedies: Sequence[Remedy]) -> list[Remedy]:
+    """What is so already, unless somebody changed it, goes behind what surely changes something."""
+    one = next((each for each in remedies if each.derivation == of_the_default(each.suggested)), None)
+    return list(remedies) if one is None else _behind(one, remedies, len(remedies))
+
+
+def _behind(one: Remedy, remedies: Sequence[Remedy], most: int) -> list[Remedy]:
+    """Behind those that say what to change, and at most so many."""
     rest = [each for each in remedies if each is not one]
-    return [*rest[:_THIRD], one, *rest[_THIRD:]]
+    clear = next((n for n, each in enumerate(rest) if _says_little(each)), len(rest))
+    place = min(most, clear)
+    return [*rest[:place], one, *rest[place:]]
+
+
+def _says_little(remedy: Remedy) -> bool:
+    return remedy.knob == EVIDENCE or not (remedy.has_object or remedy.knob == _BATCH)
 
 
 def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
@@ -312,6 +334,15 @@ def stated_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:
     return [*stated, *(one for one in remedies if one not in stated)]
 
 
+def limit_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
+    """Of a job that had more than twice its limit in use, half of anything is still too much."""
+    raised = next((one for one in remedies if one.knob == _RAISED), None)
+    kills = [kill for kill in crash.every(LimitKill) if kill.used_bytes and kill.limit_bytes and not kill.virtual]
+    if raised is None or not any((kill.used_bytes or 0) > _TWICE * (kill.limit_bytes or 0) for kill in kills):
+        return list(remedies)
+    return [raised, *(one for one in remedies if one is not raised)]
+
+
 def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     """A context far too long for the cache is shortened first: no step of a share whose gain nobody knows makes up for
     it, whatever the message names first; and a cache that holds many times what was refused gives most."""
@@ -330,10 +361,12 @@ def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
 __all__ = [
     "EVIDENCE",
     "allocator_behind",
+    "default_behind",
     "evidence_ahead",
     "in_order",
     "knobs_of",
     "length_ahead",
+    "limit_ahead",
     "others_ahead",
     "stated_ahead",
     "stated_knobs",

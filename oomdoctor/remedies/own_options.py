@@ -125,9 +125,9 @@ def _share(knob: str, setting: Setting, crash: Crash) -> int:
 
 
 def is_at_its_least(knob: str, crash: Crash) -> bool:
-    """The program has the option, and it is 1: there is no half of it."""
+    """The program has the option, whatever it calls it, and it is 1: there is no half of it."""
     rows = [row for row in table() if row.knob == knob]
-    stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
+    stated = crash.context.settings.values()
     named = [one for row in rows for one in stated if _names(row, one) and one.whole is not None]
     return bool(named) and all(one.whole == 1 for one in named)
 

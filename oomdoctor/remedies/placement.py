@@ -17,9 +17,9 @@ from oomdoctor.incident.card import SLACK, card_of
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
-from oomdoctor.language import all_of, counted, listed, mark, say
+from oomdoctor.language import all_of, counted, listed, mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import cells
+from oomdoctor.remedies import A_WORD, cells
 from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import RACE, Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import assumptions, spelling
@@ -27,6 +27,7 @@ from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.engine_steps import weights_on_another_card
 from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
+from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less, nothing_was_taken_at_the_start
 from oomdoctor.signs.placement import own_processes, parent, ranks, restored, several_ranks_and_one_card
@@ -282,8 +283,25 @@ def woken_by_a_request(crash: Crash) -> bool:
     return a_server_woke_to_less(crash) is not None
 
 
+def _not_the_processors_own(crash: Crash) -> Answer:
+    """An integrated GPU is mostly the first of two, or the only one."""
+    variable, index = VISIBLE.get(maker(crash)), crash.root.process.gpu or 0
+    if variable is None:
+        return Skip()
+    return Proposal(
+        action=say("Run on the machine's other GPU, if it has one: GPU {index} is too small for a model", index=index),
+        setting=variable,
+        suggested=0 if index else 1,
+        snippet=f"export {variable}={0 if index else 1}",
+        derivation=translated(A_WORD),
+        assumes=(say("the machine has a second GPU (not in the log)"),),
+    )
+
+
 def fix_placement(case: Case) -> Answer:
     crash = case.crash
+    if a_card_for_no_model(crash) is not None:
+        return _not_the_processors_own(crash)
     masks = crash.setting("CUDA_VISIBLE_DEVICES")
     row = own(crash)
     if isinstance(crash.root, NotEnoughFree) and not row and not crash.job.spread:

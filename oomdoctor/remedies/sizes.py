@@ -82,10 +82,10 @@ def size_of_model(crash: Crash) -> Size | None:
 
 def size_of_trained(crash: Crash) -> Size | None:
     """The parameters that get gradients and optimizer states; None where these are adapters, whose size no log says."""
-    return None if _trains_adapters(crash) else size_of_model(crash)
+    return None if trains_adapters(crash) else size_of_model(crash)
 
 
-def _trains_adapters(crash: Crash) -> bool:
+def trains_adapters(crash: Crash) -> bool:
     stated = [found.value for name in _ADAPTERS if (found := crash.setting(name)) is not None]
     told = any("lora" in value.lower() if isinstance(value, str) else bool(value) for value in stated)
     return told or crash.in_trace(r"(?:^|/)peft/") is not None

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.budget import LOCKS, BudgetSpent, BudgetUsage
+from oomdoctor.families.budget import LOCKS, OF_A_QUERY, BudgetSpent, BudgetUsage
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
@@ -15,7 +15,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import ON_THE_CARDS
@@ -31,6 +31,7 @@ TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of
 # Intel's drivers refuse a single allocation of 4 GiB and more unless they are told otherwise.
 XPU_LARGEST: Final = 4 * GIB
 ENDS_AT: Final = 0.95  # of its limit Dask's nanny ends a worker: distributed.worker.memory.terminate, distributed.yaml
+DRIFTED: Final = 0.5  # of what a program counts as in use, in RAM
 NO_MACHINE: Final = GIB  # less than that is nobody's RAM: the limit was set
 _SETS_IT: Final = r"(?i)\b(?:memory|max)[_-](?:limit|memory)\b(?! set to)"
 # OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
@@ -354,6 +355,8 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
             tried=show(spent.tried_bytes),
             free=show(spent.free_bytes),
         )
+    elif spent.needed_bytes is not None and spent.limit_bytes is not None:
+        words = _needed_in_all(spent, spent.needed_bytes, spent.limit_bytes)
     elif spent.tried_bytes is not None and spent.limit_bytes is not None:
         words = say(
             "{program} stays within {setting}: {tried} requested, {limit} allowed.",
@@ -383,6 +386,26 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(spent,))
 
 
+def _needed_in_all(spent: BudgetSpent, needed: int, limit: int) -> str:
+    """With what was in use, and what of it is in RAM, where the program prints that."""
+    words = say(
+        "{program} stays within {setting}: {needed} needed in all, {limit} allowed.",
+        program=title(spent.program),
+        setting=spent.setting or "",
+        needed=show(needed),
+        limit=show(limit),
+    )
+    if not counts_what_is_gone(spent):
+        return words
+    resident = show(spent.resident_bytes or 0)
+    return joined((words, say("Only {resident} of that is in RAM: its count has probably drifted.", resident=resident)))
+
+
+def counts_what_is_gone(spent: BudgetSpent) -> bool:
+    """Whether less than half of what a program counts as in use is in RAM: its count has drifted."""
+    return spent.resident_bytes is not None and spent.resident_bytes < DRIFTED * (spent.needed_bytes or 0)
+
+
 @sign
 def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
     """A program has used what it allows itself, and nobody is seen to set that: by default it is the machine's RAM, or
@@ -392,7 +415,8 @@ def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
         return None
     limits = (one.limit_bytes for one in crash.events if isinstance(one, BudgetSpent | BudgetUsage))
     is_set = crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
-    return None if is_set or ends_early(spent) else budget_of_a_program_is_spent(crash)
+    is_set = is_set or spent.setting in OF_A_QUERY or ends_early(spent) or counts_what_is_gone(spent)
+    return None if is_set else budget_of_a_program_is_spent(crash)
 
 
 def ends_early(spent: BudgetSpent) -> bool:

@@ -15,7 +15,7 @@ from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.process_limits import ProcessLimits
-from oomdoctor.families.ray_death import FatalSignal
+from oomdoctor.families.ray_death import FatalSignal, NodeDeath
 from oomdoctor.families.ray_kill import BEFORE_KILLS, NodeOutOfMemory
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
@@ -157,6 +157,8 @@ _PRINTS: Final[Mapping[str, tuple[type[Event], ...]]] = {
 }
 _ADVICE: Final = late(r"\bray logs raylet\.out -ip (\d{1,3}(?:\.\d{1,3}){3})(?![\w.]*\d)")
 _HEAD_OF_THE_TABLE: Final = r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b|\bTop \d{1,3} memory users"
+# docs.ray.io, ray-observability/reference/cli: "only the logs from alive nodes are available" by `ray logs`
+_OF_A_DEAD_NODE: Final = "ssh {node} cat /tmp/ray/session_latest/logs/raylet.out | oomdoctor diagnose -"
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
@@ -251,6 +253,8 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     node = address_of(crash) or _address_in_rays_advice(crash)
     address = f" -ip {node}" if node else ""
     rows = (ROWS_BELOW,) if rays_table_is_cut_off(crash) else ()
+    if isinstance(crash.root, NodeDeath):
+        return (_OF_A_DEAD_NODE.format(node=node or "NODE"),)
     return (*rows, f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -")
 
 

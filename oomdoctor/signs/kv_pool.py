@@ -70,6 +70,16 @@ def fewer_tokens_than_needed(crash: Crash) -> Seen | None:
 
 
 @sign
+def one_request_fills_the_pool(crash: Crash) -> Seen | None:
+    """SGLang took back all requests but one, and that one finds no token to go on."""
+    pool = _pool(crash, "tokens")
+    if pool is None or pool.left_requests != 1:
+        return None
+    words = say("Only one request was left, and the engine's KV cache had no token free for it.")
+    return Seen(words=words, evidence=(pool,))
+
+
+@sign
 def fewer_tokens_of_the_window(crash: Crash) -> Seen | None:
     """SGLang's pool of the sliding-window layers has fewer tokens than a batch needs."""
     pool = _pool(crash, "tokens")

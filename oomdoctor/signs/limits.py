@@ -40,7 +40,7 @@ from oomdoctor.units import show, size
 _BUDGETS: Final = ("memory_limit", "max_memory")
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?) ?([KMGT]i?B?)")
 NO_MEMORY: Final = 12  # ENOMEM
-_ASKED_OF_SLURM: Final = ("mem_per_cpu", "mem_per_gpu")  # sbatch.1: nobody else's options
+ASKED_OF_SLURM: Final = ("mem_per_cpu", "mem_per_gpu")  # sbatch.1: nobody else's options
 _ITS_INIT: Final = "container init was OOM-killed"
 _AT_ITS_START: Final = 60  # seconds: so long after a start nothing has grown yet
 _HOUR: Final = 3600  # seconds; what was needed from the start did not fill the limit
@@ -261,7 +261,7 @@ def killed_beside_a_limit(crash: Crash) -> Seen | None:
 def killed_and_refused(crash: Crash) -> Seen | None:
     """A script asks Slurm for an amount of memory, one of its processes was killed and another refused memory: each
     alone has other reasons, and a full control group has both."""
-    asked = crash.setting(*_ASKED_OF_SLURM)
+    asked = crash.setting(*ASKED_OF_SLURM)
     kill = next((one for one in crash.every(Kill) if one.signal == SIGKILL), None)
     refused = crash.first(HostAllocation)
     if asked is None or kill is None or refused is None or refused.errno != NO_MEMORY:

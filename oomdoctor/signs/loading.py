@@ -45,7 +45,7 @@ from oomdoctor.units import GIB, percent, show
 WEIGHTS_SOURCE: Final = "memory_utils.cu"  # of TurboMind
 LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
 SET_ASIDE: Final = GIB  # MIG's smallest slices have 5 GB, and the smallest cards that PyTorch's builds run on 2 GiB
-_WHERE_LITTLE_IS_SET_ASIDE: Final = ("raise-allocator-cap", "offload-parameters", "smaller-model", "quantize-weights")
+_WHERE_LITTLE_IS_SET_ASIDE: Final = ("fix-placement", "raise-allocator-cap", "offload-parameters")
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
 _TOO_LARGE: Final = late(r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b")
 # vllm/_custom_ops.py: gptq_marlin_repack and its like turn loaded weights into a kernel's order, once

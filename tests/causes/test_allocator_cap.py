@@ -141,7 +141,7 @@ def test_a_programs_own_budget() -> None:
         "MemoryError: Task 'sum' has 88.50 GiB worth of input dependencies, but worker tcp://10.0.0.9:40001 has "
         "memory_limit set to 31.25 GiB.",
     )
-    assert "Dask stays within memory_limit: 88.50 GiB requested, 31.25 GiB allowed" in found.why
+    assert "Dask stays within memory_limit: 88.50 GiB needed in all, 31.25 GiB allowed" in found.why
     assert "maxmemory, which is used up" in finding(CAUSE, REDIS).why
 
 

@@ -213,7 +213,7 @@ def test_the_new_limit_is_what_its_formula_says(tmp_path: Path) -> None:
     raised = next(
         one for one in diagnose(path).as_json()["diagnoses"][0]["remedies"] if one["knob"] == "raise-container-limit"
     )
-    assert (raised["suggested"], raised["derivation"]) == ("2G", "1.17 GiB x 1.25 = 1.46 GiB, rounded up")
+    assert (raised["suggested"], raised["derivation"]) == ("2G", "1.17 GiB x 1.25 = 1.46 GiB, rounded up = 2 GiB")
 
 
 SBATCH = "#SBATCH --mem-per-cpu=3G\n"

@@ -20,14 +20,14 @@ BESIDE = (
             f"{BREAKER}[2098200576/1.9gb], which is larger than the limit of [2040109465/1.8gb], "
             "real usage: [2098200064/1.9gb], new bytes reserved: [512/512b]"
         ),
-        {"tried_bytes": 2098200576, "limit_bytes": 2040109465, "used_bytes": 2098200064, "requested_bytes": 512},
+        {"needed_bytes": 2098200576, "limit_bytes": 2040109465, "used_bytes": 2098200064, "tried_bytes": 512},
     ),
     (
         (
             "[ERROR][breaker] New used memory 5368709999 [5gb] from field [tags] would be larger than "
             "configured breaker: 5368709120 [5gb], breaking"
         ),
-        {"tried_bytes": 5368709999, "limit_bytes": 5368709120},
+        {"needed_bytes": 5368709999, "limit_bytes": 5368709120},
     ),
     ("nanny - WARNING - Worker exceeded 90% memory budget. Restarting", {"fraction": 0.9}),
     (

@@ -389,6 +389,14 @@ SIGNS = (
     ("Error occurred when executing KSamplerAdvanced:", ["comfyui"]),
     ("Error occurred when executing VAEDecode:", ["comfyui"]),
     ("[INFO]: Scene manager:  <class InteractiveScene>", ["isaac-lab"]),
+    (
+        "Code: 241. DB::Exception: Memory limit (total) exceeded: would use 7.10 GiB, maximum: 7.00 GiB",
+        ["clickhouse"],
+    ),
+    (
+        "2026-01-02 03:04:05 <Error> MergeTreeBackgroundExecutor: Exception while executing background task",
+        ["clickhouse"],
+    ),
     ("_duckdb.OutOfMemoryException: Out of Memory Error: could not allocate block", ["duckdb"]),
     ('  File "/env/datasets/arrow_dataset.py", line 9, in map', ["hf-datasets"]),
     ('  File "/env/webdataset/filters.py", line 9, in _shuffle', ["webdataset"]),

@@ -213,7 +213,8 @@ def test_slurm_is_asked_what_the_job_had() -> None:
     stated = advise("#SBATCH --mem=64G\n" + log, "raise-container-limit")[0]["raise-container-limit"]
     assert (stated.snippet or "").splitlines()[0] == "#SBATCH --mem=80G"
     per_cpu = advise("#SBATCH --mem-per-cpu=4G\n" + log, "raise-container-limit")[0]["raise-container-limit"]
-    assert per_cpu.suggested is None
+    assert (per_cpu.suggested, per_cpu.derivation) == ("8G", "2 x 4G = 8G")
+    assert (per_cpu.snippet or "").splitlines() == ["#SBATCH --mem-per-cpu=8G", asked]
 
 
 DOCKER = MEMCG.format(f"/docker/{GROUP}")

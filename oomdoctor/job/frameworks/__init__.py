@@ -72,6 +72,7 @@ Trait = Literal[
     "takes a share of the card",
     "takes a share of what is free",  # when it starts
     "takes a share of the rest",  # of what is free after the weights
+    "trains no quantized weights",  # but adapters on them
     "quantizes nothing itself",  # its option is for weights that were quantized before
     "spreads over cards",
     "keeps an object store",
@@ -83,6 +84,7 @@ Trait = Literal[
     "simulates worlds",
     "runs tests",  # of somebody's program, several at once where it is told to
     "allows itself most of the RAM",  # unless somebody sets a limit
+    "answers queries",  # of others, about data that it keeps
     "says when it has loaded",  # its model, which it makes on the card
     "grows with its copies",  # of the inputs, which it keeps for pipeline parallelism
 ]

@@ -151,7 +151,7 @@ def fewer_sequences(case: Case) -> Answer:
             suggested=then,
             derivation=say("{count} dummy requests of the warm-up / 2", count=warmup.requests),
         )
-    decoded = _decoded_at_once(case.crash)
+    decoded = decoded_at_once(case.crash)
     if decoded is not None and case.now is not None and 1 < decoded < (case.now.whole or 0):
         return Proposal(
             action=say("Halve the concurrent sequences to {count}", count=decoded // 2),
@@ -171,11 +171,13 @@ def fewer_sequences(case: Case) -> Answer:
     return half(case)
 
 
-def _decoded_at_once(crash: Crash) -> int | None:
+def decoded_at_once(crash: Crash) -> int | None:
     """The requests of SGLang's batch that found no room: each decodes one token, without speculation."""
     root = crash.root
-    if not isinstance(root, PoolExhausted) or root.batch != "decode" or crash.setting(_SPECULATION) is not None:
+    if not isinstance(root, PoolExhausted) or root.batch != "decode":
         return None
+    if root.left_requests is not None or crash.setting(_SPECULATION) is not None:
+        return root.left_requests
     return root.tried_tokens
 
 

@@ -12,10 +12,11 @@ from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting
 from oomdoctor.language import say, semicolons
 from oomdoctor.patterns import late
+from oomdoctor.remedies import own_line
 from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import known_versions, of_knob
-from oomdoctor.remedies.sizes import has_few_bits, size_of_model, tensor_parallel
+from oomdoctor.remedies.sizes import has_few_bits, size_of_model, tensor_parallel, trains_adapters
 from oomdoctor.spellings import title
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -36,6 +37,7 @@ _NAMED: Final = 80  # characters of a model's name
 _QUANTIZED_AFTER_LOADING: Final = {vllm.NAME: versions("<0.15"), "sglang": ALL}
 # vllm/model_executor/quantization_utils came with AWQ in 0.2.0
 _READS_QUANTIZED: Final = {vllm.NAME: versions(">=0.2")}
+_TRAINING: Final = ("training", "rl")  # tasks
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
 
 
@@ -71,6 +73,8 @@ def smaller_weights(case: Case) -> Answer:
         return checkpoint
     if case.knob == "quantize-weights" and case.now is not None and _are_quantized_by(case.now):
         return already(case.now, case.now.value)
+    if case.knob == "quantize-weights" and _gets_gradients(case):
+        return _beneath_adapters(case)
     formula, assumes = _weights_in_words(case.crash)
     if case.knob == "smaller-model" and models_named:
         name = sanitize(models_named[0], _NAMED)
@@ -79,6 +83,28 @@ def smaller_weights(case: Case) -> Answer:
         )
     suggested = row.value if row is not None and isinstance(row.value, str) else None
     return Proposal(suggested=suggested, derivation=formula, assumes=assumes)
+
+
+def _gets_gradients(case: Case) -> bool:
+    """The weights themselves are trained, and not adapters beside them."""
+    crash = case.crash
+    trained = own_line.task_of(crash) in _TRAINING and not crash.job.in_engine and not trains_adapters(crash)
+    return trained and case.row is not None and some([case.row.framework], "trains no quantized weights")
+
+
+def _beneath_adapters(case: Case) -> Answer:
+    """Weights in few bits have no gradients: a trainer refuses them without adapters (transformers/trainer.py since
+    4.31, "fine-tuning on purely quantized models"), and a loop of one's own finds none."""
+    row = case.row
+    adapters = next(of_knob("lora", row.framework), None) if row is not None else None
+    if row is None or adapters is None:
+        return Skip()
+    between = " " if adapters.write.startswith("--") else "\n"
+    return Proposal(
+        action=say("Load the weights in 4 bits and train adapters on them (QLoRA): alone they cannot be trained"),
+        snippet=f"{row.snippet(True) or row.write}{between}{adapters.write}",
+        cost=say("only the adapters are trained, on weights of lower precision"),
+    )
 
 
 def _are_quantized_by(stated: Setting | None) -> bool:

@@ -12,6 +12,7 @@ from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, machine_after
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host.offload import OFF, OFFLOADS, adam_states
@@ -31,6 +32,7 @@ _GROUPS: Final = (
 _SMALL: Final = 4 * GIB
 _TINY: Final = 32 * MIB  # no interpreter with a few libraries starts in as much
 _START: Final = 512 * MIB
+_SLURM: Final = "slurm"
 _KUBERAY: Final = "kuberay"
 # Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
 _OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
@@ -67,6 +69,8 @@ def raise_limit(case: Case) -> Answer:
     manager = _manager(crash)
     if limit is None and manager == "kubernetes" and limits.several_containers_share_the_group(crash) is not None:
         return _of_all_pods(crash)
+    if limit is None and (each := crash.setting(*limits.ASKED_OF_SLURM)) is not None and manager in (None, _SLURM):
+        return _more_for_each(crash, each)
     if limit is None:
         asked = _ask_for_more(crash, manager)
         created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
@@ -93,15 +97,21 @@ def raise_limit(case: Case) -> Answer:
             derivation=f"2 x {show(limit)} = {show(2 * limit)}",
             assumes=(say("twice is a guess: it dies at its start, and the peak is unknown"),),
         )
-    held = max(limit, *(kill.peak_bytes or 0 for kill in crash.every(LimitKill)), 0)
+    held = max(limit, *(_most(kill) for kill in crash.every(LimitKill) if kill.limit_bytes in (None, limit)), 0)
     then = gib_up(MORE * held) if held >= GIB else None
     amount = f"{then}G" if then is not None else _amount(MORE * held)
     known = say("25 % more is a guess: the job was ended at {peak}", peak=show(held))
+    rounded = say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}")
     return replace(
         _raised_to(amount, crash, manager, limit),
-        derivation=say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}"),
+        derivation=rounded if then == MORE * held / GIB or then is None else f"{rounded} = {then} GiB",
         assumes=(known if held > limit else say("25 % more is a guess: the peak is unknown"),),
     )
+
+
+def _most(kill: LimitKill) -> int:
+    """What the job had when it was ended, by the record; schedulers that look from time to time come late."""
+    return max(kill.peak_bytes or 0, kill.used_bytes or 0)
 
 
 def _of_a_larger_container(row: Spelling | None) -> Answer:
@@ -227,7 +237,7 @@ def _raised(manager: str | None, now: str, then: str, part: str) -> str:
             now=now,
             then=then,
         )
-    if manager == "slurm":
+    if manager == _SLURM:
         return say("Raise the memory limit from {now} to {then} in the batch script", now=now, then=then)
     if manager == "kubernetes":
         return say(
@@ -304,6 +314,24 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
     )
 
 
+def _more_for_each(crash: Crash, each: Setting) -> Proposal:
+    """Slurm's amount for each CPU or GPU is no limit of the job, and makes it: the number of both stays."""
+    amount = _AMOUNT.fullmatch(str(each.value))
+    option = f"--{each.name.replace('_', '-')}"
+    if amount is None:
+        return Proposal(action=say("Raise {name}, if the machine has the memory", name=option), setting=option)
+    then = f"{2 * float(amount[1]):g}{amount[2]}"
+    return Proposal(
+        action=_raised(_SLURM, f"{option}={each.value}", then, ""),
+        current=each.value,
+        suggested=then,
+        setting=option,
+        snippet="\n".join((f"#SBATCH {option}={then}", commands.of_slurm(crash))),
+        derivation=f"2 x {each.value} = {then}",
+        assumes=(say("double is a guess: the need is unknown"),),
+    )
+
+
 def _where_it_is_set(crash: Crash, manager: str | None) -> str | None:
     """KubeRay makes its pods from the RayCluster: doc/source/cluster/kubernetes/user-guides/config.md of Ray."""
     return _KUBERAY if manager == "kubernetes" and crash.shows(_OF_KUBERAY) else manager
@@ -334,7 +362,7 @@ def _asked_for(manager: str | None, option: str, part: str) -> str:
             "shows the current one",
             option=option,
         )
-    if manager == "slurm":
+    if manager == _SLURM:
         return say(
             "Raise the memory limit ({option}) in the batch script; the command shows the current one",
             option=option,
@@ -356,7 +384,7 @@ def _asked_for(manager: str | None, option: str, part: str) -> str:
 
 def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
     """What changes a container that runs, or shows what a job had and used."""
-    if manager == "slurm":
+    if manager == _SLURM:
         yield commands.of_slurm(crash)
         if amount is None:
             yield _TWICE_REQUESTED
@@ -404,7 +432,7 @@ def _manager(crash: Crash) -> str | None:
 def _manager_nearby(crash: Crash) -> str | None:
     """Who started what died, by the lines near the failure."""
     if commands.in_slurm(crash):
-        return "slurm"
+        return _SLURM
     if commands.in_a_pod(crash) or crash.mentions(_OF_A_POD) is not None:
         return "kubernetes"
     return "docker" if commands.container_of(crash) is not None else None

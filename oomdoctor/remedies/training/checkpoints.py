@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from oomdoctor.families.event import SIDES
+from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 
 _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 _OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
+_SAVES_WEIGHTS: Final = r"\bsave\(\s?[\w.]{1,60}\.state_dict\(\)\s?,"
+_TORCH: Final = "torch"
 _LOADING: Final = ("checkpoint_load", "model_load")  # stages: nothing is saved
 _ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
 
@@ -20,7 +25,7 @@ def load_in_parts(case: Case) -> Answer:
     crash, row = case.crash, case.row
     if SIDES.get(crash.pool) == "device":
         return Skip() if crash.job.in_engine else _load_to_ram(case)
-    if not crash.job.in_engine and (crash.job.spread or crash.shows(_OF_RANKS)):
+    if not crash.job.in_engine and _has_ranks(crash):
         return None
     action = say(
         "Load the weights without a second full copy in RAM: memory-mapped (safetensors, not .bin) or shard by shard"
@@ -28,6 +33,10 @@ def load_in_parts(case: Case) -> Answer:
     if row is None or not row.takes_value:
         return Proposal(action=action)
     return Proposal(action=action, suggested=row.value) if crash.job.in_engine else None
+
+
+def _has_ranks(crash: Crash) -> bool:
+    return crash.job.spread or crash.shows(_OF_RANKS)
 
 
 def _load_to_ram(case: Case) -> Answer:
@@ -50,6 +59,8 @@ def shard_checkpoint(case: Case) -> Answer:
             action=say("Gather the full state in host RAM, on rank 0 alone"),
             cost=say("rank 0 needs host RAM for the whole state"),
         )
+    if row is not None and row.is_call and row.framework == _TORCH and not _has_ranks(case.crash):
+        return _fewer_states(case.crash)
     if row is None or not row.key.endswith("contents"):
         return None
     saved = _PART_OF_A_CHECKPOINT.findall(str(case.now.value)) if case.now is not None else []
@@ -61,8 +72,18 @@ def shard_checkpoint(case: Case) -> Answer:
             suggested=value,
             snippet=row.write.replace("{}", f'"{value}"'),
         )
+    return replace(_weights_alone(), suggested=row.value)
+
+
+def _fewer_states(crash: Crash) -> Answer:
+    """One process alone has nobody to share a checkpoint with."""
+    if crash.shows(_SAVES_WEIGHTS):
+        return Skip()
+    return replace(_weights_alone(), snippet="torch.save(model.state_dict(), path)", setting="")
+
+
+def _weights_alone() -> Proposal:
     return Proposal(
         action=say("Save the weights alone, without the optimizer states"),
-        suggested=row.value,
         cost=say("the checkpoint has no optimizer states: no exact resume"),
     )

@@ -40,6 +40,12 @@ _TO_16_BITS: Final[Mapping[str, str]] = {
     "torch": "model = model.to(torch.bfloat16)",
     "jax": "params = jax.tree_util.tree_map(lambda p: p.astype(jax.numpy.bfloat16), params)",
 }
+# As calls, options and dumps have it
+_IN_16_BITS: Final = (
+    r"(?i)\b(?:torch_|param_|model_|weight_)?d?type\W{1,4}(?:torch\.)?(?:bfloat16|float16|bf16|fp16|half)\b"
+    r"|\.(?:half|bfloat16)\(\)|\.to\((?:dtype=)?torch\.b?float16\)"
+)
+_IN_32_BITS: Final = r"(?i)d?type\W{1,4}(?:torch\.)?(?:float32|fp32)\b|\.float\(\)|\bautocast\b|Expected.{1,60}dtype"
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 
 
@@ -114,6 +120,8 @@ def _half_the_weights(case: Case) -> Answer:
     crash, row = case.crash, case.row
     if (shown := quantized(crash)) is not None:
         return Refusal(say("weights already quantized ({shown})", shown=shown))
+    if crash.shows(_IN_16_BITS) and not crash.shows(_IN_32_BITS):
+        return Refusal(say("the weights are in 16 bits already"))
     if own_option(case.knob, crash) is not None:
         own = own_options.proposal(case.knob, KNOBS[case.knob].action, crash)
         slow = say("lower precision; slow on CPUs without bf16 instructions")
@@ -123,14 +131,25 @@ def _half_the_weights(case: Case) -> Answer:
     line = _TO_16_BITS.get(crash.job.world)
     if line is None or driven(crash.job.frameworks) or told_by_a_compiler(crash):
         of_any_library = row is None and case.cause == _TOO_LARGE
-        return Proposal(action=say("Load the weights in bf16 instead of fp32")) if of_any_library else Skip()
+        return _load_in_16_bits(None) if of_any_library else Skip()
     of_states = case.cause != _TOO_LARGE and crash.job.task not in WITHOUT_TRAINING and crash.job.world == "torch"
     if row is not None and of_states:
         action = say(
             "Convert the weights to bf16 before the optimizer is created: autocast leaves them and Adam in fp32"
         )
         return Proposal(action=action, snippet=line, setting="")
-    return Proposal(action=say("Load the weights in bf16 instead of fp32"), snippet=line, setting="")
+    return _load_in_16_bits(line)
+
+
+def _load_in_16_bits(line: str | None) -> Proposal:
+    """In which type they are now, hardly a log prints."""
+    assumed = (say("the weights are in float32 now"),)
+    return Proposal(
+        action=say("Load the weights in bf16 instead of fp32"),
+        snippet=line,
+        setting="" if line else None,
+        assumes=assumed,
+    )
 
 
 def is_mixed(row: Spelling) -> bool:

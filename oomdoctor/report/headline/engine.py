@@ -381,6 +381,12 @@ def batch(pool: PoolExhausted) -> str | None:
     return translated(_BATCHES.get(pool.batch or "", mark("A batch")))
 
 
+@where(kv_pool.one_request_fills_the_pool)
+def engine_of_one(crash: Crash) -> str:
+    """The engine whose pool one request fills."""
+    return engine_within(crash)
+
+
 @about(first(PoolExhausted))
 def batch_tokens(pool: PoolExhausted) -> str | None:
     """The tokens that it needed."""

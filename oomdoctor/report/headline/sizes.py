@@ -279,6 +279,18 @@ def growing_pool(event: LibraryOutOfMemory) -> str | None:
 
 
 @about(root(BudgetSpent))
+def pool_needed(event: BudgetSpent) -> str | None:
+    """All that would have been in use under it."""
+    return shown(event.needed_bytes)
+
+
+@about(root(BudgetSpent))
+def pool_resident(event: BudgetSpent) -> str | None:
+    """What of that is in RAM, where it is much less."""
+    return shown(event.resident_bytes) if allocator.counts_what_is_gone(event) else None
+
+
+@about(root(BudgetSpent))
 def pool_setting(event: BudgetSpent) -> str | None:
     """The setting that makes it."""
     return event.setting if event.setting and len(event.setting) <= LONG else None
