@@ -36,6 +36,14 @@ _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.
 _WHOLE: Final = 1.0
 _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified-runtime#1245, 2024-01
 _AT_LEAST: Final = late(r"(?i)\bat least\b[^\n]{1,80}")
+# "Try tweaking config option spark.memory.offHeap.size", "increase 'query.max-memory-per-node'"
+_NAMED: Final = late(
+    r"(?i)\b(?:options?|config(?:uration)?|parameters?|propert(?:y|ies)|settings?|variables?|flags?"
+    r"|(?:increas|rais|enlarg|adjust|tweak)\w{1,3}|set)"
+    r"(?: (?:the|config|option|parameter|property|setting|value of)){0,3}"
+    r" [`'\"]?(?P<name>(?:--?)?[A-Za-z][\w-]{0,40}(?:[._-][A-Za-z][\w-]{0,40}){1,6})"
+)
+_OF_A_SIZE: Final = late(r"(?i)mem|size|limit|heap|budget|max|ram|buffer|pool")
 _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
@@ -121,10 +129,11 @@ def _larger_driver(crash: Crash) -> Proposal:
 
 
 def _by_its_option(case: Case) -> Answer:
-    """Where nothing prints the limit: twice the option's default. Without an option there is nothing to raise."""
+    """Where nothing prints the limit: twice the option's default. Of a program that is not known, what its message
+    names; without an option there is nothing to raise."""
     row = case.row
     if row is None:
-        return Skip()
+        return _by_the_message(case.crash)
     default = row.default(version_of(case.crash.context.frameworks.get(row.framework)))
     size = _SIZE.fullmatch(str(default))
     if row.value is not None or not row.takes_value:
@@ -146,6 +155,14 @@ def _by_its_option(case: Case) -> Answer:
             say("double is a guess: the need is unknown"),
         ),
     )
+
+
+def _by_the_message(crash: Crash) -> Proposal | Skip:
+    named = _NAMED.search(with_advice(crash.root))
+    if named is None or _OF_A_SIZE.search(named["name"]) is None:
+        return Skip()
+    name = named["name"]
+    return Proposal(action=say("Raise {name}, which the message itself names", name=name), setting=name, subject=name)
 
 
 def _of_a_program(case: Case) -> Answer:

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.families.container import LimitKill
-from oomdoctor.families.event import RAM, Frame
+from oomdoctor.families.event import RAM, Event, Frame
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import driven
@@ -31,7 +31,7 @@ _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validatio
 # "validation batch 20/50", "eval: 20/50"; a count without its end may be of training steps
 _BATCH_OF_AN_EVALUATION: Final = late(
     r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|inference)\b[^/\d]{0,30}"
-    r"(\d{1,9}) ?(?:/|of) ?(\d{1,9})\b"
+    r"(\d{1,9}) ?(?:/|of(?! \d{1,9} [a-z])) ?(\d{1,9})\b"
 )
 # torch/utils/_contextlib.py and torch/autograd/grad_mode.py: `decorate_context` is what a decorator of these leaves
 WITHOUT_GRADIENTS: Final = r"\bno_grad\b|\binference_mode\b|\bdecorate_context\b|transformers/trainer|/trl/"
@@ -130,7 +130,7 @@ def killed_during_an_evaluation(crash: Crash) -> Seen | None:
 def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job whose training went well before its evaluation."""
     root = crash.root
-    if not killed_bare(crash) or crash.stage != "eval":
+    if not killed_bare(crash) or not (crash.stage == "eval" or _was_counting(root)):
         return None
     if crash.pool not in (*RAM, "none") or root.process.rank is not None or crash.job.task in _WITHOUT_EVALUATION:
         return None
@@ -139,6 +139,13 @@ def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
         "states of metrics) adds up in host memory."
     )
     return Seen(words=words, evidence=(root,), against=(say("no line shows how much memory was in use"),), stage="eval")
+
+
+def _was_counting(event: Event) -> bool:
+    """Whether the last line before it counts a batch of an evaluation that was not its last."""
+    last = next((line for line in reversed(event.around.before) if line.strip()), "")
+    found = _BATCH_OF_AN_EVALUATION.search(last[:_CHARACTERS])
+    return found is not None and int(found[1]) < int(found[2])
 
 
 @sign

@@ -6,7 +6,7 @@ from gpu_logs import BACKWARD, FORWARD, crash, finding, ranking, refused, ruled_
 from oomdoctor.causes.eval_accumulation import CAUSE
 from oomdoctor.decision.judgement import Finding
 from oomdoctor.remedies.order import with_references
-from oomdoctor.signs import Grade
+from oomdoctor.signs import Grade, evaluation
 
 EVALUATE = ("transformers/trainer.py", "evaluate", "output = self.prediction_loop(eval_dataloader)")
 JOIN = ("transformers/trainer.py", "prediction_loop", "preds = torch.cat((preds, logits), dim=0)")
@@ -90,3 +90,18 @@ IN_THE_MODEL = ("app/net.py", "forward", "x = self.layers(x)")
 def test_an_evaluation_may_keep_what_a_backward_pass_needs(frames: list[tuple[str, str, str]], *, keeps: bool) -> None:
     knobs = with_references("activations", ("smaller-microbatch",), crash(*trace(*frames), refused()))
     assert (knobs[0] == "clear-references") is keeps
+
+
+@pytest.mark.parametrize(
+    ("last", "evaluates"),
+    [
+        ("[asr] test batch 9 of 15, 0.9 s", True),
+        ("val: batch 3/20 dice 0.61", True),
+        ("[asr] test batch 15 of 15, 1.4 s", False),
+        ("the test batch has 9 of 15 features", False),
+        ("step 9 of 15, loss 0.3", False),
+    ],
+)
+def test_a_bare_kill_behind_a_counted_batch_of_an_evaluation(last: str, evaluates: bool) -> None:
+    killed = crash("train step 6 loss 0.31", last, "run.sh: line 2:   914 Killed      python fit.py")
+    assert (evaluation.killed_bare_during_an_evaluation(killed) is not None) is evaluates

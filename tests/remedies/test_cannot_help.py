@@ -301,3 +301,20 @@ def test_a_path_tells_the_release_of_node(path: str, *, assumed: bool) -> None:
     text = f"{heap} 1: node::Abort() [{path}]\n"
     remedy = advise(text, "raise-allocator-cap", cause="allocator-cap")[0]["raise-allocator-cap"]
     assert any("Node.js" in one for one in remedy.assumes) is assumed
+
+
+NO_ROOM = "example.engine.OutOfMemoryException: Not enough off-heap memory. Acquired: 8.0 MiB, granted: 1.0 MiB. {}"
+
+
+@pytest.mark.parametrize(
+    ("advice", "option"),
+    [
+        ("Try tweaking config option engine.memory.offHeap.size to get larger space.", "engine.memory.offHeap.size"),
+        ("Increase 'query.max-memory-per-node' or lower the load.", "query.max-memory-per-node"),
+        ("See the property engine.log.level for more.", None),
+        ("Set it to a larger value.", None),
+    ],
+)
+def test_a_limit_of_an_unknown_program_by_the_name_that_its_message_has(advice: str, option: str | None) -> None:
+    found = advise(NO_ROOM.format(advice) + "\n", "raise-allocator-cap", cause="allocator-cap")[0]
+    assert [remedy.setting for remedy in found.values()] == ([option] if option else [])

@@ -12,6 +12,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import largest_kill, node_memory
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
+from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import known_versions, spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
@@ -67,6 +68,8 @@ def _of_a_leak(case: Case) -> Answer:
     figure = case.crash.trajectory
     if case.cause != "host-memory-leak" or figure is None or not figure.growth_bytes:
         return None
+    if holder(case.knob, case.crash) is not None:
+        return None  # the process says more
     grows = {**course(figure), "step": per(figure)}
     return Proposal(
         action=say("Find what each {step} leaves behind (a list, dict, cache or hook that only grows)", **grows),
