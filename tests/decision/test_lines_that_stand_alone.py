@@ -20,6 +20,7 @@ KERNEL = (
     "[ 7120.331204] Out of memory: Killed process 8834 (kiln) total-vm:91827364kB, anon-rss:61234567kB, "
     "file-rss:1024kB, shmem-rss:2048kB, UID:1000 pgtables:120000kB oom_score_adj:0"
 )
+COMPILER = "c++: fatal error: Killed signal terminated program cc1plus"
 LIMIT = "slurmstepd: error: Detected 1 oom_kill event in StepId=77120.0. Some of the step tasks have been OOM Killed."
 
 
@@ -44,7 +45,8 @@ def test_a_line_that_only_points_at_its_cause_leaves_it_open(tmp_path: Path) -> 
         (FRAME, LINE),  # the framework
         ("epoch 3 step 17: loss 1.25", LINE),  # what the job was doing
         (KERNEL,),  # a record with its figures
-        (LIMIT,),  # it proves its cause
+        (LIMIT,),
+        (COMPILER,),  # it proves its cause
     ],
 )
 def test_what_stands_beside_it_or_proves_it_counts(tmp_path: Path, lines: tuple[str, ...]) -> None:
