@@ -479,6 +479,8 @@ def _nothing_tells(crash: Crash) -> bool:
 def _says_what_for(crash: Crash) -> bool:
     """Whether the message itself says what the memory was for."""
     asking = (compute_buffer_refused, warm_up_short, no_room_for_the_largest_batch)
+    if isinstance(crash.root, Shortage) and crash.root.limited:
+        return True
     return isinstance(crash.root, ArrayOutOfMemory) or any(said(crash) for said in asking)
 
 

@@ -83,6 +83,8 @@ _CHECKS = late(
     r"(?!.{0,400}\bfrom\b))"
 )
 
+_ASSERTED = late(r"\s*AssertionError\b")
+
 # Collectives of a group: setting a job up takes a broadcast of each parameter at most, hundreds in a large model.
 SET_UP: Final = 1000
 _COLLECTIVE = late(r"\bWorkNCCL\(SeqNum=(\d{1,12}), OpType=(?!BROADCAST\b)")
@@ -126,6 +128,8 @@ def checked(crash: Crash) -> bool:
     """Whether the traceback ends in a statement that raises or asserts: it tells who looked, not which tensor was to be
     allocated."""
     last = next(crash.frames(), None)
+    if last is not None and _ASSERTED.match(crash.root.at.text):
+        return True
     return last is not None and _CHECKS.match(last.code) is not None
 
 
