@@ -253,6 +253,14 @@ _BUDGETS: Final = tuple(
                 r"which at most contains \d{1,15} rows"
             ),
         ),
+        # src/tensors/allocator.h: of its workspace, and of what it reserves for the parameters
+        (
+            "marian",
+            "workspace",
+            r"\bAttempted allocation of (?P<tried>\d{1,15}), but only (?P<free>\d{1,15}) free\b",
+        ),
+        # src/projects/spades/main.cpp: limit_memory() sets RLIMIT_AS to what -m says
+        ("spades", "-m", r"\bNot enough memory to run SPAdes\b"),
         (
             "mongodb",  # 2.6 on; 4.4's engine says "spilling" for "sort"
             "internalDocumentSourceGroupMaxMemoryBytes",
@@ -289,7 +297,7 @@ _BUDGETS: Final = tuple(
         ("MUMPS", "ICNTL(23)", rf"{MUMPS}-19\b"),
     )
 )
-_ON_THE_CARD: Final = frozenset({"ColossalAI"})  # by the program
+_ON_THE_CARD: Final = frozenset({"ColossalAI", "marian"})  # by the program
 _SPILLS: Final = tuple(
     (program, late(pattern))
     for program, pattern in (
@@ -299,6 +307,7 @@ _SPILLS: Final = tuple(
         ),
         # src/sort.c of coreutils, create_temp_file: what does not fit into its buffer waits in files of these names
         ("sort", r"\bsort: write failed: (?:[^\n:]{0,200}/)?sort\w{6}: No space left on device"),
+        ("dask", r"\bP2P ran out of available disk space\b"),  # distributed/shuffle/_exceptions.py, 2023.12 on
         ("", r"(?i)\bspill\w{0,6} (?:file|data|to disk)\b.{0,200}No space left on device"),
     )
 )
@@ -452,6 +461,7 @@ FAMILY = Family(
         "MemoryStore: ",
         "failed to offload data block",
         "No space left on device",
+        "P2P ran out of",
         "Map failed",
         "exceed data ulimit",
         "memory mappings",
@@ -463,6 +473,8 @@ FAMILY = Family(
         " than buffer size ",
         "PEFT Cache is full",
         "embedding rows from",
+        "Attempted allocation of",
+        "memory to run SPAdes",
     ),
     read=read,
 )

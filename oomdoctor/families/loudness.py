@@ -31,6 +31,7 @@ _WORD = late(
     r"|(?:^|[\]|]\s?|\(\d{1,9}\): )(?:(W)arning(?!\s{1,4}[A-Z]\w{3,40}\s{1,12}[\d<])|(E)rror)\s"
     r"|\b(?:User|Runtime|Future|Resource|Performance)(W)arning: "
     r"|^\[?([EFWIDC])(?:\]|(?:\d{4}){1,2}\b|(?= \[| \S{1,200}[.:/]))"
+    r"|^\[([efwi])(?= \d{4} \d\d:)"  # Jittor's: "[f 0313 17:20:09.551236 88 cuda_device_allocator.cc:31]"
     r"|\] \[([EWFIDC])\] \["  # TensorRT's trtexec: "[05/20/2023-12:00:01] [W] [TRT] "
 )
 _NAMED: Final = {"TRACE": "quiet", "DEBUG": "quiet", "INFO": "quiet", "NOTICE": "quiet",
@@ -61,7 +62,8 @@ _ERROR = late(
     r"|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
     r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b"
     r"|(?<!that )(?<!which )(?<!who )(?<!ever )\bran out of (?:\w{1,12} )?memory"
-    r" (?:with|while|during|at|in|on|for|after)\b"
+    r"(?: (?:with|while|during|at|in|on|for|after)\b|[!;]|\.?$)"
+    r"|(?<!no )\bOOM\)? (?:was |event )?(?:detected|encountered|observed)\b"
     r"|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\breturn(?:s|ed)? null\b|\breturn(?:s|ed) (?-i:OOM|E?NOMEM)\b"
     # "Reason=OutOfMemory", 'ExitReason="Memory limit reached"'
@@ -81,7 +83,7 @@ _ENDS = late(
     r"(?i)\b(?:exit(?:ing|ed|s)?|abort(?:ing|ed|s)?|giv(?:ing|es) up|gave up|terminat(?:ing(?! any)|ed|es)|fatal|died"
     r"|kill(?:ing|ed)|sending SIG(?:KILL|TERM)|shut(?:ting)? down|stopp(?:ing|ed)|restarting"
     r"|cannot (?:continue|proceed)|crash\w{0,3})\b"
-    r"|(?-i:\bFailed|\bError: )"
+    r"|(?-i:\bError: )|\bOOM\) observed\b"  # PyTorch calls its observers before it raises
 )
 # A shell, of a program that called abort()
 _ABORTED = late(

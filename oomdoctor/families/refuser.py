@@ -43,9 +43,16 @@ _CARD = late(
     r"|^:\d:(?:(?:roc|pal|gpu)[a-z]{3,12}|hip_\w{1,30})\.[ch]pp {0,40}:\d{1,5} {0,4}: "
     # what cards of one node lend each other
     r"|\bpeer[- ]memory (?:pool|buffers?|arena)\b"
+    r"|\bsycl\b|\bdpct_"  # SYCL's compatibility layer
+    r"|\b(?-i:VAE) (?:de|en)cod|\bOOM\) observed\b"  # torch.cuda's observers
     rf"|{_IN_TRAINING}"
 )
-_ON_THE_CPU = late(r"/device:CPU:\d|\bmemfd\b")  # TensorFlow's name of it; a file in memory
+# TensorFlow's name of it; a file in memory; pandas' reader in C, a solver of sparse systems, MuJoCo's stack, a source
+# file ("[host_memory_pool.cpp:..."), what exllamav2 reads weights into (exllamav2_ext/ext_stloader.cpp)
+_ON_THE_CPU = late(
+    r"/device:CPU:\d|\bmemfd\b|\btokenizing data\. C error\b|\bUMFPACK_|\bmj_(?:stack|arena)"
+    r"|\[(?:host|cpu)_\w{1,40}\.cpp:|\bCan't allocate buffer for tensor$"
+)
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:(?:failed to|could not|cannot|unable to) malloc \d)"
     r"|(?i:\b(?:could not|couldn't|cannot|can't|unable to|failed to|error (?:on|in)) (?:m|c|re)alloc\b)"
@@ -72,6 +79,20 @@ _LEAVES_NONE = late(
 )
 # "Not enough GPU memory for hybrid state cache"
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
+# "Cache too small for batch shape", "cannot fit ONE worst-case request": a cache of tokens, whatever else is named
+_FOR_A_REQUEST = late(
+    r"(?i)\bcache (?:is |was )?too small for (?:the |this |a )?(?:batch|sequence|prompt|request)\b"
+    r"|\b(?:sequence|prompt|context|input) length exceeds (?:the )?cache size\b"
+    r"|\bno (?:usable |free |more )?cache memory (?:left|available)\b"
+    r"|\bfit (?:even )?(?:one|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence)\b"
+    r"|\benough free (?:memory |cache |gpu )?(?:blocks|pages)\.?$"
+    # lmdeploy/pytorch/paging, lightllm/common/mem_manager.py
+    r"|: no free states\b|: error alloc state\b"
+    # transformers/generation/continuous_batching/cache.py
+    r"|\bmemory footprint \d{1,20} is more than available memory\b"
+    # src/llama-context.cpp: of its caches and states
+    r"|\bfailed to initialize the context: failed to allocate buffer for\b"
+)
 # "while running Conv node. Name:'/decoder/conv1'"
 _OF_A_GRAPH = late(r"\brunning \w{1,40} node\. Name:")
 _HOST = late(
@@ -81,9 +102,9 @@ _HOST = late(
 )
 # What did not help: "even with 72 of 80 layers in host RAM the model does not fit"
 _CONCEDED = late(r"(?i)\beven (?:with|after) [^.;:,]{1,120}?(?=,| (?:the|this|that|there|it)\b)")
-# What is to be done: "restart the server"
+# What is to be done: "restart the server", "Enable --vae-tiling"
 _DOING = late(r"(?i)(?:creat|allocat|reserv|mapp?)(?:e|ing)?$")
-_BIDS = late(r"(?i)re(?:start|boot|launch)$")
+_BIDS = late(r"(?i)(?:re(?:start|boot|launch)|enable|disable)$")
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
 # What a program keeps its accounts in, also of a card's
 _STRUCTURE = late(
@@ -175,7 +196,12 @@ def _is_of_the_program(found: Shortfall, text: str) -> bool:
 
 def _by_purpose(found: Shortfall, named: str, text: str) -> str:
     """What a memory that several things take was wanted for."""
-    if _FOR_TOKENS.search(text) or _LEAVES_NONE.search(text) or (named == "gpu" and _FOR_A_CACHE.search(text)):
+    if (
+        _FOR_A_REQUEST.search(text)
+        or _FOR_TOKENS.search(text)
+        or _LEAVES_NONE.search(text)
+        or (named == "gpu" and _FOR_A_CACHE.search(text))
+    ):
         return "kv_cache"
     if named != "gpu" and any(one.unit == "cells" for one in found.sentence.amounts):
         return "kv_cache"

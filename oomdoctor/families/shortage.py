@@ -205,6 +205,12 @@ _USAGE = late(
     r"(?i)^(?!.*\b(?:thresholds?|water ?marks?|soft|targets?|warn\w*|alerts?|alarms?|recommended|fraction)\b)"
     r".*?\b(?:memory|ram|rss|vram|hbm|swap|resident set) (?:size )?(?:usage|use|used|footprint|consumption)\b"
 )
+# "GPU memory was not freed": by whoever holds it
+_NOT_FREED = late(
+    r"(?i)(?<!of )\b(?:gpu|device|video) memory (?:was|is|has) (?:still )?not (?:been )?(?:freed|released)(?: \.|$)"
+)
+# What an engine keeps for a request, in the words of lmdeploy and lightllm and nothing else
+_OF_A_STATE = late(r"(?i)^(?:\w{1,40} ){0,8}: (?:no free states|error alloc state)\b")
 # "insufficient number of spool buffers: required 65, only 12 available"
 _BUFFERS = late(r"(?i)\b(?:number of|enough|insufficient) (?:\w{1,12} ){0,3}buffers\b")
 # What a sentence is about, and what says it there
@@ -228,11 +234,15 @@ _ABOUT_A_THING = (
     (_BY_ITS_CALL, _OF_MEMORY),
     (_OF_LIBC, (late(r"CA"),)),
     (_RETURNS_NULL, (late(rf"G{_FEW}SF"),)),
+    (_NOT_FREED, (late(r"v[wa]{0,3}T[wa]{1,2}"),)),
+    (_OF_A_STATE, (late(r"Lw|wAw"),)),
     (_BUFFERS, (late(r"L[waf]{0,4}e:?n?[N0]"),)),
     (_USAGE, (late(r"[tw][wamSHx0]{0,8}V[waf]{0,3}[ln]"),)),
 )
 # What a kernel has on the chip, beside the memory that processes share
-_ON_CHIP = late(r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs)\b")
+_ON_CHIP = late(
+    r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs|kokkos)\b"
+)
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(
     late(pattern)
@@ -255,6 +265,8 @@ OF_A_CACHE: Final = frozenset({"tokens", "blocks", "cells", "slots", "pages"})
 OF_A_CLUSTER: Final = frozenset({DEVICES, "nodes", "cpus"})
 # A wait for GPUs, or for what a cluster has
 _WAITING = late(r"W[wafnN0]{0,4}[YgN]")
+# Whose resources: a workflow engine waits for what its other jobs give back
+_OF_ITS_NODES = late(r"(?i)\b(?:ray|cluster|placement|gpus?|nodes?|bundles?|actors?|workers?|autoscaler|CPU)\b")
 _ASIDE = late(r"\([^()]{0,12}\)")
 OF_AN_ENGINE: Final = late(
     r"(?i)\b(?:one|a|this|the|any) (?:\w{1,12}[- ]){0,2}(?:request|sequence|prompt)\b"
@@ -292,6 +304,8 @@ _A_STRUCTURE = late(
 )
 _BUFFER = late(r"(?i)\bbuf(?:fer)?s?\b")
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
+# "attempted allocation of 402653184, but only 117440512 free": of bytes, where no word says of what else
+_ALLOCATION_OF = late(r"(?i)\ballocation of \d{7,20}(?: ,| but\b| ;)")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}|Xam")
 _LOW = late(r"(?i)(?:running )?low on$")  # that little is left, and not that it ran out
@@ -307,7 +321,7 @@ _MAY_BE = late(r"[wa]{0,2}i")
 _ABOUT = late(
     r"(?i)mem|mmap|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
     r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
-    r"|cpus?\b|nodes?\b|resource|spill|store\b|内存|显存|メモリ|Speicher|mémoire"
+    r"|cpus?\b|nodes?\b|resource|spill|store\b|states\b|内存|显存|メモリ|Speicher|mémoire"
 )
 _OF_NAMES = late(
     r"(?:\w{1,40}\.){0,4}(?:Attribute|Name|Import|ModuleNotFound|Key|Syntax|FileNotFound|Type|IllegalArgument)"
@@ -355,6 +369,12 @@ _IS_LACKING = late(
 _IS_OFF = late(
     r"(?i)^(?!.*\b(?:out of|not enough|insufficient|exhausted|ENOMEM|\d[\d.]{0,20} ?(?:[KMGT]i?B|bytes))\b)"
     r".*?\b(?:ensure|make sure|check|verify) (?:that )?[^.;:]{2,60}\b(?:is|are) (?:enabled|supported|turned on)\b"
+)
+# What is given back, and not asked for: "unable to detach shared memory segment", "failed to clear mmap cache"
+_GIVES_BACK = late(
+    r"(?i)^(?!.*\b(?:out of|not enough|insufficient|ENOMEM)\b).*?\b(?:failed to|unable to|cannot|could not|couldn't)"
+    r" (?:detach|unmap|munmap|clear|release|deallocate|unregister|deregister)\b(?! (?:\w{1,12} )?enough\b)"
+    r"|^(?!.*\b(?:out of|ENOMEM)\b).*?\b(?:munmap|shmdt|shmctl)\((?!.*\bIPC_CREAT)"
 )
 # What a connection carries at most: "message length 5242880 exceed maximum message size of 4194304"
 _IS_A_MESSAGE = late(
@@ -517,7 +537,8 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
 
     An exception is raised whatever was tried before.
     """
-    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _LOOKS_UP.search, _IS_UNABLE.search,
+    others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _GIVES_BACK.search,
+              _LOOKS_UP.search, _IS_UNABLE.search,
               _IS_LACKING.search, _IS_OFF.search, _IS_A_MESSAGE.search, _IS_A_TARGET.search,
               _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
@@ -644,7 +665,7 @@ def waits(text: str) -> Shortfall | None:
     """The line, where it says that something waits for a cluster's resources."""
     sentence = _sentence(as_words(text))
     match = _WAITING.search(sentence.letters)
-    if match is None or "K" in sentence.letters:
+    if match is None or "K" in sentence.letters or ("g" in match[0] and _OF_ITS_NODES.search(text) is None):
         return None
     return Shortfall(sentence, match.start(), match.end(), waits=True)
 
@@ -669,6 +690,8 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
         refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
         return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
     if compared.needed.value >= MIB:
+        if _ALLOCATION_OF.search(sentence.text):
+            return True
         return _is_of(sentence.letters, "kpsovdmr") or ("D" in sentence.letters and "bytes" in sentence.text)
     asked = (compared.needed.role, compared.there.role) == ("need", "have")
     return _is_of(sentence.around(compared.needed.at, compared.there.at), "kYr") or (

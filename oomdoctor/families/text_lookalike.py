@@ -78,6 +78,9 @@ _SHORT = late(
     r"(?i)\blow memory\b|\b(?:memory |vm\.)?overcommit|\bmemory (?:limit|pressure)\b(?!:)"
     r"|\b(?:insufficient|not enough) memory\b|\bswap limit\b"
 )
+# Names, of which nothing is left but what the line says itself: "callbacks.oom_observer: Out of memory observed"
+_PARTS = late(r"(?i)[\w./-]{0,200}(?<![A-Za-z])oom[-_./]\w[\w./-]{0,200}|[\w./-]{0,200}\w[-_./]oom(?![A-Za-z])")
+_ITSELF = late(r"\bOOM\b|(?i:\bout of memory\b)")
 _INSIDE = late(r"(?i)\b\w{0,20}(?:bloom|zoom|headroom|boom)\w{0,30}\b")
 
 
@@ -106,7 +109,15 @@ def _why(text: str) -> str | None:
         return None  # what is advised, or set, stands behind what happened
     if why := why or _first(_TELLING, text):
         return why
-    return None if _FAILURE.search(text) else _first(_NAMES, text)
+    if _FAILURE.search(text):
+        return None
+    why = _first(_NAMES, text)
+    return None if why == NAME and _says_it_beside(_PARTS.sub(" ", text)) else why
+
+
+def _says_it_beside(text: str) -> bool:
+    """Whether what is left of the line without the names in it tells of a failure."""
+    return _ITSELF.search(text) is not None and shortfall(text, raised=False) is not None
 
 
 def _first(table: tuple[tuple[re.Pattern[str], str], ...], text: str) -> str | None:

@@ -78,6 +78,7 @@ _POOL_EXHAUSTED = late(
     r"(?i)\b(?:static|dynamic|fixed|pre-?allocated|scratch|staging|peer|pinned|buffer)"
     r" (?:[a-z]{1,8} ){0,2}(?:memory )?(?:pool|arena)"
     r" (?:is |was |has been )?(?:exhausted|depleted|full|used up|spent)\b"
+    r"|\bout of memory, stack overflow\b"  # MuJoCo's stack, mj_stackAlloc
 )
 # A limit that somebody gave it
 _GIVEN = late(r"(?i)\b(?:user|operator|client)[- ](?:specified|defined|configured|given|set)\b")
@@ -88,11 +89,12 @@ _CHAINED = late(r"The above exception was the direct cause of the following|Duri
 
 # Where an engine hands out what its cache has; a message there that names no other memory is the cache's
 _CACHE_FILE = late(
-    r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_pool|kv_cache|block_pool"
+    r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_cache|memory_pool|kv_cache|block_pool"
     r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
     r"|/(?:continuous_batching|kv_?cache|paged_attention)/(?:\w{1,30}/){0,3}\w{1,40}\.[hc]pp:\d"
     r"|/cache/\w{1,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
+_OF_A_MODULE = late(r"((?:[a-z_]\w{0,40}\.){1,8}[a-z_]\w{0,40})\.[A-Z]\w{2,60}: ")  # an exception's
 _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
 # Where it hands out what the host keeps of that cache
 _HOST_FILE = late(
@@ -339,6 +341,8 @@ def _by_its_file(page: Page, index: int) -> str | None:
     """The memory that the innermost frames hand out, or the file that the line was logged in: an engine's cache,
     DeepSpeed's pinned buffers, a card."""
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
+    if (raised := _OF_A_MODULE.match(page.lines[index].text)) is not None:
+        around.append(f'/{raised[1].replace(".", "/")}.py"')
     if (source := page.lines[index].mark.source) is not None:
         around.append(f'/{source.partition(":")[0]}"')
     files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (OF_SHARED_MEMORY, "shm"),

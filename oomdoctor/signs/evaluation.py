@@ -19,7 +19,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.first_step import killed_bare
 from oomdoctor.signs.host_growth import LEAST_POINTS, host_memory_grew
-from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
+from oomdoctor.signs.trace import asked, card, checked, innermost, phase, refusal, where
 
 _WITHOUT_EVALUATION = ("inference", "serving")  # tasks
 _GATHERING = (
@@ -193,6 +193,7 @@ def _evaluating(crash: Crash) -> bool:
     """Not what a program for inference calls so: it predicts, and keeps nothing for a metric."""
     return (
         crash.job.task not in _WITHOUT_EVALUATION
+        and not checked(crash)
         and crash.stage != "serving"
         and crash.proven
         and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)

@@ -42,6 +42,11 @@ _OF_MANY_TOKENS = r"prompt_logprobs|\bget_logprobs\b"
 _ROWS_OF_WORDS = late(r"\((\d{2,9}), ?(\d{4,7})\)")
 _SCORES: Final = r"(?i)\b(?:self\.)?(?:scores|logits)\b"
 _AXES = late(r"\[(?:\d{1,9},){1,3}(\d{4,7})\]")
+# What computes no logits, where TensorFlow runs one operation at a time and names it
+_OF_DATA = late(
+    r"\[Op:(?:Mul|Add(?:V2)?|Sub|RealDiv|Square|Sqrt|Pow|Maximum|Minimum|Random\w{1,24}|Fill|Pack|ConcatV2|Transpose|Tile"
+    r"|GatherV2|ResourceGather|StridedSlice)\]"
+)
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
 _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size",
           "batch_size")  # fmt: skip
@@ -265,7 +270,7 @@ def array_over_a_vocabulary(crash: Crash) -> Seen | None:
     axes = _AXES.fullmatch(array.shape or "")
     if axes is None or (array.array_bytes or 0) < SMALL:
         return None
-    if not FEWEST_WORDS <= int(axes[1]) <= MOST_WORDS:
+    if not FEWEST_WORDS <= int(axes[1]) <= MOST_WORDS or _OF_DATA.search(array.at.text):
         return None
     words = say(
         "The array that could not be allocated has the shape {shape}: {words:,} values per row, the size of a "

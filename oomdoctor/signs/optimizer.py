@@ -17,7 +17,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.first_step import parameters_of, states_of_the_first_step_on_the_cpu, states_weigh_most
 from oomdoctor.signs.snapshot import optimizer_states_hold_most
-from oomdoctor.signs.trace import asked, card, innermost, phase, refusal, where
+from oomdoctor.signs.trace import asked, card, checked, innermost, phase, refusal, where
 from oomdoctor.units import GIB, show
 
 _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_states|init_state|get_state_buffer"
@@ -49,7 +49,7 @@ def host_memory_of_no_refusal(crash: Crash) -> Seen | None:
 @sign
 def in_the_optimizer(crash: Crash) -> Seen | None:
     """The traceback shows the optimizer, and perhaps that it creates its states."""
-    if phase(crash) != "optimizer":
+    if phase(crash) != "optimizer" or checked(crash):
         return None
     refused = asked(card(crash))
     failed = (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from types import UnionType
 from typing import Final
 
+from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.families.unfamiliar import BESIDE_THE_FRAMEWORK, Shortage
 from oomdoctor.incident.model import Crash
@@ -28,6 +30,7 @@ _LAYING_OUT: Final = late(
     r"|\brequested (?:kv|k v)?[ -]?cache size\b"
     r"|\b(?:fit(?: in)?|serve|hold) (?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)s?\b"
     r"|\b(?:num(?:ber of)?|#|total) (?:\w{1,8} ){0,2}blocks (?:is|are|=|:|==) ?0\b"
+    r"|\bmemory footprint \d"
     r"|\b(?:pool|cache) (?:size|budget) (?:\([^()\n]{1,60}\) )?is (?:too|larger)\b"
 )
 # ... and where it hands out one of its blocks: "failed to allocate block for KV cache"
@@ -47,6 +50,7 @@ _OF_THE_WEIGHTS: Final = late(
     r"(?i)\b(?:weights?|models? (?:\S{1,20} ){0,6}(?:fit\b|(?:is |are )?(?:too (?:large|big)|larger than)\b)"
     r"|for (?:the )?model|fit (?:\S{1,12} ){0,3}model"
     r"|(?:load\w*|fit|place|hold) (?:the )?(?:whole |entire )?(?:model|layers?)|parameters"
+    r"|(?:serve|load|hold|fit) (?:at least )?(?:one|a single) (?:\w{1,12} )?(?:block|layer)"
     r"|(?:placed|put|dispatched|offloaded) (?:a |some )?parts? of it (?:on|to) (?:the )?(?:cpu|disk))\b"
 )
 # What is to be done is no evidence: "Lower the batch size or the resolution"
@@ -56,7 +60,7 @@ _ADVICE: Final = late(
 )
 _OF_A_PASS: Final = late(
     r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward"
-    r"|convolution|attention|working memory|latents?)\b"
+    r"|convolution|attention|working memory|latents?|(?-i:VAE) (?:de|en)cod(?:e|ing))\b"
 )
 _ROOM_MEASURED: Final = late(
     r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"
@@ -69,7 +73,8 @@ _OF_DATA: Final = late(
     r"|columns|quer(?:y|ies)|parquet|csv|hash ?table|aggregat\w*|samples)\b"
 )
 _OF_A_STATE: Final = late(
-    r"(?i)\b(?:checkpoints?|(?<!allocator )(?<!memory )(?<!heap )snapshots?|sav(?:e|ing)(?! restore)|seriali[sz]\w+"
+    r"(?i)\b(?:checkpoints?|(?<!allocator )(?<!memory )(?<!heap )snapshots?"
+    r"|sav(?:e|ing)(?! restore| allocat\w{2,3} (?:state|snapshot))|seriali[sz]\w+"
     r"|state[ _]?dict)\b"
 )
 _OF_ADDRESS_SPACE: Final = late(
@@ -88,6 +93,8 @@ _ADVICE_LINES: Final = 3
 _OF_OTHERS: Final = late(
     r"(?i)\b(?:sharing|shares) (?:the|this|a) (?:gpu|device|card)\b"
     r"|\b(?:gpu|device|card) (?:is |may be |might be )?(?:shared|used|in use|occupied) (?:with|by) (?:an)?other"
+    # ray/tune/utils/util.py, which waits for what ran before
+    r"|\bmemory (?:was|is|has) (?:still )?not (?:been )?(?:freed|released)\b"
     r"|\b(?:an)?other (?:process|program|job|application|user)\w{0,2}\b[^.\n]{0,40}\b(?:gpu|device|card|vram)\b"
 )
 
@@ -218,7 +225,7 @@ def others_by_the_message(crash: Crash) -> Seen | None:
 @sign
 def weights_by_the_message(crash: Crash) -> Seen | None:
     """The message mentions weights."""
-    return _names(crash, _OF_THE_WEIGHTS)
+    return _names(crash, _OF_THE_WEIGHTS, Shortage | DeviceRefusal)
 
 
 @sign
@@ -281,15 +288,15 @@ def _of(crash: Crash, pool: str) -> Shortage | None:
     return root if isinstance(root, Shortage) and root.pool == pool else None
 
 
-def _names(crash: Crash, what: re.Pattern[str]) -> Seen | None:
+def _names(crash: Crash, what: re.Pattern[str], kinds: type[Event] | UnionType = Shortage) -> Seen | None:
     root = crash.root
-    found = what.search(_said(root)) if isinstance(root, Shortage) else None
+    found = what.search(_said(root)) if isinstance(root, kinds) else None
     if found is None or root is None:
         return None
     return Seen(words=say("The message says what the memory was for: {words}.", words=found[0]), evidence=(root,))
 
 
-def _said(root: Shortage) -> str:
+def _said(root: Event) -> str:
     """What happened, without what is to be done."""
     return _ADVICE.sub("", _PLACE.sub("", root.at.text))
 

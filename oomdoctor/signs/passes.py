@@ -33,6 +33,7 @@ from oomdoctor.signs.trace import (
     VISION,
     asked,
     card,
+    checked,
     in_a_whole_step,
     innermost,
     late_collective,
@@ -230,6 +231,8 @@ def in_its_own_computation(crash: Crash) -> Seen | None:
     """The traceback ends in the program's own code, which neither builds, moves nor waits."""
     around = crash.root.around
     if not any(frame.file and frame.function for frame in around.trace) or around.cut or not _nothing_tells(crash):
+        return None
+    if _only_checked(crash):
         return None
     if ends_in_building(around.trace) or innermost(crash, _NOT_ITS_OWN) or crash.job.in_engine:
         return None
@@ -450,7 +453,7 @@ def _own_pass(crash: Crash) -> str | None:
 
 def _failed_pass(crash: Crash) -> str | None:
     """The pass that failed, or None where another part of the job did."""
-    if _says_what_for(crash):
+    if _says_what_for(crash) or _only_checked(crash):
         return None
     busy = phase(crash)
     if busy is not None:
@@ -459,6 +462,11 @@ def _failed_pass(crash: Crash) -> str | None:
         return crash.stage
     computing = crash.stage in COMPUTING and not crash.doing.weak
     return "forward" if computing or innermost(crash, ATTENTION, 2) else None
+
+
+def _only_checked(crash: Crash) -> bool:
+    """Whether a program refused by itself: PyTorch's allocator failed in an allocation, whoever raises it again."""
+    return refusal(crash) is None and checked(crash)
 
 
 def _nothing_tells(crash: Crash) -> bool:
@@ -471,6 +479,8 @@ def _nothing_tells(crash: Crash) -> bool:
 def _says_what_for(crash: Crash) -> bool:
     """Whether the message itself says what the memory was for."""
     asking = (compute_buffer_refused, warm_up_short, no_room_for_the_largest_batch)
+    if isinstance(crash.root, Shortage) and crash.root.limited:
+        return True
     return isinstance(crash.root, ArrayOutOfMemory) or any(said(crash) for said in asking)
 
 

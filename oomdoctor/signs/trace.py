@@ -76,6 +76,15 @@ BESIDE_A_SHARE: Final = 0.2  # of the card: the most that an engine itself holds
 STRAW: Final = 20 * MIB
 
 
+# A check of a program's own, which fails where nothing is computed. "raise e", "raise self._exc", "raise Error(status)"
+# and what is raised from another exception pass on what failed elsewhere.
+_CHECKS = late(
+    r"\s*(?:assert\b|raise (?:[a-z_]\w{0,40}\.){0,4}[A-Z]\w{0,80}(?:\((?!\w{1,60}(?:\.\w{1,60}){0,3}\)$)|\s*$)"
+    r"(?!.{0,400}\bfrom\b))"
+)
+
+_ASSERTED = late(r"\s*AssertionError\b")
+
 # Collectives of a group: setting a job up takes a broadcast of each parameter at most, hundreds in a large model.
 SET_UP: Final = 1000
 _COLLECTIVE = late(r"\bWorkNCCL\(SeqNum=(\d{1,12}), OpType=(?!BROADCAST\b)")
@@ -113,6 +122,15 @@ def innermost(crash: Crash, pattern: str, depth: int = 3) -> str | None:
     source = (line.strip() for line in reversed(crash.root.around.before[-SOURCE_LINES:]))
     bare = (wanted.search(line) for line in source if len(line) <= SOURCE_CHARACTERS)
     return next((match[0] for match in bare if match), None)
+
+
+def checked(crash: Crash) -> bool:
+    """Whether the traceback ends in a statement that raises or asserts: it tells who looked, not which tensor was to be
+    allocated."""
+    last = next(crash.frames(), None)
+    if last is not None and _ASSERTED.match(crash.root.at.text):
+        return True
+    return last is not None and _CHECKS.match(last.code) is not None
 
 
 def phase(crash: Crash) -> str | None:

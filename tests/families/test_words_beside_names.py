@@ -1,0 +1,79 @@
+"""Failures in words beside names, levels and releases; what is given back or waited for is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+from oomdoctor.families.shortage import shortfall, waits
+
+NONE = (
+    "oom_observer: registered for rank 3",
+    "OOM_DUMP enabled, markers in /tmp/d",
+    "slurmstepd: OOMKillStep was requested but memory.oom.group interface is not available.",
+)
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_a_name_alone_is_no_failure(tmp_path: Path, text: str) -> None:
+    assert body(tmp_path, text)["verdict"] == "no-oom"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("WARNING: callbacks.oom_observer: Out Of Memory (OOM) observed", "oom"),
+        (
+            "[2026-05-02][ERROR] [OOM_DUMP] OOM device=3 failed_alloc=2147483648 free=402653184 marker=/a/oom_1.txt",
+            "oom",
+        ),
+        ("W20260511 09:40:12.551002  7719 store.cpp:304] Failed to allocate pinned restore arena", "no-oom"),
+        ("E20260511 09:40:12.551002  7719 store.cpp:304] Failed to allocate pinned restore arena", "oom"),
+        ("[w 1104 09:12:44.120031 77 alloc.cc:31] Unable to alloc cuda device memory for size1207959552", "no-oom"),
+        ("[f 1104 09:12:44.120031 77 alloc.cc:31] Unable to alloc cuda device memory for size1207959552", "oom"),
+    ],
+)
+def test_what_a_line_says_beside_its_names_and_level(tmp_path: Path, text: str, verdict: str) -> None:
+    assert body(tmp_path, text)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unable to detach shared memory segment at 0x7f12: No such segment",
+        "Failed to clear mmap cache of ram mmap index",
+        "shared memory munmap(address=0x7f12, length=4096) failed: out of range",
+        "RuntimeError: 12.5 MB of GPU memory was not freed after execution.",
+        "RuntimeError: attempted allocation of 5000000 ports, but only 4000000 free",
+        "Attempted allocation of 33554432, but only 268435456 free",
+    ],
+)
+def test_no_shortage(text: str) -> None:
+    assert shortfall(text, raised=True) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unable to release enough memory: out of memory",
+        "RuntimeError: GPU memory was not freed.",
+        "AllocationError: Attempted allocation of 268435456, but only 33554432 free",
+        "Failed to create deferred work task, Out of memory",
+    ],
+)
+def test_a_shortage(text: str) -> None:
+    found = shortfall(text, raised=True)
+    assert found is not None
+    assert not found.kept
+
+
+@pytest.mark.parametrize("text", ["Waiting for more resources.", "Waiting for resource server 'math' at 10.0.0.1"])
+def test_a_wait_of_another_program(text: str) -> None:
+    assert waits(text) is None
+
+
+def test_a_wait_of_a_cluster() -> None:
+    assert waits("Waiting for cluster resources") is not None
+    assert waits("waiting for 4 GPUs") is not None
