@@ -36,5 +36,5 @@ CAUSE = Cause(
         Row(sizes.device_size_of_many_cards, Grade.POINTS),
         Row(sizes.device_size_of_several_cards, Grade.HINTS),
     ),
-    knobs=("fix-shape", "memory-efficient-attention", "smaller-input"),
+    knobs=("fix-shape", "memory-efficient-attention", "smaller-input", "stream-data", "narrow-dtypes"),
 )

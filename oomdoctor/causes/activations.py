@@ -17,7 +17,7 @@ INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
-BOX_KNOBS = ("offload-activations", "smaller-input", "gradient-checkpointing", "mixed-precision")
+BOX_KNOBS = ("offload-activations", "smaller-microbatch", "smaller-input", "gradient-checkpointing", "mixed-precision")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 

@@ -159,6 +159,10 @@ _ALLOCATORS: Final = tuple(
             r"\bDETAIL: {1,4}Failed on request of size \d{1,20}(?: in memory context|\.\s{0,4}$)",  # of a query
         ),
         ("arrow", r"\b(?:malloc|realloc|mmap) of size \d{1,20} failed"),
+        (
+            "jemalloc",
+            r"^<jemalloc>: Error in \w{1,20}\(\): out of memory\b",
+        ),  # with opt.xmalloc; SPAdes' own says how much
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         # its own on the CPU gives back nullptr; those of a card throw (src/storage_view.cc)
         ("ctranslate2", r"\bstorage_view\.cc:\d{1,5}: failed to allocated? memory"),
@@ -693,6 +697,7 @@ _TRIGGERS: Final = (
     "thread: Resource",
     "constructor failed: Resource",
     "memory allocation of",
+    "<jemalloc>: Error in",
     "kind: OutOfMemory",
     "Insufficient memory",
     "1455",
@@ -786,6 +791,7 @@ FAMILY = Family(
         "CreateFileMapping() failed",
         "bad_alloc",
         "memory allocation of",
+        "<jemalloc>: Error in",
         "out of memory",
         "annot allocate",
         "Native memory allocation (m",

@@ -150,7 +150,10 @@ _TELLING = late(
     r"|Kill(?:ed)? process \d|reaped process \d|unable to reap pid:\d"
 )
 # What a group's dump says of itself, where neither its head nor the kill is there.
-_AT_ITS_LIMIT = late(r"\bkilled as a result of limit of /|\bmemory: usage (\d{1,15})kB, limit \1kB, failcnt [1-9]")
+_AT_ITS_LIMIT = late(
+    r"\bkilled as a result of limit of /|\bmemory: usage (\d{1,15})kB, limit \1kB, failcnt [1-9]"
+    r"|\bmemory\+swap: usage (\d{1,15})kB, limit \2kB(?:$|, failcnt [1-9])"
+)
 _LEFT = ("anon_rss_bytes", "file_rss_bytes", "shmem_rss_bytes")
 _TRACE_OF_A_LIMIT = (
     "mem_cgroup_out_of_memory",
@@ -581,6 +584,7 @@ FAMILY = Family(
         "Kernel panic - ",
         "as a result of limit of",
         "kB, failcnt ",
+        "memory+swap: usage ",
         "out_of_memory+0x",
         "out_of_memory.cold+0x",
         "Tasks state (memory values in pages)",
@@ -598,6 +602,7 @@ FAMILY = Family(
         "total_vm",
         "killed as a result of limit of",
         "kB, failcnt ",
+        "memory+swap: usage ",
         "oom_reaper: reaped",
         "oom_reaper: unable to reap",
         "Out of memory and no killable processes",

@@ -160,6 +160,8 @@ _KILLED_ABROAD: Final = (
     "Вбито",
     "Matat",
 )
+# Hydra prints the raw status, and newer ones the signal's name below: src/pm/hydra of MPICH
+_HYDRAS: Final = late(r"\bEXIT CODE: 9\s{0,4}$")
 _ABROAD: Final = "|".join(map(re.escape, (*_KILLED_ABROAD, "Terminado (killed)")))
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
@@ -333,7 +335,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _report(page: Page, index: int, text: str) -> Iterator[Read]:
     reporter = _reporter(text)
-    if reporter is None:
+    if reporter is None or (_HYDRAS.search(text) and _says_its_signal(page, index)):
         return
     if reporter == "deepspeed":
         yield from _deepspeed(page, index)
@@ -345,6 +347,8 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
         figures["host"] = host[1] or host[2]
     if reporter == "spawn" and (spawned := _SPAWNED.search(text)):
         figures["local_rank"] = int(spawned[1])
+    if _HYDRAS.search(text):
+        figures = {"signal": SIGKILL}
     if reporter in {"shell", "slurm", "ollama", "go"}:
         figures.setdefault("signal", _signal_named(text) or SIGKILL)
     if reporter == "notebook" or (reporter == "silence" and _is_silent(page, index, text)):
@@ -354,6 +358,10 @@ def _report(page: Page, index: int, text: str) -> Iterator[Read]:
     if reporter in {"notebook", "silence", "tracker"}:
         return
     yield from _death(page, index, reporter, figures, lines)
+
+
+def _says_its_signal(page: Page, index: int) -> bool:
+    return any("KILLED BY SIGNAL" in line.text for line in page.after(index, 3)[1:])
 
 
 def _reporter(text: str) -> str | None:
@@ -705,6 +713,8 @@ FAMILY = Family(
         "SIG",
         "signal",
         "Error 137",
+        "EXIT CODE: 9",
+        "EXIT CODE: 137",
         "exitcode",
         "xit code",
         "xitCode",

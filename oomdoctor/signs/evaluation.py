@@ -76,7 +76,7 @@ def evaluation_outside_the_model(crash: Crash) -> Seen | None:
         or not _evaluating(crash)
     ):
         return None
-    if innermost(crash, _COMPILED):
+    if innermost(crash, _COMPILED) or _larger_than_the_card(crash):
         return None
     words = say(
         "In the evaluation's own code, not in the model, {asked}. This code works on the predictions of many "
@@ -84,6 +84,12 @@ def evaluation_outside_the_model(crash: Crash) -> Seen | None:
         asked=asked(card(crash)),
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
+
+
+def _larger_than_the_card(crash: Crash) -> bool:
+    """What is kept of each batch fills a GPU bit by bit; one piece beyond it is made at once."""
+    it = card(crash)
+    return it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
 
 
 def _breaks_off(trace: Sequence[Frame]) -> bool:

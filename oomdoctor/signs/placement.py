@@ -125,7 +125,13 @@ def own_processes(crash: Crash) -> tuple[OtherProcess, ...]:
     others = [one for one in card(crash).others if (one.bytes or 0) >= A_RANK]
     named = {e.process.pid for e in crash.events if e.process.pid is not None}
     mine = _own_number(event, others)
-    return tuple(one for one in others if one.pid in named or one in _beside(mine, others))
+    beside = _beside(mine, others) if mine is not None else _of_a_rank(event, others)
+    return tuple(one for one in others if one.pid in named or one in beside)
+
+
+def _of_a_rank(event: DeviceOutOfMemory, others: Sequence[OtherProcess]) -> list[OtherProcess]:
+    """Those of one size in a row of numbers, where a rank tells: PyTorch lists all on its card but itself."""
+    return _longest_run(others, None) if event.process.rank is not None else []
 
 
 def _own_number(event: DeviceOutOfMemory, others: Sequence[OtherProcess]) -> int | None:
@@ -136,10 +142,8 @@ def _own_number(event: DeviceOutOfMemory, others: Sequence[OtherProcess]) -> int
     return left[0] if len(left) == 1 else None
 
 
-def _beside(mine: int | None, others: Sequence[OtherProcess]) -> list[OtherProcess]:
+def _beside(mine: int, others: Sequence[OtherProcess]) -> list[OtherProcess]:
     """Those that are reached from this process's number in small steps, two of them or more: one may be chance."""
-    if mine is None:
-        return []
     found = _near([mine], others)
     return found if len(found) + 1 >= SEVERAL else []
 
@@ -189,15 +193,18 @@ def _alike(one: int, other: int) -> bool:
 
 @sign
 def restored_beside_others(crash: Crash) -> Seen | None:
-    """torch.load failed, and other processes hold a quarter of the GPU."""
+    """torch.load of one of several ranks failed, and other processes hold a quarter of the GPU. Of a program without
+    ranks these may be anybody's."""
     it = card(crash)
+    if not _names_ranks(crash) and not crash.job.spread:
+        return None
     return _restored(crash) if (it.share(it.others_bytes or it.beyond_bytes) or 0) >= MUCH else None
 
 
 @sign
 def restored_by_a_rank(crash: Crash) -> Seen | None:
     """torch.load failed, and the message lists the processes on the GPU, or the log names ranks."""
-    return _restored(crash) if _names_ranks(crash) or refusal(crash) is not None else None
+    return _restored(crash) if _names_ranks(crash) or card(crash).others else None
 
 
 @sign

@@ -339,3 +339,25 @@ def test_a_fatal_error_is_no_rest_of_the_line_above(tmp_path: Path) -> None:
     below = "fatal error: runtime: cannot map pages in arena address space"
     assert len(line) == len(below)
     assert causes(body(tmp_path, f"{line}\n{below}\n\nruntime stack:\n"))[0] == "address-space-limit"
+
+
+HYDRA = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 4711 RUNNING AT box\n=   EXIT CODE: {}\n"
+
+
+@pytest.mark.parametrize(("code", "cause"), [("9", "killed-without-evidence"), ("1", None), ("19", None)])
+def test_the_raw_status_of_hydra(code: str, cause: str | None, tmp_path: Path) -> None:
+    assert causes(body(tmp_path, HYDRA.format(code)))[:1] == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("<jemalloc>: Error in malloc(): out of memory. Requested: 12884901888, active: 64424509440", 12884901888),
+        ("<jemalloc>: Error in malloc(): out of memory", None),
+        ("<jemalloc>: Invalid conf pair: narenas:0", 0),
+    ],
+)
+def test_jemalloc_tells_where_it_is_told_to(line: str, asked: int | None, tmp_path: Path) -> None:
+    told = body(tmp_path, f"{line}\n")
+    assert bool(told["events"]) is (asked != 0)
+    assert [one["usage"].get("tried_bytes") for one in told["events"]] == ([asked] if asked != 0 else [])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oomdoctor import families, streams
+from oomdoctor import diagnose, families, streams
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "kernel"
@@ -124,3 +124,20 @@ def test_a_table_whose_head_was_cut_off_keeps_what_stands_right_above_it() -> No
     assert [kill.total_swap_bytes for kill in kills(SUMMARY + TABLE)] == [4194300 * 1024]
     assert [kill.total_swap_bytes for kill in kills(SUMMARY + "\n" * 12 + TABLE)] == [None]
     assert [kill.total_swap_bytes for kill in kills(TABLE)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("line", "at_its_limit"),
+    [
+        ("memory+swap: usage 2097152kB, limit 2097152kB, failcnt 31", True),
+        ("memory+swap: usage 2097152kB, limit 2097152kB", True),
+        ("memory+swap: usage 2097150kB, limit 2097152kB", False),
+        ("memory+swap: usage 2097152kB, limit 2097152kB, failcnt 0", False),
+        ("kmem: usage 2097152kB, limit 2097152kB, failcnt 31", False),
+    ],
+)
+def test_the_account_of_a_group_at_its_limit(line: str, at_its_limit: bool, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(f"process 2 terminated with signal SIGKILL\n\n{line}\n", encoding="utf-8")
+    found = [one["cause"] for one in diagnose(log).as_json()["diagnoses"][:1]]
+    assert (found == ["container-limit"]) is at_its_limit

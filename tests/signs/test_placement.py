@@ -26,7 +26,8 @@ BARE = "RuntimeError: CUDA error: out of memory"
 @pytest.mark.parametrize(("others", "are_there"), [("20.00 GiB", True), ("19.90 GiB", False)])
 def test_a_quarter_of_the_card_is_in_other_hands(others: str, are_there: bool) -> None:
     line = refused(total="80.00 GiB", free="59.00 MiB", own="2.00 GiB", allocated="1.00 GiB", others=((31, others),))
-    assert (placement.restored_beside_others(crash(*RESTORING, line)) is not None) is are_there
+    assert (placement.restored_beside_others(crash("[rank1]: world_size 8", *RESTORING, line)) is not None) is are_there
+    assert placement.restored_beside_others(crash(*RESTORING, line)) is None  # of no rank
     assert placement.restored_beside_others(crash(*trace(LOADING), line)) is None
 
 
@@ -152,3 +153,25 @@ def test_ranks_that_abort_together_are_on_the_only_card(lines: tuple[str, ...]) 
     found = placement.several_ranks_and_one_card(crash(*lines, *table(0)))
     assert found is not None
     assert "MPI ranks 0, 3 aborted" in found.words
+
+
+OF_RANKS = (
+    "[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 5 has a total capacity of "
+    "79.19 GiB of which 2.06 MiB is free. Including non-PyTorch memory, this process has 75.45 GiB memory in use. {}Of "
+    "the allocated memory 73.58 GiB is allocated by PyTorch, and 279.13 MiB is reserved by PyTorch but unallocated."
+)
+
+
+@pytest.mark.parametrize(
+    ("pids", "prefix", "own"),
+    [
+        ((810, 811, 812), "[rank5]: ", 3),
+        ((810, 4811, 9812), "[rank5]: ", 0),
+        ((810, 811), "[rank5]: ", 0),
+        ((810, 811, 812), "", 0),
+    ],
+)
+def test_contexts_in_a_row_are_those_of_the_other_ranks(pids: tuple[int, ...], prefix: str, own: int) -> None:
+    others = "".join(f"Process {pid} has 540.00 MiB memory in use. " for pid in pids)
+    refused = crash(prefix + OF_RANKS.format(others).removeprefix("[rank5]: "))
+    assert len(placement.own_processes(refused)) == own
