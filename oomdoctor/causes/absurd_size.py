@@ -6,6 +6,12 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, arrays, made, sizes
 
+# A count that overflows in an extension that was built for another release
+OF_NO_MACHINE = ("fix-shape", "pin-version")
+# As large as some clusters' memory: all pairs of a large input's parts, or a whole data set
+OF_ALL_PAIRS = ("fix-shape", "memory-efficient-attention", "smaller-input")
+OF_ALL_DATA = ("fix-shape", "stream-data", "narrow-dtypes", "smaller-input")
+
 CAUSE = Cause(
     id="absurd-size",
     title=mark("Impossible allocation size: a shape or a count is wrong"),
@@ -21,20 +27,20 @@ CAUSE = Cause(
     excluded=(made.as_large_as_all_pairs, sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
     signs=(
         Row(made.of_two_models, Grade.PROVES),
-        Row(sizes.device_size_that_no_machine_has, Grade.PROVES),
+        Row(sizes.device_size_that_no_machine_has, Grade.PROVES, OF_NO_MACHINE),
         Row(sizes.size_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_that_no_machine_has, Grade.PROVES),
         Row(sizes.host_size_beyond_counting, Grade.NAMES),
         Row(sizes.count_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_beyond_the_largest, Grade.NAMES),
         Row(sizes.probe_for_what_no_card_has, Grade.NAMES, ("fix-environment", "pin-version")),
-        Row(sizes.host_size_of_the_largest, Grade.POINTS),
-        Row(sizes.host_size_that_few_machines_have, Grade.POINTS),
+        Row(sizes.host_size_of_the_largest, Grade.POINTS, OF_ALL_DATA),
+        Row(sizes.host_size_that_few_machines_have, Grade.POINTS, OF_ALL_DATA),
         Row(arrays.arguments_of_many_devices, Grade.NAMES, ("fix-shape", "shard-states")),
         Row(arrays.lengthy_array_beyond_the_limit, Grade.POINTS, ("fix-shape", "pin-version")),
         Row(sizes.picture_beyond_any_format, Grade.POINTS, ("fix-shape", "smaller-input")),
-        Row(sizes.device_size_of_many_cards, Grade.POINTS),
-        Row(sizes.device_size_of_several_cards, Grade.HINTS),
+        Row(sizes.device_size_of_many_cards, Grade.POINTS, OF_ALL_PAIRS),
+        Row(sizes.device_size_of_several_cards, Grade.HINTS, OF_ALL_PAIRS),
     ),
-    knobs=("fix-shape", "memory-efficient-attention", "smaller-input", "stream-data", "narrow-dtypes"),
+    knobs=("fix-shape", "memory-efficient-attention"),
 )

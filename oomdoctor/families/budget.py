@@ -253,6 +253,15 @@ _BUDGETS: Final = tuple(
                 r"which at most contains \d{1,15} rows"
             ),
         ),
+        # Zend/zend_alloc.c, zend_mm_safe_error
+        (
+            "php",
+            "memory_limit",
+            (
+                r"\bAllowed memory size of (?P<limit>\d{1,15}) bytes exhausted"
+                r"(?: at \S{1,120})? \(tried to allocate (?P<tried>\d{1,15}) bytes\)"
+            ),
+        ),
         # src/tensors/allocator.h: of its workspace, and of what it reserves for the parameters
         (
             "marian",
@@ -427,6 +436,7 @@ FAMILY = Family(
         "exceed data ulimit",
     ),
     triggers=(
+        "Allowed memory size of",
         "Data too large, data for",
         "(attempt to allocate chunk of",
         "'maxmemory'",

@@ -318,3 +318,17 @@ NO_ROOM = "example.engine.OutOfMemoryException: Not enough off-heap memory. Acqu
 def test_a_limit_of_an_unknown_program_by_the_name_that_its_message_has(advice: str, option: str | None) -> None:
     found = advise(NO_ROOM.format(advice) + "\n", "raise-allocator-cap", cause="allocator-cap")[0]
     assert [remedy.setting for remedy in found.values()] == ([option] if option else [])
+
+
+def test_phps_limit_is_raised_by_its_name(tmp_path: Path) -> None:
+    line = "Allowed memory size of 268435456 bytes exhausted (tried to allocate 65536 bytes) in /srv/a.php on line 7"
+    found = body(tmp_path, f"PHP Fatal error:  {line}\n")["diagnoses"][0]
+    first = found["remedies"][0]
+    assert (found["cause"], first["setting"], first["suggested"]) == ("allocator-cap", "memory_limit", "512MiB")
+
+
+@pytest.mark.parametrize(("size", "helps"), [("1120.48 GiB", True), ("67109892.01 GiB", False)])
+def test_no_smaller_picture_makes_an_impossible_size_possible(size: str, helps: bool, tmp_path: Path) -> None:
+    log = f"processing 2.png\ntorch.OutOfMemoryError: {cuda(tried=size, free='1.23 GiB')}"
+    found = next(one for one in body(tmp_path, log)["diagnoses"] if one["cause"] == "absurd-size")
+    assert ("smaller-input" in [one["knob"] for one in found["remedies"]]) is helps
