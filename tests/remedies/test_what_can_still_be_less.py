@@ -114,9 +114,9 @@ FULL = (
 
 def test_the_loader_chooses_the_gpu_whatever_is_set_before(tmp_path: Path) -> None:
     cause, remedies = first(tmp_path, RESTORES + FULL)
-    assert cause == "device-misplacement"
-    assert [one.knob for one in remedies][:2] == ["low-memory-loading", "fix-placement"]
-    assert remedies[1].assumes == ("several ranks run, and their launcher sets LOCAL_RANK (neither is in the log)",)
+    assert cause == "gpu-shared"
+    assert {one.knob for one in remedies[:3]} == {"free-the-gpu", "low-memory-loading", "fix-placement"}
+    assert "CUDA_VISIBLE_DEVICES" in (next(one for one in remedies if one.knob == "fix-placement").snippet or "")
 
 
 def test_ranks_that_are_seen_are_not_assumed(tmp_path: Path) -> None:
