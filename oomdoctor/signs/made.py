@@ -83,24 +83,30 @@ _BROADCAST: Final = 4  # axes: a kernel of 1 x 1 pixels against a matrix, each w
 _WIDTHS: Final = (2, 4)  # bytes of an element of a checkpoint
 
 
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    """When a frame asks for it: few logs have one that any of the rows is about."""
+    return re.compile(expression)
+
+
 class Row(Struct, frozen=True):
     """One row of the table."""
 
     what: str
     kind: str
     where: str  # "frame", or what else its code stands in
-    files: re.Pattern[str] | None  # None: a call of any file, in the innermost line
-    functions: re.Pattern[str]
-    code: re.Pattern[str] | None
+    files: str  # an expression; empty: a call of any file, in the innermost line
+    functions: str
+    code: str
     knob: str
     instead: str
 
     def fits(self, frame: Frame, *, innermost: bool) -> bool:
         """Whether it is about this frame."""
-        known = innermost if self.files is None else self.files.search(f"/{frame.path}") is not None
-        if not known or self.functions.fullmatch(frame.function.rpartition(".")[2].strip("_")) is None:
+        known = _compiled(self.files).search(f"/{frame.path}") is not None if self.files else innermost
+        if not known or _compiled(self.functions).fullmatch(frame.function.rpartition(".")[2].strip("_")) is None:
             return False
-        return self.code is None or self.code.search(frame.code) is not None
+        return not self.code or _compiled(self.code).search(frame.code) is not None
 
 
 class Made(Struct, frozen=True):
@@ -132,9 +138,9 @@ def _rows() -> Iterator[Row]:
             what=what,
             kind=kind,
             where=files if files in _NO_FRAMES else _FRAME,
-            files=_files(files.split()) if files and files not in _NO_FRAMES else None,
-            functions=re.compile("|".join(map(_name, functions.split()))),
-            code=re.compile(code) if code else None,
+            files=_files(files.split()) if files and files not in _NO_FRAMES else "",
+            functions="|".join(map(_name, functions.split())),
+            code=code,
             knob=knob or KNOBS[kind][0],
             instead=instead,
         )
@@ -144,9 +150,9 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r" \|(?= |\Z)", line)]  # an expression has no blank beside its strokes
 
 
-def _files(parts: list[str]) -> re.Pattern[str]:
+def _files(parts: list[str]) -> str:
     ends = (re.escape(part) + ("" if part.endswith("/") else r"\Z") for part in parts)
-    return re.compile(rf"/(?:{'|'.join(ends)})")
+    return rf"/(?:{'|'.join(ends)})"
 
 
 def _name(name: str) -> str:
@@ -173,10 +179,8 @@ def _of_lines(crash: Crash) -> Made | None:
 
 
 def _told(where: str, line: str) -> Iterator[Made]:
-    rows = (row for row in table() if row.where == where and row.code is not None)
-    yield from (
-        Made(row, hit[1]) for row in rows if row.code is not None and (hit := row.code.search(line)) is not None
-    )
+    rows = (row for row in table() if row.where == where and row.code)
+    yield from (Made(row, hit[1]) for row in rows if (hit := _compiled(row.code).search(line)) is not None)
 
 
 def _of_frames(crash: Crash) -> Made | None:
