@@ -61,3 +61,9 @@ def test_a_check_in_an_evaluation(tmp_path: Path, code: str) -> None:
 )
 def test_what_the_message_says_wins(tmp_path: Path, code: str, message: str, cause: str) -> None:
     assert first(tmp_path, TRAINING.format(code=code, message=message)) == cause
+
+
+@pytest.mark.parametrize(("error", "looked"), [("AssertionError", True), ("RuntimeError", False)])
+def test_who_asserts_looked_whatever_line_it_calls(tmp_path: Path, error: str, looked: bool) -> None:
+    text = EVALUATING.format(code="self.all_preds.update(logits)").replace("RuntimeError", error)
+    assert (first(tmp_path, text) != "eval-accumulation") is looked
