@@ -9,6 +9,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.held_data import buffer_of
@@ -26,6 +27,8 @@ _THREADS: Final = "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4"
 _PARTS: Final = 10
 _PAIRS: Final = 10  # scipy/optimize/_lbfgsb_py.py, maxcor
 _SHUFFLES: Final = "shuffle"
+_OF_HISTOGRAMS: Final = "histogram_pool_size"
+_PART_OF_HISTOGRAMS: Final = 4  # of what the job may use: the data and their bins take some, too
 _BYTES_OF_GRADIENTS: Final = frozenset({2.0, 4.0})
 _STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
 _STACKS_OF_JAVA: Final = "-Xss512k"
@@ -102,6 +105,15 @@ def below_the_limit(case: Case) -> Proposal | None:
         derivation=f"{show(root.limit_bytes)} / 2 = {then}",
         cost=say("slower; needs disk space"),
     )  # fmt: skip
+
+
+def smaller_histograms(case: Case) -> Proposal | None:
+    """LightGBM's are in MB, and as many as the leaves want where nothing is set: what the job may use bounds them."""
+    limit, row = limit_bytes(case.crash), case.row
+    if limit is None or row is None or row.key != _OF_HISTOGRAMS:
+        return None
+    then = limit // _PART_OF_HISTOGRAMS // MIB
+    return Proposal(suggested=then, derivation=f"{show(limit)} / {_PART_OF_HISTOGRAMS} = {then} MiB")
 
 
 def smaller_bucket(case: Case) -> Proposal | None:

@@ -332,3 +332,18 @@ def test_no_smaller_picture_makes_an_impossible_size_possible(size: str, helps: 
     log = f"processing 2.png\ntorch.OutOfMemoryError: {cuda(tried=size, free='1.23 GiB')}"
     found = next(one for one in body(tmp_path, log)["diagnoses"] if one["cause"] == "absurd-size")
     assert ("smaller-input" in [one["knob"] for one in found["remedies"]]) is helps
+
+
+@pytest.mark.parametrize(("limit_kb", "value"), [(921600, 225), (4096000, 1000)])
+def test_a_cache_is_a_part_of_what_the_job_may_use(limit_kb: int, value: int, tmp_path: Path) -> None:
+    log = (
+        "[LightGBM] [Info] Total Bins 102000\n"
+        "[37448.0] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+        f"[37448.0] memory: usage {limit_kb}kB, limit {limit_kb}kB, failcnt 41\n"
+        "[37448.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/job,"
+        "task_memcg=/job,task=python,pid=3877,uid=0\n"
+        "[37448.1] Memory cgroup out of memory: Killed process 3877 (python) total-vm:1460620kB, anon-rss:918084kB, "
+        "file-rss:76504kB, shmem-rss:0kB, UID:0 pgtables:2312kB oom_score_adj:0\n"
+    )
+    found = body(tmp_path, log)["diagnoses"][0]["remedies"]
+    assert next(one["suggested"] for one in found if one["setting"] == "histogram_pool_size") == value

@@ -25,7 +25,8 @@ _KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/p
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
 _OF_ITS_OWN: Final = (
-    databases.smaller_pool, held.below_the_limit, held.smaller_bucket, held.smaller_stacks, held.smaller_buffer,
+    databases.smaller_pool, held.below_the_limit, held.smaller_histograms, held.smaller_bucket, held.smaller_stacks,
+    held.smaller_buffer,
 )  # fmt: skip
 
 
