@@ -24,7 +24,7 @@ CAUSE = Cause(
         mark("One allocation of {requested}[ for shape {shape}] failed: a shape or count is probably wrong"),
     ),
     pools=("gpu", "host_ram"),
-    excluded=(made.as_large_as_all_pairs, sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
+    excluded=(sizes.size_of_all_pairs, sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
     signs=(
         Row(made.of_two_models, Grade.PROVES),
         Row(sizes.device_size_that_no_machine_has, Grade.PROVES, OF_NO_MACHINE),

@@ -95,10 +95,12 @@ _AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
 _NUMBER: Final = r"\d{1,20}"
 # What it gave up with, by a number, and not what a text says of such numbers
 MUMPS: Final = r"^(?!.{0,80}\b(?:[Ii]f|[Ww]hen|[Ii]n case)\b).{0,200}MUMPS\b.{0,200}\bINFOG?\(1\) ?= {0,20}"
-# Up to 24.x the scope stands behind the words, then before them; since 24.5 with what is resident, since 25.x in units
+# Up to 24.x the scope stands behind the words, then before them, and later as a description ("Query"); since 24.5 with
+# what is resident, since 25.x in units
 _OF_CLICKHOUSE: Final = (
-    r"(?:Memory limit \({scope}\)|\({scope}\) memory limit) exceeded: would use (?P<needed>{amount}) "
-    r"\(attempt to allocate chunk of (?P<tried>{amount})\),(?: current RSS:? (?P<resident>{amount}),)? "
+    r"(?:Memory limit \({scope}\)|\({scope}\) memory limit|{word} memory limit) exceeded: "
+    r"would use (?P<needed>{amount}) "
+    r"\(attempt to allocate chunk of (?P<tried>{amount})(?: bytes)?\),(?: current RSS:? (?P<resident>{amount}),)? "
     r"maximum: (?P<limit>{amount})"
 )
 OF_A_QUERY: Final = ("max_memory_usage", "max_memory_usage_for_user")  # none where nobody sets them
@@ -135,11 +137,11 @@ _BUDGETS: Final = tuple(
             ),
         ),
         *(
-            ("clickhouse", setting, _OF_CLICKHOUSE.format(scope=scope, amount=_AMOUNT))
-            for scope, setting in (
-                ("total", "max_server_memory_usage"),
-                ("for query", OF_A_QUERY[0]),
-                ("for user", OF_A_QUERY[1]),
+            ("clickhouse", setting, _OF_CLICKHOUSE.format(scope=scope, word=word, amount=_AMOUNT))
+            for scope, word, setting in (
+                ("total", "Total", "max_server_memory_usage"),
+                ("for query", "Query", OF_A_QUERY[0]),
+                ("for user", "User", OF_A_QUERY[1]),
             )
         ),
         (
@@ -315,7 +317,7 @@ _SPILLS: Final = tuple(
             rf"failed to offload data block of size {_AMOUNT} \((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)",
         ),
         # src/sort.c of coreutils, create_temp_file: what does not fit into its buffer waits in files of these names
-        ("sort", r"\bsort: write failed: (?:[^\n:]{0,200}/)?sort\w{6}: No space left on device"),
+        ("sort", r"\bsort: write failed: [^\n:]{1,200}/sort[A-Za-z0-9]{6}: No space left on device"),
         ("dask", r"\bP2P ran out of available disk space\b"),  # distributed/shuffle/_exceptions.py, 2023.12 on
         ("", r"(?i)\bspill\w{0,6} (?:file|data|to disk)\b.{0,200}No space left on device"),
     )

@@ -72,12 +72,14 @@ _NAMES = tuple(
 )
 _NOTHING_ASKED = late(
     r"(?i)\b(?:fail\w{0,3}|limit|cannot|could not|unable|refused|exhausted|error)\b[^\n]{0,120}"
-    r"\balloc\w{0,8}\b[^\n]{0,40}?(?<![\d.,])0 bytes\b"
+    r"\balloc\w{0,8}\b[^\n\d]{0,40}?(?<![\d.,])0 bytes\b(?! (?:free|left|available|remain))"
 )
 _SHORT = late(
     r"(?i)\blow memory\b|\b(?:memory |vm\.)?overcommit|\bmemory (?:limit|pressure)\b(?!:)"
     r"|\b(?:insufficient|not enough) memory\b|\bswap limit\b"
 )
+# ... of what it was too little for
+_ENDED = late(r"(?i)\b(?:exceed|kill|abort|exit|fail|terminat|crash)\w{0,4}\b")
 # Names, of which nothing is left but what the line says itself: "callbacks.oom_observer: Out of memory observed"
 _PARTS = late(r"(?i)[\w./-]{0,200}(?<![A-Za-z])oom[-_./]\w[\w./-]{0,200}|[\w./-]{0,200}\w[-_./]oom(?![A-Za-z])")
 _ITSELF = late(r"\bOOM\b|(?i:\bout of memory\b)")
@@ -96,7 +98,8 @@ def _in_other_words(page: Page, index: int, text: str) -> str | None:
     """What a line is that speaks of memory without a word for its end."""
     if _NOTHING_ASKED.search(text):
         return NOTHING_ASKED
-    return ONLY_WARNED if _SHORT.search(text) and is_warning(page, index, text) else None
+    warns = _SHORT.search(text) is not None and is_warning(page, index, text)
+    return ONLY_WARNED if warns and _ENDED.search(text) is None else None
 
 
 def _why(text: str) -> str | None:

@@ -43,7 +43,8 @@ _NAMED: Final = late(
     r"(?: (?:the|config|option|parameter|property|setting|value of)){0,3}"
     r" [`'\"]?(?P<name>(?:--?)?[A-Za-z][\w-]{0,40}(?:[._-][A-Za-z][\w-]{0,40}){1,6})"
 )
-_OF_A_SIZE: Final = late(r"(?i)mem|size|limit|heap|budget|max|ram|buffer|pool")
+_OF_A_SIZE: Final = late(r"(?i)mem|limit|heap|budget|ram(?![a-z])|pool")
+_OF_LESS: Final = late(r"(?i)\b(?:decreas|reduc|lower|smaller|shrink)\w{0,4}\b[^.;\n]{0,40}$")
 _WORKSPACE_STEP: Final = 512 * MIB
 _SIZE: Final = late(r"(\d{1,12})([kKmMgGtT]?b?)")
 _OF_A_BARE_NUMBER: Final = "m"  # V8
@@ -64,6 +65,8 @@ _MANY_TIMES: Final = 4
 # The java command's manual, JDK 21: neither is a part of the heap, and -Xmx bounds neither
 _BESIDE_THE_HEAP: Final = {"metaspace": "-XX:MaxMetaspaceSize", "direct": "-XX:MaxDirectMemorySize"}
 _BESIDE: Final = 1.25
+_PHP: Final = "php"
+_POINTERS: Final = 31  # GiB: what compressed object pointers reach, JDK's UseCompressedOops
 _OF_THE_DRIVER: Final = "spark.driver.memory"  # docs/configuration.md: 1g where nobody says
 
 
@@ -158,8 +161,9 @@ def _by_its_option(case: Case) -> Answer:
 
 
 def _by_the_message(crash: Crash) -> Proposal | Skip:
-    named = _NAMED.search(with_advice(crash.root))
-    if named is None or _OF_A_SIZE.search(named["name"]) is None:
+    said = with_advice(crash.root)
+    named = _NAMED.search(said)
+    if named is None or _OF_A_SIZE.search(named["name"]) is None or _OF_LESS.search(said[: named.start("name")]):
         return Skip()
     name = named["name"]
     return Proposal(action=say("Raise {name}, which the message itself names", name=name), setting=name, subject=name)
@@ -339,7 +343,8 @@ def _larger_budget(case: Case) -> Answer:
         return unset
     if isinstance(root, BudgetSpent) and root.setting in OF_A_QUERY:
         return _for_a_query(root.setting, limit)
-    then = f"{math.ceil(2 * limit / MIB)}MiB"
+    of_php = isinstance(root, BudgetSpent) and root.program == _PHP
+    then = f"{math.ceil(2 * limit / MIB)}{'M' if of_php else 'MiB'}"
     return Proposal(
         action=say(
             "Raise the program's own limit from {now} to {then}, if the machine has the memory",
@@ -350,6 +355,7 @@ def _larger_budget(case: Case) -> Answer:
         suggested=then,
         derivation=f"2 x {show(limit)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
+        snippet=f"php -d memory_limit={then}" if of_php else None,
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
     )
 
@@ -383,6 +389,13 @@ def _larger_heap(spent: BudgetSpent, crash: Crash) -> Proposal:
             setting=variable,
         )
     heap = round(spent.limit_bytes / share / MIB) * MIB
+    if 2 * heap > _POINTERS * GIB:
+        return Proposal(
+            action=say(
+                "Add a node: beyond {most} of heap a JVM's pointers take twice the room", most=show(_POINTERS * GIB)
+            ),
+            setting=variable,
+        )
     then = f"{2 * heap // GIB}g" if 2 * heap % GIB == 0 else f"{2 * heap // MIB}m"
     return Proposal(
         action=say("Raise the JVM's heap from {now} to {then}: the limit is a share of it", now=show(heap), then=then),

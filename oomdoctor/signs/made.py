@@ -41,7 +41,7 @@ KINDS: Final[Mapping[str, str]] = {
         "It holds the gradients of all parameters that are trained, and is there before the first step: the batch size "
         "does not matter."
     ),
-    "plan": mark("The library requests it from the driver for each plan that is made."),
+    "plan": mark("The library requests it for each plan that is made."),
     "layout": mark("It is laid out before the first step."),
     "merge": mark(
         "Two tensors of different shapes were broadcast against each other: the models are of different kinds."
@@ -156,6 +156,8 @@ def _files(parts: list[str]) -> str:
 
 
 def _name(name: str) -> str:
+    if name == "*":
+        return ".*"  # also a module, a lambda or a comprehension
     return re.escape(name).replace(r"\*", r"\w{0,60}")
 
 
@@ -250,7 +252,7 @@ def as_large_as_all_pairs(crash: Crash) -> Seen | None:
 def of_two_models(crash: Crash) -> Seen | None:
     """Two checkpoints were merged, and the result of two of their tensors is larger than any weight."""
     found, event = _of(crash, "merge"), crash.root
-    if found is None or not isinstance(event, HostAllocation) or not event.tried_bytes:
+    if found is None or not isinstance(event, HostAllocation) or event.tried_bytes is None or event.tried_bytes <= 0:
         return None
     broadcast = as_broadcast(event.tried_bytes)
     if broadcast is None:

@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.made import of_two_models
+from oomdoctor.signs.made import as_large_as_all_pairs, of_two_models
 from oomdoctor.signs.trace import innermost, refusal
 from oomdoctor.units import GIB, NO_MACHINE, TIB, show
 
@@ -130,6 +130,13 @@ def host_size_that_no_machine_has(crash: Crash) -> Seen | None:
     """8 TiB or more (or a negative size) was requested in host memory."""
     event, tried = _on_the_host(crash)
     return _in_one_piece(crash, event, tried) if event is not None and not 0 <= tried < NO_MACHINE else None
+
+
+@sign
+def size_of_all_pairs(crash: Crash) -> Seen | None:
+    """A value for every pair takes as much, up to what some machine has."""
+    impossible = device_size_that_no_machine_has(crash) or host_size_that_no_machine_has(crash)
+    return as_large_as_all_pairs(crash) if impossible is None else None
 
 
 @sign

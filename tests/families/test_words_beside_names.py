@@ -77,3 +77,19 @@ def test_a_wait_of_another_program(text: str) -> None:
 def test_a_wait_of_a_cluster() -> None:
     assert waits("Waiting for cluster resources") is not None
     assert waits("waiting for 4 GPUs") is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "failed"),
+    [
+        ("mydaemon: error: failed to allocate 1048576 bytes, 0 bytes free", True),
+        ("ERROR: Failed to allocate KV cache: need 1.5 GiB, 0 bytes free", True),
+        ("ERROR cannot allocate 4096 bytes: pool of 1048576 bytes has 0 bytes left", True),
+        ("reached memory limit while trying to allocate 0 bytes, currently at 64/10495852544", False),
+        ("WARN memory limit exceeded: process killed (limit 512 MB, used 600 MB)", True),
+        ("WARNING insufficient memory: need 600 MB, have 512 MB. Exiting.", True),
+        ("sort: write failed: sorted_bed: No space left on device", False),
+    ],
+)
+def test_nothing_left_is_not_nothing_asked(line: str, failed: bool, tmp_path: Path) -> None:
+    assert bool(body(tmp_path, f"{line}\n")["events"]) is failed

@@ -312,6 +312,8 @@ NO_ROOM = "example.engine.OutOfMemoryException: Not enough off-heap memory. Acqu
         ("Try tweaking config option engine.memory.offHeap.size to get larger space.", "engine.memory.offHeap.size"),
         ("Increase 'query.max-memory-per-node' or lower the load.", "query.max-memory-per-node"),
         ("See the property engine.log.level for more.", None),
+        ("Please decrease the parameter engine.batch.memory to 3.", None),
+        ("Set option max-line-length.", None),
         ("Set it to a larger value.", None),
     ],
 )
@@ -324,7 +326,7 @@ def test_phps_limit_is_raised_by_its_name(tmp_path: Path) -> None:
     line = "Allowed memory size of 268435456 bytes exhausted (tried to allocate 65536 bytes) in /srv/a.php on line 7"
     found = body(tmp_path, f"PHP Fatal error:  {line}\n")["diagnoses"][0]
     first = found["remedies"][0]
-    assert (found["cause"], first["setting"], first["suggested"]) == ("allocator-cap", "memory_limit", "512MiB")
+    assert (found["cause"], first["setting"], first["suggested"]) == ("allocator-cap", "memory_limit", "512M")
 
 
 @pytest.mark.parametrize(("size", "helps"), [("1120.48 GiB", True), ("67109892.01 GiB", False)])

@@ -12,7 +12,7 @@ from oomdoctor.decision.diagnosis import decide
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies.knobs import KNOBS as ALL_KNOBS
 from oomdoctor.report.headline import headline
-from oomdoctor.signs import made
+from oomdoctor.signs import made, sizes
 from oomdoctor.signs.made import FLOAT32, KINDS, KNOBS, as_broadcast, made_of, nodes_of, nodes_that_fit, table
 
 NETWORK = frame("torch/nn/modules/module.py", "_call_impl", "return forward_call(*args, **kwargs)")
@@ -238,3 +238,25 @@ def test_a_simulation_names_its_array(array: str, is_known: bool) -> None:
     seen = made.of_a_layout(it)
     assert (seen is not None) is is_known
     assert seen is None or array in seen.words
+
+
+def test_a_negative_size_is_no_broadcast() -> None:
+    frames = (
+        "Traceback (most recent call last):",
+        '  File "/srv/modules/extras.py", line 97, in weighted_sum',
+        "    a + b",
+    )
+    line = "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate -64424509440 bytes."
+    assert made.of_two_models(crash(*frames, line)) is None
+
+
+@pytest.mark.parametrize(("tried", "possible"), [("3901.00 GiB", True), ("67109892.01 GiB", False)])
+def test_all_pairs_take_no_more_than_a_machine_has(tried: str, possible: bool) -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/opt/torch/functional.py", line 1336, in cdist',
+        "    return _VF.cdist(x1, x2, p, None)",
+        refused(tried=tried),
+    )
+    assert made.as_large_as_all_pairs(crash(*lines)) is not None
+    assert (sizes.size_of_all_pairs(crash(*lines)) is not None) is possible

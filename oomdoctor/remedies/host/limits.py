@@ -320,7 +320,7 @@ def _more_for_each(crash: Crash, each: Setting) -> Proposal:
     option = f"--{each.name.replace('_', '-')}"
     if amount is None:
         return Proposal(action=say("Raise {name}, if the machine has the memory", name=option), setting=option)
-    then = f"{2 * float(amount[1]):g}{amount[2]}"
+    then = f"{math.ceil(2 * float(amount[1]))}{amount[2]}"
     return Proposal(
         action=_raised(_SLURM, f"{option}={each.value}", then, ""),
         current=each.value,
