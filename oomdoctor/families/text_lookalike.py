@@ -79,7 +79,7 @@ _SHORT = late(
     r"|\b(?:insufficient|not enough) memory\b|\bswap limit\b"
 )
 # ... of what it was too little for
-_ENDED = late(r"(?i)\b(?:exceed|kill|abort|exit|fail|terminat|crash)\w{0,4}\b")
+_ENDED = late(r"(?i)\b(?:(?:exceed|kill|abort|exit|fail|crash)ed|terminated|aborting|exiting)\b")
 # Names, of which nothing is left but what the line says itself: "callbacks.oom_observer: Out of memory observed"
 _PARTS = late(r"(?i)[\w./-]{0,200}(?<![A-Za-z])oom[-_./]\w[\w./-]{0,200}|[\w./-]{0,200}\w[-_./]oom(?![A-Za-z])")
 _ITSELF = late(r"\bOOM\b|(?i:\bout of memory\b)")

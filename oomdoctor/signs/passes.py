@@ -60,7 +60,7 @@ BUCKET: Final = r"\bempty\([^\n]{0,60}\breduce_bucket_size\b"
 # torch/_inductor/codegen/wrapper.py, make_allocation: "buf7 = empty_strided_cuda((64, 32), (32, 1), torch.float32)",
 # up to 2.2 "empty_strided((64, 32), (32, 1), device='cuda', dtype=torch.float32)"
 _OF_INDUCTOR: Final = late(
-    r"= empty_strided(?:_\w{2,8})?\(\((\d{1,18}(?:, ?\d{1,18}){0,8},?)\), "
+    r"= empty_strided(?:_\w{2,8})?\(\((\d{1,18}(?:, ?\d{1,18}){0,8},? ?)\), "
     r"\(\d[\d, ]{0,80}\),[^()\n]{0,40}?\btorch\.(\w{3,12})\)"
 )
 _AT_ITS_START: Final = late(r"\b0%(?:\||\s)[^\n]{0,80}?\b0/\d{1,9} \[")
