@@ -586,6 +586,8 @@ _MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 # --- Joining hard wraps ----------------------------------------------------------------------------------------------
 
 NARROWEST = 60  # no terminal wraps earlier
+_ROW = 16  # characters
+_AS_NOUGHTS = str.maketrans("123456789", "0" * 9)
 COLUMN = "   "  # between the columns of a table
 # The words of memory messages, to know their halves by.
 _WORDS = frozenset(
@@ -700,6 +702,11 @@ def _may_go_on(sheet: _Sheet, index: int) -> bool:
     )
 
 
+def _alike(before: str, after: str) -> bool:
+    """Whether both are rows of one kind: they begin alike, or but for their digits."""
+    return before[:6] == after[:6] or before[:_ROW].translate(_AS_NOUGHTS) == after[:_ROW].translate(_AS_NOUGHTS)
+
+
 def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]:
     """The widths of the terminals that cut these lines, where several lines show it."""
     shown: Counter[int] = Counter()
@@ -710,7 +717,7 @@ def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]
             continue
         if COLUMN in before and COLUMN in after:
             continue  # rows of a table
-        if before[:6] == after[:6] or _BEGINS.match(after) or max(sheet.widths[max(0, index - 4) : index + 4]) > width:
+        if _alike(before, after) or _BEGINS.match(after) or max(sheet.widths[max(0, index - 4) : index + 4]) > width:
             continue
         run = next_width == width or (index >= 2 and sheet.widths[index - 2] == width)
         shown[width] += 2 if run else 1

@@ -37,7 +37,8 @@ _INDENT = "    "  # of source
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # The comma is missing where faulthandler prints; loguru points at the frame that caught the exception.
 FRAME = late(
-    r'(?:\s{0,200}(?:> )?File "|(?=[\w./-]{1,200}\.py", line ))([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})'
+    r'(?:\s{0,200}(?:> |ERROR: {1,4})?File "|(?=[\w./-]{1,200}\.py", line ))'
+    r'([^"]{1,400})", line (\d{1,7}),? in (\S{1,200})'
 )
 _FILE = late(r'\s{0,200}File "([^"]{1,400}\.pyx?)"(?:, line (\d{1,7}))?[,.]?\s{0,4}$')
 # pytest has a second colon, and paths from where it was started

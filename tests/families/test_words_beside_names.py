@@ -93,3 +93,30 @@ def test_a_wait_of_a_cluster() -> None:
 )
 def test_nothing_left_is_not_nothing_asked(line: str, failed: bool, tmp_path: Path) -> None:
     assert bool(body(tmp_path, f"{line}\n")["events"]) is failed
+
+
+KILOSORT = "9471.83 sec, 5401 / 8421 batches, 154 units, mu: 17.1072, nst0: 2342\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "failed"),
+    [
+        # rows of one width are no wrapped lines
+        (f"{KILOSORT}{KILOSORT.replace('71.83', '98.16')}Out of memory. Type HELP MEMORY for your options.\n", True),
+        ("Caught a critical exception: cuda_malloc(): out of memory!\ncuda_shutdown()\n", True),
+        ("Caught an exception (out of memory), going on with half of the batch\n", False),
+        ("Allocation on device 0 took 12 ms\n", False),
+    ],
+)
+def test_the_same_words_in_another_dress(log: str, failed: bool, tmp_path: Path) -> None:
+    assert bool(body(tmp_path, log)["events"]) is failed
+
+
+def test_a_frame_behind_the_level_of_its_log(tmp_path: Path) -> None:
+    log = (
+        'ERROR:  File "/opt/env/lib/python3.10/site-packages/torch/optim/adam.py", line 505, in _multi_tensor_adam\n'
+        "    root = torch._foreach_sqrt(device_exp_avg_sqs)\n"
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 246.00 MiB (GPU 3; 39.59 GiB total "
+        "capacity; 37.60 GiB already allocated; 99.69 MiB free; 38.17 GiB reserved in total by PyTorch)\n"
+    )
+    assert body(tmp_path, log)["diagnoses"][0]["cause"] == "optimizer-states"
