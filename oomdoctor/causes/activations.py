@@ -11,13 +11,12 @@ from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, 
 from oomdoctor.signs.card import profiling_disturbed
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
-from oomdoctor.signs.made import of_all_pairs, of_one_input
+from oomdoctor.signs.made import KNOBS, of_all_pairs, of_one_input
 
 INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
-BOX_KNOBS = ("offload-activations", "smaller-microbatch", "smaller-input", "gradient-checkpointing", "mixed-precision")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 
@@ -70,7 +69,7 @@ CAUSE = Cause(
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing", "smaller-buffers"),
-    knobs_where=((passes.while_boxes_are_matched, BOX_KNOBS), (passes.with_an_engines_settings, IN_A_PASS),
+    knobs_where=((passes.while_boxes_are_matched, KNOBS["boxes"]), (passes.with_an_engines_settings, IN_A_PASS),
                  (passes.drawing, DRAWING_KNOBS), (arrays.pairs_hold_most, PAIR_KNOBS),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
                  (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, GUESS_KNOBS)),

@@ -9,12 +9,12 @@ from typing import Final
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.inputs import SIZE
 from oomdoctor.remedies.proposal import Case, Proposal, Skip
 from oomdoctor.signs.made import FLOAT32, OF_ONE_INPUT, Made, made_of, nodes_that_fit
 from oomdoctor.units import show
 
 SLOWER: Final = mark("slower")
-_INPUT: Final = "smaller-input"
 _BLOCKS: Final = "smaller-microbatch"
 # What changes nothing in such an array: what is computed beside it, and autocast, under which it keeps its type
 _OF_PASSES: Final = frozenset(
@@ -45,12 +45,12 @@ def proposal(case: Case) -> Proposal | Skip | None:
 
 
 def _of_its_kind(found: Made, case: Case) -> Proposal | None:
-    if found.kind == "square" and case.knob == _INPUT:
+    if found.kind == "square" and case.knob == SIZE:
         return _fewer_nodes(case)
     if found.kind == "pairs" and case.knob == _BLOCKS:
         action = say("Compute them in blocks of rows, and keep only what you need of each")
         return Proposal(action=action, subject=found.function, setting="", cost=translated(SLOWER))
-    if found.kind in OF_ONE_INPUT and case.knob == _INPUT:
+    if found.kind in OF_ONE_INPUT and case.knob == SIZE:
         action = say("Scale the input down before you hand it on, or cut it into parts")
         return Proposal(action=action, subject=found.function, setting="")
     return None

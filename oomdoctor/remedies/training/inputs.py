@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.language import say
-from oomdoctor.remedies.inputs import may_be_anything
+from oomdoctor.remedies.inputs import SIZE, may_be_anything
 from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import comes_later
@@ -19,7 +19,6 @@ _ON_THE_HOST: Final = (
     'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
 )
 _WORLDS: Final = "fewer-environments"
-_INPUT: Final = "smaller-input"
 _CACHE: Final = "--cache"
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
 # open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
@@ -64,15 +63,15 @@ def fewer(case: Case) -> Answer:
         return Proposal(
             action=say("Simulate half as many environments at once"), derivation=say("current value not in the log")
         )
-    if case.knob == _INPUT and case.crash.job.task == "simulation" and case.number() is None:
+    if case.knob == SIZE and case.crash.job.task == "simulation" and case.number() is None:
         return Proposal(
             action=say("Compute a smaller system: a coarser grid or mesh, or fewer particles"),
             cost=say("lower resolution"),
         )
-    if case.knob == _INPUT and case.now is None and _of_no_program(case) and may_be_anything(case.crash):
+    if case.knob == SIZE and case.now is None and _of_no_program(case) and may_be_anything(case.crash):
         action = say("Make each input smaller: a shorter text, a lower resolution, fewer frames or points")
         return Proposal(action=action, setting="")  # each kind of input has a line of its own
-    if case.knob == _INPUT and row is None and case.now is not None and case.now.whole is not None:
+    if case.knob == SIZE and row is None and case.now is not None and case.now.whole is not None:
         return Proposal(
             action=say("Make each input smaller: {name} is {now} now", name=case.now.name, now=case.now.value),
             current=case.now.value,
