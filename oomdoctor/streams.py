@@ -468,7 +468,7 @@ class _Sheet:
 
     def write(self, number: int, physical: str) -> None:
         """Put the clean lines of one physical line."""
-        if physical.count(breaks.PID) >= breaks.SEVERAL and len(said := breaks.of_writers(physical)) > 1:
+        if len(said := _of_several(physical)) > 1:
             already = len(self.lines)
             for each in said:
                 self.write(number, each)
@@ -539,6 +539,13 @@ class _Sheet:
             line = replace(line, text=text)
         self.lines.append(line)
         self.widths.append(width)
+
+
+def _of_several(physical: str) -> list[str]:
+    """What each of several writers said in one line, or each row of a terminal that was copied as one."""
+    if physical.count(breaks.PID) >= breaks.SEVERAL:
+        return breaks.of_writers(physical)
+    return breaks.of_rows(physical) if breaks.PADDING in physical else [physical]
 
 
 def _over(outer: Mark, inner: Mark) -> Mark:

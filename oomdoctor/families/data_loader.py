@@ -110,6 +110,13 @@ _NAMES_A_PATH = late(r"['\"<]/|: /")
 _RAY_DISK = late(r"\bray\b|plasma|spill", re.IGNORECASE)
 _DESCRIPTORS = late(r"Too many open files|received 0 items of ancdata")
 
+# What shm_open says for a folder that is not the process's to write to
+_NOT_ALLOWED = late(r"\b(?:Permission denied|Operation not permitted|Read-only file system|Function not implemented)\b")
+_CALLS: Final = 3  # lines between a failed call and what it was for
+# What processes talk through, where the message names no path
+_BETWEEN_PROCESSES = late(r"(?i)\bIPC\b|\b(?:shared[ -]memory|message queues?|semaphores?|ring buffers?)\b")
+_SHM_SHOWN = late(r"(?:^|\s)/dev/shm(?:\s|$)")  # in the rows of df and mount
+
 _FILE_ABOVE: Final = 30  # lines above a failure, in which the file is named
 _SETTINGS: Final = 200  # lines above a failure, in which a folder may be set
 
@@ -175,7 +182,13 @@ def _segment(page: Page, index: int) -> Iterator[Read]:
 
 
 def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
-    yield _full(page, page.lines[index], "nccl")
+    """NCCL names the reason in the line above, where its call failed."""
+    line = page.lines[index]
+    if any(_NOT_ALLOWED.search(near.text) for near in (*page.before(index, _CALLS), line)):
+        why = mark("the folder of shared memory cannot be written or read (permissions, a mount); it is not full")
+        yield Lookalike(place_of(page, line), why)
+    else:
+        yield _full(page, line, "nccl")
 
 
 def _other_segment(page: Page, index: int) -> Iterator[Read]:
@@ -217,8 +230,16 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
         yield _full(page, line, _user(line.text))
     elif unnamed and any(_JOBLIB_FRAME.search(text) for text in above) and not _elsewhere(page, index):
         yield _full(page, line, "joblib")
+    elif unnamed and any(map(_BETWEEN_PROCESSES.search, (*above[-_CALLS:], line.text))) and _shows_shm(page, index):
+        yield _full(page, line, "messages")
     elif not any(_RAY_DISK.search(text) for text in (line.text, *above)):
         yield Lookalike(place_of(page, line), mark("a disk is full (or out of inodes or inotify watches), not memory"))
+
+
+def _shows_shm(page: Page, index: int) -> bool:
+    """Whether somebody looked at the file system of shared memory beside it."""
+    near = (*page.before(index, _FILE_ABOVE), *page.after(index, _FILE_ABOVE))
+    return any(_SHM_SHOWN.search(line.text) for line in near)
 
 
 def _no_semaphore(page: Page, index: int) -> Read:

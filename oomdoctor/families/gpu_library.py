@@ -127,7 +127,7 @@ _OUT_OF_MEMORY = tuple(
         ("RMM", rf"\[Upstream (?P<tried>{_NUMBER})B\]\[FAILURE maximum pool size exceeded"),
         (
             "RMM",
-            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20}) bytes failed, spill-on",
+            r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20})(?: bytes)? failed, spill-on",
         ),
         # its arena, before it dumps what it holds (arena_memory_resource.hpp, since 21.06)
         (

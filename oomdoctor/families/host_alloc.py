@@ -494,6 +494,8 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     if allocator == "python" and _OF_ANOTHER.search(text):
         return True
     following = [line.text for line in page.after(index, 2)[:2]]
+    if any(_DEVICE_FAILED.search(line.text) for line in (*page.before(index, 2), *page.after(index, 2))):
+        return True
     if any(_OF_THE_SYSTEM.search(text) for text in following):
         return False
     if any(_GPU.search(text) for text in following):

@@ -35,6 +35,10 @@ _CHECK = late(
 )
 # Raised by who waited for another process
 _OF_ANOTHER = late(r"Child|Process|Worker|Actor|Engine|Task|Remote|Pool|Memory|OOM|Executor|Server")
+# JAX's and Keras' word, above the exception itself, that frames were left out
+_FILTERED = late(r"\W{0,4}jax\.errors\.SimplifiedTraceback|.{0,80}TRACEBACK_FILTERING")
+# The allocator's own refusal of a request: whoever asked may go on, and may not
+_REFUSED = late(r"Allocator \((?:GPU|gpu)_\d{1,3}_bfc\) ran out of memory trying to allocate")
 _REMOTE = late(r"RayTaskError\((\w{1,80})\)")
 # What fails in these modules fails of a file, a connection, a setting, a text, or of Ctrl-C while it waits.
 _ELSEWHERE = late(
@@ -101,7 +105,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
             at=place_of(page, line), time=line.mark.time, process=process_of(line), pool="host_ram", allocator="python"
         )
         return
-    on_a_card = _OF_A_CARD.search(name) is not None
+    on_a_card = _OF_A_CARD.search(name) is not None or any(_REFUSED.search(line.text[:SHOWN]) for line in above)
     stores = any(_STORES.search(f"{frame.file} {frame.function}") for frame in trace[-INNERMOST:])
     yield CutProgram(
         at=place_of(page, line, page.lines[end.last]),
@@ -136,8 +140,8 @@ def _says_why(page: Page, end: Unfinished, above: Sequence[Line]) -> bool:
         or _names_something_else(title)
         or any(_HARMLESS.search(line.text[:SHOWN]) for line in (*above[-2:], title))
         or any(match and not _OF_ANOTHER.search(match[1]) for match in remote)
-        or any(_is_error(line) and not _announces(line) for line in above[-NEAR:])
-        or any(is_exception(line.text) and not _announces(line) for line in above)
+        or any(_is_error(line) and not _goes_on(line) for line in above[-NEAR:])
+        or any(is_exception(line.text) and not _goes_on(line) for line in above)
         or explained(page, end.index) is not None
     )
 
@@ -167,6 +171,12 @@ def _is_error(line: Line) -> bool:
 def _announces(line: Line) -> bool:
     """Whether the traceback below is what the line speaks of."""
     return line.text.endswith(":") or _ANNOUNCED.search(line.text[:SHOWN]) is not None
+
+
+def _goes_on(line: Line) -> bool:
+    """Whether the line leaves open what the traceback below is of."""
+    text = line.text[:SHOWN]
+    return _announces(line) or _FILTERED.match(text) is not None or _REFUSED.search(text) is not None
 
 
 def _takes(trace: Sequence[Frame], above: Sequence[Line]) -> bool:
