@@ -8,7 +8,7 @@ with its id, its project, its label, what each table said of it (grade and signs
     python -m benchmarks.rows --first FOLDER [FOLDER ...]
 
 Adds the rows of cases that nobody has looked at yet to fixtures/first_readings.jsonl. They are what the tables said on
-that day, and tell how often answers are right: they are never written anew.
+that day, and tell how often answers are right: they are never written anew. The latest stand last, and count.
 """
 
 from __future__ import annotations

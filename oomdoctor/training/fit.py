@@ -16,7 +16,7 @@ from oomdoctor import __version__
 from oomdoctor.decision.model import FORMAT, GROUNDS, Model, Strength, Trust
 from oomdoctor.decision.order import NAMED
 from oomdoctor.language import say
-from oomdoctor.training.confidence import ENOUGH, calibration_error, trust
+from oomdoctor.training.confidence import ENOUGH, LATEST, calibration_error, trust
 from oomdoctor.training.examples import Advance, Example
 from oomdoctor.training.strengths import Likely, first, strengths
 
@@ -91,7 +91,8 @@ def _judges(
     first = [one for one in given if one.first]
     if len(first) < ENOUGH:
         return examples, likely
-    return first, [fitted.probabilities(one.features) for one in first]
+    latest = first[-LATEST:]
+    return latest, [fitted.probabilities(one.features) for one in latest]
 
 
 def _folds(examples: Sequence[Example]) -> list[int]:

@@ -10,7 +10,7 @@ from oomdoctor.causes import causes
 from oomdoctor.decision.features import holds_words
 from oomdoctor.decision.model import GROUNDS, Strength, loaded
 from oomdoctor.signs import Grade
-from oomdoctor.training.confidence import ENOUGH
+from oomdoctor.training.confidence import ENOUGH, LATEST
 from oomdoctor.training.examples import FIRST_READINGS, Answer, Example, examples, of_row, rows
 from oomdoctor.training.fit import FOLDS, TooFewError, _add_from, _folds, fit
 from oomdoctor.training.strengths import CONTESTED, strengths
@@ -66,6 +66,20 @@ def test_how_often_answers_are_right_is_told_by_first_readings_alone(learned: li
     assert (after.weights, after.strengths) == (before.weights, before.strengths)
     few = fit([*learned, *wrong[: ENOUGH - 1]], 5, LOGS, nothing).model
     assert few.trust.of(sure) > 0.8
+
+
+def test_the_latest_first_readings_tell_it(learned: list[Example]) -> None:
+    """What older tables got wrong is forgotten, however much of it there is."""
+    own = [one for one in learned if one.answers and one.own]
+    latest = [_read_first(own[n % len(own)], right=n % 10 > 0) for n in range(LATEST)]
+    older = [_read_first(own[n % len(own)], right=n % 10 == 0) for n in range(2 * LATEST)]
+    sure = dict.fromkeys(GROUNDS, 1.0)
+    assert fit([*learned, *older, *latest], 5, LOGS, nothing).model.trust.of(sure) > 0.8
+    assert fit([*learned, *latest, *older], 5, LOGS, nothing).model.trust.of(sure) < 0.3
+
+
+def _read_first(one: Example, *, right: bool) -> Example:
+    return replace(one, first=True, cause="", fair=one.fair if right else frozenset({""}))
 
 
 def test_a_first_reading_is_no_case_that_is_learned_from() -> None:
