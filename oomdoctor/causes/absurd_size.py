@@ -8,6 +8,8 @@ from oomdoctor.signs import Grade, arrays, made, sizes
 
 # A count that overflows in an extension that was built for another release
 OF_NO_MACHINE = ("fix-shape", "pin-version")
+# What a driver of another release counts as free
+OF_A_PROBE = ("cap-preallocation", "fix-environment", "pin-version")
 # As large as some clusters' memory: all pairs of a large input's parts, or a whole data set
 OF_ALL_PAIRS = ("fix-shape", "memory-efficient-attention", "smaller-input")
 OF_ALL_DATA = ("fix-shape", "stream-data", "narrow-dtypes", "smaller-input")
@@ -18,8 +20,8 @@ CAUSE = Cause(
     headlines=(
         mark("{merged} would take {ram_requested}: the two models are of different kinds"),
         mark("A negative size was requested ({negative_request}): a 32-bit count overflowed at {overflowed_at}"),
-        mark("One allocation of {impossible}[ for shape {shape}] failed: no machine has that much memory"),
         mark("A framework counted {probed} of GPU memory as free and tried to take it; no GPU has that much"),
+        mark("One allocation of {impossible}[ for shape {shape}] failed: no machine has that much memory"),
         mark("One allocation of {requested}[ for shape {shape}] failed: {times} times the memory there is"),
         mark("One allocation of {requested}[ for shape {shape}] failed: a shape or count is probably wrong"),
     ),
@@ -33,7 +35,7 @@ CAUSE = Cause(
         Row(sizes.host_size_beyond_counting, Grade.NAMES),
         Row(sizes.count_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_beyond_the_largest, Grade.NAMES),
-        Row(sizes.probe_for_what_no_card_has, Grade.NAMES, ("fix-environment", "pin-version")),
+        Row(sizes.probe_for_what_no_card_has, Grade.NAMES, OF_A_PROBE),
         Row(sizes.host_size_of_the_largest, Grade.POINTS, OF_ALL_DATA),
         Row(sizes.host_size_that_few_machines_have, Grade.POINTS, OF_ALL_DATA),
         Row(arrays.arguments_of_many_devices, Grade.NAMES, ("fix-shape", "shard-states")),

@@ -27,7 +27,7 @@ CAUSE = Cause(
     headlines=(
         mark("A memory cap of {cap} was hit; {gpu} has {plenty} free"),
         mark(
-            "PyTorch's limit on this Mac is {watermark}: it holds {mac_torch}, others {mac_others}"
+            "PyTorch's limit on this Mac is {watermark}: its allocator holds {mac_torch}, Metal beside it {mac_others}"
             "[, {requested} requested]"
         ),
         mark("{asked_at_once} were requested in one allocation; the device gives at most {most_at_once} at once"),

@@ -10,6 +10,7 @@ OF_JOBLIB = ("spill-to-disk", "bigger-shm", "narrow-dtypes", "clear-references")
 OF_A_FILE = ("spill-to-disk", "bigger-shm", "free-disk")
 # Larger, it only fills later where batches are kept
 OF_A_CLIMB = ("clear-references", "fewer-workers", "bigger-shm", "smaller-microbatch")
+OF_SYSTEM_V = ("bigger-shm", "fewer-workers")
 OF_THE_STORE = ("bigger-shm", "smaller-object-store")
 
 CAUSE = Cause(
@@ -17,6 +18,7 @@ CAUSE = Cause(
     title=mark("Shared memory (/dev/shm) is too small"),
     headlines=(
         mark("Ray's object store of {store_requested} does not fit into /dev/shm[ ({shm_size})]"),
+        mark("The kernel refused a System V segment of {system_v_requested}: see `ipcs -lm`"),
         mark("A segment of {shm_requested} ({shm_user}) does not fit into /dev/shm[ ({shm_size})]"),
         mark("{shm_user} found no room in /dev/shm[ ({shm_size})]"),
         mark("A pod's volume in memory (/dev/shm) exceeds its limit of {volume_limit}"),
@@ -26,6 +28,7 @@ CAUSE = Cause(
     pools=("shm", "host_ram", "cgroup"),
     excluded=(shm.bus_error_with_room,),
     signs=(
+        Row(shm.no_segment_of_system_v, Grade.PROVES, OF_SYSTEM_V),
         Row(shm.no_room_and_a_figure_for_it, Grade.PROVES),
         Row(shm.no_room, Grade.PROVES),
         Row(shm.volume_grew_over_its_size, Grade.PROVES),

@@ -42,7 +42,9 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
     pool: str = "shm"
     strength: int = 3
 
-    user: str  # who asked for it: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "sqlite", "messages"
+    # who asked for it: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "sqlite", "messages", or
+    # "system-v", whose segments have a limit of their own
+    user: str
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
     pids: tuple[int, ...] = ()
@@ -81,6 +83,7 @@ _OTHER_SEGMENT = late(
     r"|BUS error encountered in DataLoader worker"  # Paddle's
     r"|System memory request exceeds memory available in /dev/shm"
 )
+_SYSTEM_V: Final = "shmget("  # PostgreSQL names the call in the line below
 _OF_POSTGRESQL = late(
     r"/PostgreSQL\.\d|\b(?:ERROR|FATAL): {1,2}could not (?:create|resize|map) (?:\w{1,12} )?shared memory"
 )
@@ -192,7 +195,8 @@ def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
 
 
 def _other_segment(page: Page, index: int) -> Iterator[Read]:
-    yield _full(page, page.lines[index], "messages")
+    line = page.lines[index]
+    yield _full(page, line, "system-v" if _SYSTEM_V in line.text else "messages")
 
 
 def _lost_segment(page: Page, index: int) -> Iterator[Read]:
@@ -227,7 +231,8 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     elif _SERIAL.search(line.text):
         yield _no_semaphore(page, index)
     elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
-        yield _full(page, line, _user(line.text))
+        below = next((one.text for one in page.after(index, 1)), "")
+        yield _full(page, line, "system-v" if _SYSTEM_V in below else _user(line.text))
     elif unnamed and any(_JOBLIB_FRAME.search(text) for text in above) and not _elsewhere(page, index):
         yield _full(page, line, "joblib")
     elif unnamed and any(map(_BETWEEN_PROCESSES.search, (*above[-_CALLS:], line.text))) and _shows_shm(page, index):

@@ -199,8 +199,8 @@ _FAILURES = tuple(
 )
 _PROBES = (
     late(
-        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\) from device: "
-        r"(?:CUDA_ERROR_OUT|hipError|HIP_ERROR_OutOfMemory)"
+        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\)"
+        r"(?: from device: (?:CUDA_ERROR_OUT|hipError|HIP_ERROR_OutOfMemory)|\s{0,4}$)"  # a paste may end before it
     ),
     late(rf"Memory usage: (?P<free>{AMOUNT}) free, (?P<total>{AMOUNT}) total"),
 )

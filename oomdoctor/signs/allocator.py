@@ -224,8 +224,9 @@ def beyond_the_watermark(crash: Crash) -> Seen | None:
     if event is None or others is None or it.allowed_bytes is None or it.allocated_bytes is None:
         return None
     words = say(
-        "{allocated} in PyTorch, {others} in other allocations and the request of {tried} exceed {allowed}: PyTorch's "
-        "own limit, by default 1.7 times what macOS recommends for the GPU. The GPU shares the machine's RAM.",
+        "{allocated} in PyTorch's allocator, {others} that this process has from Metal beside it (graphs, caches) and "
+        "the request of {tried} exceed {allowed}: PyTorch's own limit, by default 1.7 times what macOS recommends for "
+        "the GPU. The GPU shares the machine's RAM.",
         allocated=show(it.allocated_bytes),
         others=show(others),
         tried=_tried(it),

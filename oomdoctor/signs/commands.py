@@ -75,6 +75,7 @@ FREE: Final = "free -h"
 # RAM that belongs to no process
 OUTSIDE_PROCESSES: Final = "free -m; df -h -t tmpfs; grep -E 'Shmem|Huge|SUnreclaim|Percpu' /proc/meminfo"
 SHM: Final = "df -h /dev/shm"
+SYSTEM_V: Final = "ipcs -lm; ipcs -um"
 # What else ends a process by SIGBUS leaves a line of its own: mm/memory-failure.c and block/blk-core.c of Linux
 BUS_ERRORS: Final = "dmesg -T | grep -i -E 'memory failure|i/o error'"
 OBJECTS: Final = "ray memory --stats-only"

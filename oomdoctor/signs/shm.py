@@ -17,7 +17,7 @@ from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import SHM
+from oomdoctor.signs.commands import SHM, SYSTEM_V
 from oomdoctor.signs.host_data import (
     many_readers_and_one_vanished,
     vanished_at_a_line_on_data,
@@ -42,6 +42,20 @@ _USERS: Final = {
     "messages": mark("a message queue between processes"),
 }
 _READING: Final = (many_readers_and_one_vanished, vanished_at_a_line_on_data, vanished_while_reading_data)
+
+
+@sign
+def no_segment_of_system_v(crash: Crash) -> Seen | None:
+    """The kernel refused a System V segment: how many there may be, and of how many pages, are limits of its own
+    (kernel.shmmni and kernel.shmall; shmget(2), ENOSPC)."""
+    full = crash.first(SharedMemoryFull)
+    if full is None or full.user != "system-v":
+        return None
+    words = say(
+        "The kernel refused a System V segment of shared memory: it has as many as kernel.shmmni allows, or as many "
+        "pages as kernel.shmall. /dev/shm has no part in it.",
+    )
+    return Seen(words=words, evidence=(full,), pool="shm", next_evidence=(SYSTEM_V,))
 
 
 @sign

@@ -55,6 +55,12 @@ FAILED = (
 BAR = "Loading checkpoint shards:   0%|          | 0/3 [00:00<?, ?it/s]"
 
 
+SYSTEM_V = (
+    "[1700000000.111222] [n04:4410:0]  sys.c:619  UCX  ERROR shmget(size=8527872 flags=0x7b0) for mm_recv_desc failed: "
+    "No space left on device, please check shared memory limits by 'ipcs -l'\n"
+)
+
+
 def first(tmp_path: Path, text: str) -> tuple[str, list[str]]:
     said: dict[str, Any] = body(tmp_path, text)
     return said["verdict"], [diagnosis["cause"] for diagnosis in said["diagnoses"]]
@@ -142,3 +148,29 @@ def test_rows_of_a_terminal_that_were_copied_as_one_line_are_read_one_by_one(tmp
 )
 def test_rows_without_a_kill_tell_of_none(tmp_path: Path, text: str) -> None:
     assert first(tmp_path, text) == ("no-oom", [])
+
+
+def test_a_segment_of_system_v_has_limits_of_its_own(tmp_path: Path) -> None:
+    said = body(tmp_path, SYSTEM_V)
+    first_answer = said["diagnoses"][0]
+    assert (first_answer["cause"], first_answer["pool"]) == ("shm-too-small", "shm")
+    remedy = first_answer["remedies"][0]
+    assert (remedy["setting"], remedy["suggested"]) == ("kernel.shmmni", 8192)
+    assert "/dev/shm" not in str(first_answer["remedies"])
+
+
+@pytest.mark.parametrize("text", [SEGMENT, QUEUES + FULL_DISK + MOUNTED])
+def test_segments_of_dev_shm_know_nothing_of_system_v(tmp_path: Path, text: str) -> None:
+    assert body(tmp_path, text)["diagnoses"][0]["remedies"][0]["setting"] == "--shm-size"
+
+
+PROBE = (
+    "2023-02-01 08:00:0{}.1: E tensorflow/compiler/xla/stream_executor/rocm/rocm_driver.cc:606] failed to allocate {}"
+)
+
+
+def test_a_ladder_of_impossible_requests_is_what_was_counted_as_free(tmp_path: Path) -> None:
+    """A paste may end before the reason of its last step."""
+    steps = ("111.00TiB (122045790683136 bytes) from device: HIP_ERROR_OutOfMemory", "99.90TiB (109841211614822 bytes)")
+    said = body(tmp_path, "".join(PROBE.format(n, step) + "\n" for n, step in enumerate(steps)))
+    assert said["diagnoses"][0]["remedies"][0]["knob"] == "cap-preallocation"

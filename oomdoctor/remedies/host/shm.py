@@ -14,6 +14,8 @@ from oomdoctor.signs import commands, limits
 from oomdoctor.units import gib_up, show
 
 USUAL_SHM: Final = "8g"
+_SEGMENTS: Final = "kernel.shmmni"
+SEGMENTS: Final = 4096  # kernel.shmmni where nobody says: include/uapi/linux/shm.h, SHMMNI
 _CONTAINER: Final = r"(?i)\bdocker\b|\bcontainers?\b|podman|/\.dockerenv|\bipc=host|shm[-_]size"
 
 
@@ -29,6 +31,8 @@ def bigger_shm(case: Case) -> Answer:
     known = crash.context.hardware.get("shm_bytes")
     now = seen[-1] if seen else (known if isinstance(known, int) else None)
     asked = crash.first(SharedMemoryFull)
+    if asked is not None and asked.user == "system-v":
+        return _more_segments()
     tried = asked.tried_bytes if asked is not None else None
     if now is None:
         return Proposal(
@@ -42,6 +46,19 @@ def bigger_shm(case: Case) -> Answer:
     if not tried:
         return _shm(now, 2 * now, twice)
     return _shm(now, 2 * now + tried, say("{formula} + {amount} that failed", formula=twice, amount=show(tried)))
+
+
+def _more_segments() -> Proposal:
+    """Those that ended programs have left behind count as well."""
+    then = 2 * SEGMENTS
+    return Proposal(
+        action=say("Remove the segments that ended programs have left, or allow more of them"),
+        suggested=then,
+        derivation=f"2 x {SEGMENTS} = {then}",
+        snippet=f"ipcs -mp   # of ended programs: ipcrm -m ID\nsudo sysctl -w {_SEGMENTS}={then}",
+        setting=_SEGMENTS,
+        assumes=(say("{name} is {value} (its default, not in the log)", name=_SEGMENTS, value=SEGMENTS),),
+    )
 
 
 def for_shm(crash: Crash, amount: str) -> str:

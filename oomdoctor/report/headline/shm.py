@@ -33,6 +33,12 @@ def shm_requested(full: SharedMemoryFull) -> str | None:
     return briefly(full.tried_bytes)
 
 
+@about(first(SharedMemoryFull))
+def system_v_requested(full: SharedMemoryFull) -> str | None:
+    """The segment that the kernel refused."""
+    return briefly(full.tried_bytes) if full.user == "system-v" else None
+
+
 def shm_size(crash: Crash) -> str | None:
     """The size of /dev/shm, as a listing or Ray's refusal has it."""
     sizes = [usage.total_bytes for usage in crash.every(ShmUsage) if usage.total_bytes]
