@@ -288,7 +288,18 @@ def comparison(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison |
         for bound in sorted(bounds, key=lambda one: one.unit != need.unit):
             if bound is not need and _comparable(need, bound):
                 return Comparison(need, bound, _taken(bound, amounts))
-    return None
+    return _overrun(parts, amounts)
+
+
+def _overrun(parts: Sequence[Part], amounts: Sequence[Figure]) -> Comparison | None:
+    """What is in use beside a limit below it, where something could not be done for it."""
+    if not any(part.terminal == "CANNOT" for part in parts):
+        return None
+    used = next((one for one in amounts if one.role == "used"), None)
+    limit = next((one for one in amounts if one.role == "limit"), None)
+    if used is None or limit is None or not _comparable(used, limit) or used.value <= limit.value:
+        return None
+    return Comparison(used, limit)
 
 
 def _taken(bound: Figure, amounts: Sequence[Figure]) -> float:

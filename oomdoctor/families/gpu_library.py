@@ -129,6 +129,15 @@ _OUT_OF_MEMORY = tuple(
             "RMM",
             r"RMM allocation of (?:(?P<tried_gib>[\d.]{1,20}) GiB|\S{1,20} \wi?B|\d{1,20})(?: bytes)? failed, spill-on",
         ),
+        # torchrec/distributed/planner: partitioners.py and planners.py, 0.2 on
+        (
+            "TorchRec",
+            (
+                r"Device partition failed\. Couldn't find a rank for shard [^\n]{0,300}?\bhbm=(?P<tried>\d{1,20})"
+                r"[^\n]{0,400}?largest device storage: \w{0,12}\(?hbm=(?P<free>\d{1,20})"
+            ),
+        ),
+        ("TorchRec", r"Unable to find a plan for this model [^\n]{0,80}?because of insufficient storage"),
         # its arena, before it dumps what it holds (arena_memory_resource.hpp, since 21.06)
         (
             "RMM",
@@ -383,7 +392,7 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> tuple[s
 def _stated(match: re.Match[str]) -> dict[str, Any]:
     found = {name: value for name, value in match.groupdict().items() if value}
     stated: dict[str, Any] = {"status": found.get("status")}
-    for name in ("tried", "allocated", "limit", "left"):
+    for name in ("tried", "allocated", "free", "limit", "left"):
         if name in found:
             stated[f"{name}_bytes"] = size(found[name])
     for name in {"tried_said", "allocated_said"} & found.keys():
@@ -487,6 +496,8 @@ FAMILY = Family(
         "Available Free mem :",
         "[FAILURE maximum pool",
         "RMM allocation of",
+        "Device partition failed",
+        "Unable to find a plan for this model",
         "Ran out of memory trying",
         "memory on the device is exhausted",
         "ublas handle",

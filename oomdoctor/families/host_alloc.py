@@ -18,7 +18,7 @@ from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, place_of, process_of
 from oomdoctor.families.loudness import is_loud
-from oomdoctor.families.shortage import listed, shortfall
+from oomdoctor.families.shortage import OF_A_SETTING, listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -455,7 +455,7 @@ def _goes_on_without(page: Page, index: int, text: str) -> bool:
 def _allocator(page: Page, index: int, text: str) -> str | None:
     """Which allocator of host memory it was."""
     found = _first(_ALLOCATORS, text)
-    if found is None or _of_another(page, index, found, text) or (found == "python" and _compares(text)):
+    if found is None or _of_another(page, index, found, text) or (found == "python" and _is_its_own(text)):
         return None
     return found
 
@@ -504,8 +504,10 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     return any(_ON_A_CARD.search(text) or OF_SHARED_MEMORY.search(text) for text in above)
 
 
-def _compares(text: str) -> bool:
-    """Whether the program itself raised it, and says what it wanted and what there was."""
+def _is_its_own(text: str) -> bool:
+    """Whether the program itself raised it, and names its setting, or says what it wanted and what there was."""
+    if OF_A_SETTING.search(text) is not None:
+        return True
     found = shortfall(text, raised=True)
     return found is not None and found.compared is not None
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from oomdoctor.patterns import late
 
 _PATH = late(
-    r"\bin file (?=[\w./]{1,200}[./]\w)|\w{2,12}://[^\s\"']{1,300}|(?<=Error)\(\w{1,60}(?:Error|Exception)\)"
+    r"\b(?:at|in) file[= ](?=[\w./]{1,200}[./]\w)|\w{2,12}://[^\s\"']{1,300}|(?<=Error)\(\w{1,60}(?:Error|Exception)\)"
     r"|(?<![\w/.])(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.+@-]{1,80}){2,30}(?::\d{1,7})?"
     r"|(?<![\w./])[A-Za-z][\w.-]{0,80}(?:/[\w.+-]{1,80}){2,20}(?::\d{1,7})?"
     r"|\.{2,12}(?= ?(?i:failed|failure)\b)"  # "reserving 4 GB ... failed": of what stands before the dots

@@ -47,6 +47,8 @@ _RAISED = late(
 # What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
 _HEADLINE = late(r"(?:[^\n]{0,200}\b\w{0,40}(?:Exception|Error)\b|Check ')[^\n]{0,400}:\s?$")
 _HEADLINES: Final = 4
+_ANOTHER = late(r"\W{0,4}[\w./-]{1,60}(?:\(\))?: ")  # "mimalloc: ": another one speaks
+_MESSAGE: Final = 3  # lines of an exception below its first
 # What an exception's second line supposes of its reason
 _SEEMS = late(r"(?i)(?:this |it )?(?:seems|looks|appears) (?:to be |like )(?:an? )?(?:OOM|out of memory)\b")
 # The head of an exception whose words stand on the line below: Rust's, MATLAB's, R's, the JVM's
@@ -174,7 +176,20 @@ def raised(page: Page, index: int, text: str) -> bool:
     above = page.lines[index - 1].text
     if is_head_of_one(above) or (supposes(text) and is_exception(above)):
         return True
-    return _under_a_headline(page, index)
+    return _under_a_headline(page, index) or _ends_a_message(page, index)
+
+
+def _ends_a_message(page: Page, index: int) -> bool:
+    """Whether the line goes on what an exception right above says: a message may have several lines."""
+    if _ANOTHER.match(page.lines[index].text):
+        return False
+    for at in range(index, max(0, index - _MESSAGE) - 1, -1):
+        text = page.lines[at].text
+        if is_exception(text):
+            return True
+        if not text.strip() or _level(page, at, text):
+            return False
+    return False
 
 
 def supposes(text: str) -> bool:

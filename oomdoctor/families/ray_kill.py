@@ -135,7 +135,8 @@ class MonitorStarted(Event, frozen=True, kw_only=True):
 
 
 _HEAD = late(
-    r"System memory low at node|running low on memory|Memory on the node \(|\bMore than \d{1,3}% of the memory on\b"
+    r"System memory low at node|(?<!is )running low on memory|Memory on the node \("
+    r"|\bMore than \d{1,3}% of the memory on\b"
 )
 # Ray before 2.1 (the driver's monitor raised it inside the task)
 _OLD_NAME = late(r"\bRayTaskError\(RayOutOfMemoryError\): ")

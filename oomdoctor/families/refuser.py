@@ -50,9 +50,11 @@ _CARD = late(
 # TensorFlow's name of it; a file in memory; pandas' reader in C, a solver of sparse systems, MuJoCo's stack, a source
 # file ("[host_memory_pool.cpp:..."), what exllamav2 reads weights into (exllamav2_ext/ext_stloader.cpp)
 _ON_THE_CPU = late(
-    r"/device:CPU:\d|\bmemfd\b|\btokenizing data\. C error\b|\bUMFPACK_|\bmj_(?:stack|arena)"
+    r"/device:CPU:\d(?!.{0,400}/device:GPU:)|\bmemfd\b|\btokenizing data\. C error\b|\bUMFPACK_|\bmj_(?:stack|arena)"
     r"|\[(?:host|cpu)_\w{1,40}\.cpp:|\bCan't allocate buffer for tensor$"
 )
+# "void voxel_grid::ExtractTriangleMeshCUDA(...)": of a device, what it allocates, too
+_FUNCTION_OF_A_CARD = late(r"\b(?:\w{1,40}::)?\w{2,60}(?:CUDA|Cuda|_cuda|_gpu|GPU|HIP)\(")
 _MALLOC = late(
     r"(?<![A-Za-z_])(?:m|c|re)alloc\(|(?i:(?:failed to|could not|cannot|unable to) malloc \d)"
     r"|(?i:\b(?:could not|couldn't|cannot|can't|unable to|failed to|error (?:on|in)) (?:m|c|re)alloc\b)"
@@ -171,10 +173,8 @@ def pool_of(found: Shortfall, text: str) -> str:
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
-    if _ON_THE_CPU.search(text):
-        return "host_ram"
-    if "v" not in letters and _is_of_the_program(found, text):
-        return "host_ram"
+    if (placed := _by_a_name(letters, found, text)) is not None:
+        return placed
     named = _named(near, text) or _named_elsewhere(letters, text, found.sentence.text)
     if named == "gpu" and not _is_of_a_card_itself(found) and _OF_THE_CPU.search(text):
         return "host_ram"
@@ -187,6 +187,15 @@ def pool_of(found: Shortfall, text: str) -> str:
     if named in {"host_ram", ""} and (_OOM_KILL.search(text) or _is_a_limit_of_a_container(found, text)):
         return "cgroup"
     return named or _unnamed(letters, text, found.sentence.text)
+
+
+def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
+    """The memory that a device's, a function's or a structure's name alone decides."""
+    if _ON_THE_CPU.search(text):
+        return "host_ram"
+    if _FUNCTION_OF_A_CARD.search(text):
+        return "gpu"
+    return "host_ram" if "v" not in letters and _is_of_the_program(found, text) else None
 
 
 def _is_of_the_program(found: Shortfall, text: str) -> bool:

@@ -402,6 +402,13 @@ _OBSERVER = late(
 _COUNTER = late(r"\s{0,8}(?:/[\w./@-]{1,200}:)?[a-z][a-z\d]{0,40}(?:_[a-z\d]{1,40}){1,10}\s{1,8}\d{1,20}\s{0,8}$")
 # What a program guards its memory with, and nothing else that is counted in bytes
 _GUARD = late(r"(?i)\b(?:circuit )?break(?:er|ing)\b|\bmem(?:ory)? ?guard\b|\b(?:query|spill) ?guard\b")
+_OF_A_DATABASE = late(r"(?i)\b(?:database|tablespace|filegroup|table|index|segment|extent|volume|partition|log)s?\b")
+# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "PYSCF_MAX_MEMORY"
+OF_A_SETTING: Final = late(
+    r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
+    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[A-Z][A-Z\d]{1,16}_MAX_(?:MEMORY|MEM|HEAP)"
+    r"|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead)|[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
+)
 _RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
 _NEGATIVE = late(r"(?<!\w)-(\d{1,3})$")  # an error's number as C gives it back
 
@@ -512,9 +519,14 @@ class Shortfall(Struct, frozen=True):
         letters = self.sentence.letters
         named = _PROGRAM.match(letters)
         first = self.start - (named.end() if named else 0)
-        if first >= _OPENING or re.search(_MEM, self.letters) is None:
+        if first >= _OPENING or (re.search(_MEM, self.letters) is None and not self._of_space):
             return False
         return "C" in self.letters or _ENDS.match(letters, self.end) is not None
+
+    @property
+    def _of_space(self) -> bool:
+        """Whether space was to be allocated, and not that of a database's files: "could not allocate space for ..."."""
+        return re.search("Aa{0,2}e", self.letters) is not None and _OF_A_DATABASE.search(self.sentence.text) is None
 
     @property
     def _goes_on_after(self) -> bool:

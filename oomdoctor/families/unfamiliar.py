@@ -46,7 +46,7 @@ from oomdoctor.families.loudness import (
     supposes,
 )
 from oomdoctor.families.refuser import pool_of, refuser_of
-from oomdoctor.families.shortage import Shortfall, listed, shortfall, waits
+from oomdoctor.families.shortage import OF_A_SETTING, Shortfall, listed, shortfall, waits
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -62,13 +62,6 @@ AT_MOST: Final = 400  # characters of a line beside it
 _VIRTUAL_MACHINE = late(
     r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b"
 )
-# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "max_temp_directory_size"
-_SETTING = late(
-    r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
-    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead)"
-    r"|[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
-)
-
 # A pool that a program sets aside for itself, and that does not grow: "the context's memory pool", "scratch arena"
 _POOL_OF_ITS_OWN = late(
     r"(?i)\b(?:context|scratch|arena|workspace|fixed|static)(?:[-'’]?s?)?[ -](?:memory )?(?:pool|arena|buffer)\b"
@@ -95,6 +88,8 @@ _CACHE_FILE = late(
     r"|/cache/\w{1,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
 _OF_A_MODULE = late(r"((?:[a-z_]\w{0,40}\.){1,8}[a-z_]\w{0,40})\.[A-Z]\w{2,60}: ")  # an exception's
+# "[petals.server.memory_cache._schedule_alloc:128]": the module, then the function
+_LOGGED_IN = late(r"\[([a-z_]\w{0,40}(?:\.[a-z_]\w{0,40}){1,6})\.\w{1,60}:\d{1,6}\]")
 _ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
 # Where it hands out what the host keeps of that cache
 _HOST_FILE = late(
@@ -127,6 +122,7 @@ BESIDE_A_FAULT: Final = mark(
 _OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
+    r"|\b(?:max[ _])?mem(?:ory)?[ _](?:reserved|allocated)[:= ] ?\d"  # what PyTorch counts of a card
     r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )
 
@@ -343,6 +339,8 @@ def _by_its_file(page: Page, index: int) -> str | None:
     around = [line.text[:AT_MOST] for line in page.before(index, _FRAMES)]
     if (raised := _OF_A_MODULE.match(page.lines[index].text)) is not None:
         around.append(f'/{raised[1].replace(".", "/")}.py"')
+    if (logged := _LOGGED_IN.search(page.lines[index].text[:AT_MOST])) is not None:
+        around.append(f'/{logged[1].replace(".", "/")}.py"')
     if (source := page.lines[index].mark.source) is not None:
         around.append(f'/{source.partition(":")[0]}"')
     files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (OF_SHARED_MEMORY, "shm"),
@@ -492,7 +490,7 @@ def _is_limited(found: Shortfall, text: str) -> bool:
     """Whether it names a setting of the program's, its virtual machine, or a pool that it has set aside."""
     if found.compared is not None and _GIVEN.search(text):
         return True
-    own = (_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED)
+    own = (OF_A_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED)
     return _is_of_its_own_pool(found, text) or any(words.search(text) for words in own)
 
 

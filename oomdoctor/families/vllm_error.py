@@ -165,6 +165,8 @@ _SENTENCES = (
     Sentence("Initial used memory", ProfilingDisturbed, lines=2, needs="current_used_bytes"),
     Sentence("CUDA out of memory occurred when warming up", WarmupOutOfMemory, lines=2, bare=True),
     Sentence("NPU out of memory occurred when warming up", WarmupOutOfMemory, lines=2, bare=True),
+    Sentence("HPU out of memory occurred when warming up", WarmupOutOfMemory, lines=2, bare=True),
+    Sentence("XPU out of memory occurred when warming up", WarmupOutOfMemory, lines=2, bare=True),
     Sentence("Failed to load model - not enough GPU memory", WeightsDoNotFit, bare=True),
     Sentence("max_num_seqs (", SequencesExceedState, lines=2, needs="state_blocks"),
     Sentence("Too large swap space.", SwapSpaceTooLarge, lines=2, needs="swap_bytes"),

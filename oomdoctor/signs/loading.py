@@ -47,7 +47,11 @@ LIVE: Final = 0.95  # of the card in live tensors: a rule of thumb
 SET_ASIDE: Final = GIB  # MIG's smallest slices have 5 GB, and the smallest cards that PyTorch's builds run on 2 GiB
 _WHERE_LITTLE_IS_SET_ASIDE: Final = ("fix-placement", "raise-allocator-cap", "offload-parameters")
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
-_TOO_LARGE: Final = late(r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b")
+_TOO_LARGE: Final = late(
+    r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b"
+    # TorchRec's planner, before any table is on a card
+    r"|\bcouldn't find a rank for shard\b|\bunable to find a plan for this model .{0,60}?insufficient storage\b"
+)
 # vllm/_custom_ops.py: gptq_marlin_repack and its like turn loaded weights into a kernel's order, once
 _REPACKS: Final = r"\b\w{1,30}_repack\("
 _MAKES: Final = r"set_default_tensor_type"

@@ -20,9 +20,15 @@ _RUNC = late(
 # "/tasks/oom" is containerd's name of the event, as `ctr events` prints it
 _EVENT = late(
     r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|(?<![\w./])/tasks/oom\"?,? ?(?:\"\w{1,12}\": ?)?\{"
+    r"|\b(?:got|received|observed|caught) an? OOM event\b(?! (?:handler|listener|channel|stream))"  # kata's agent
     r"|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received|\"(?:[Aa]ction|[Ss]tatus)\": ?\"oom\""
 )
-_ENGINES: Final = (("containerd", "TaskOOM"), ("containerd", "/tasks/oom"), ("conmon", "conmon "))
+_ENGINES: Final = (
+    ("kata", "kata-agent"),
+    ("containerd", "TaskOOM"),
+    ("containerd", "/tasks/oom"),
+    ("conmon", "conmon "),
+)
 
 
 def _runc(page: Page, index: int) -> Event:
