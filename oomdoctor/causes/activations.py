@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
-from oomdoctor.causes.logits_spike import ATTENTION_KNOBS, COMPUTE_KNOBS, PAIR_KNOBS, SCORES_KNOBS
+from oomdoctor.causes.logits_spike import ATTENTION_KNOBS, CALIBRATION_KNOBS, COMPUTE_KNOBS, PAIR_KNOBS, SCORES_KNOBS
 from oomdoctor.causes.optimizer_states import IN_A_BARE_STEP, IN_A_FIRST_STEP, OF_THE_BATCH, SHARDED_KNOBS
 from oomdoctor.causes.sampler_warmup import IN_A_PASS, IN_A_WARM_UP
 from oomdoctor.language import mark
@@ -44,8 +44,7 @@ CAUSE = Cause(
         Row(of_all_pairs, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
         Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),
-        Row(passes.in_a_forward_pass, Grade.NAMES),
-        Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
+        Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),
         Row(arrays.outputs_hold_most, Grade.NAMES, OUTPUT_KNOBS), Row(arrays.padded_beyond_the_device, Grade.NAMES),
         Row(arrays.array_of_a_shape, Grade.NAMES), Row(arrays.program_of_unknown_parts, Grade.NAMES),
@@ -57,9 +56,10 @@ CAUSE = Cause(
         Row(arrays.array_of_a_step_on_the_host, Grade.POINTS), Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.while_parameters_are_gathered, Grade.HINTS, SHARDED_KNOBS),
-        Row(passes.in_its_own_computation, Grade.HINTS), Row(passes.others_waited_in_a_late_collective, Grade.LEFT),
-        Row(passes.a_piece_larger_than_a_card, Grade.HINTS), Row(snapshot.passes_hold_much, Grade.POINTS),
-        Row(other_words.pass_by_the_message, Grade.POINTS), Row(passes.tensor_of_a_running_job, Grade.HINTS)),
+        Row(passes.in_its_own_computation, Grade.HINTS), Row(passes.in_a_dummy_pass, Grade.HINTS, GUESS_KNOBS),
+        Row(passes.others_waited_in_a_late_collective, Grade.LEFT), Row(snapshot.passes_hold_much, Grade.POINTS),
+        Row(passes.a_piece_larger_than_a_card, Grade.HINTS), Row(passes.tensor_of_a_running_job, Grade.HINTS),
+        Row(other_words.pass_by_the_message, Grade.POINTS)),
     against=(
         Row(generation.cache_of_a_generation_was_refused, Grade.POINTS), Row(passes.at_the_logits, Grade.POINTS),
         Row(generation.little_was_generated, Grade.LEFT), Row(passes.evaluation_without_the_model, Grade.POINTS),
@@ -70,7 +70,8 @@ CAUSE = Cause(
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing", "smaller-buffers"),
     knobs_where=((passes.while_boxes_are_matched, KNOBS["boxes"]), (passes.with_an_engines_settings, IN_A_PASS),
-                 (passes.drawing, DRAWING_KNOBS), (arrays.pairs_hold_most, PAIR_KNOBS),
-                 (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
+                 (passes.calibrating, CALIBRATION_KNOBS), (passes.drawing, DRAWING_KNOBS),
+                 (arrays.pairs_hold_most, PAIR_KNOBS), (passes.generating, INFERENCE_KNOBS),
+                 (passes.in_attention, ATTENTION_KNOBS),
                  (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, GUESS_KNOBS)),
 )  # fmt: skip

@@ -23,6 +23,8 @@ SCORES_KNOBS = ("memory-efficient-attention", "shorter-context", "smaller-prefil
 # Attention without a kernel of its own: in its passes, and where one array holds its scores
 ATTENTION_KNOBS = ("memory-efficient-attention", "smaller-microbatch", "smaller-input", "shorter-sequences",
                    "gradient-checkpointing", "token-budget-batching", "sequence-parallel")  # fmt: skip
+# Samples that run through a model while it is quantized: nothing is kept for a backward pass
+CALIBRATION_KNOBS = ("smaller-microbatch", "shorter-sequences", "smaller-buffers", "free-the-gpu", "more-gpus")
 PAIR_KNOBS = ("shorter-sequences", "gradient-checkpointing", "smaller-microbatch", "memory-efficient-attention")
 
 CAUSE = Cause(

@@ -41,9 +41,8 @@ CAUSE = Cause(
         mark("{engine}'s model does not fit on {gpu}[ ({place})]"),
         mark("The model does not fit on {gpu}[ ({gpu_model})][ ({place})]"),
     ),
-    pools=("gpu",), before=("activations", "gpu-memory-exhausted"),
-    silent=(passes.simulating,), excluded=(loading.beyond_loading,),
-    signs=(
+    pools=("gpu",), before=("activations", "gpu-memory-exhausted"), silent=(passes.simulating,),
+    excluded=(loading.beyond_loading,), signs=(
         Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS), Row(made.of_all_gradients, Grade.PROVES),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
         Row(ggml.weights_larger_than_what_was_free, Grade.PROVES, BUFFER_KNOBS),
@@ -61,6 +60,7 @@ CAUSE = Cause(
         Row(arrays.arguments_most_of_the_device, Grade.NAMES, KNOBS), Row(loading.a_card_for_no_model, Grade.NAMES),
         Row(arrays.program_larger_than_the_device, Grade.POINTS, KNOBS),
         Row(arrays.array_of_the_model, Grade.POINTS, ("free-the-gpu", *INFERENCE_KNOBS)),
+        Row(arrays.arguments_hold_most, Grade.POINTS, KNOBS),
         Row(loading.loading_meets_a_full_card, Grade.POINTS), Row(loading.live_tensors_before_any_step, Grade.LEFT),
         Row(loading.refused_while_laying_out_weights, Grade.POINTS, INFERENCE_KNOBS),
         Row(loading.live_tensors_beyond_any_share, Grade.POINTS, INFERENCE_KNOBS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
+from oomdoctor.signs.ggml import a_program_of_ggml
 from oomdoctor.signs.library import (
     a_buffer_of_all_ranks_was_refused,
     a_handle_is_refused_in_tensorflow,
@@ -25,6 +26,8 @@ REFUSED_KNOBS = ("lower-engine-reservation", "fewer-environments", "smaller-micr
                  "smaller-input", "resize-sim-buffers", "shard-states")  # fmt: skip
 NCCL_KNOBS = (*REFUSED_KNOBS, "smaller-buffers")
 FAILED_KNOBS = (*REFUSED_KNOBS[:4], "fix-environment", *REFUSED_KNOBS[4:])
+# Whoever runs it says how many layers lie on the GPU, beside a cache of the context
+GGML_KNOBS = ("offload-parameters", "shorter-context", "quantize-kv-cache", "free-the-gpu", "quantize-weights")
 POOL_KNOBS = ("cap-preallocation", "free-the-gpu", "fix-environment")
 
 CAUSE = Cause(
@@ -55,5 +58,5 @@ CAUSE = Cause(
     ),
     against=(Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),),
     knobs=REFUSED_KNOBS,
-    knobs_where=((nccl_was_refused, NCCL_KNOBS),),
+    knobs_where=((nccl_was_refused, NCCL_KNOBS), (a_program_of_ggml, GGML_KNOBS)),
 )

@@ -102,7 +102,11 @@ _OUT_OF_MEMORY = tuple(
     for library, pattern in (
         (_JULIAS, r"\bOut of GPU memory trying to allocate (?P<tried_said>[\d.]{1,16} [KMG]iB\b)"),
         ("cuBLAS", r"(?P<status>CUBLAS_STATUS_ALLOC_FAILED)"),
-        ("cuBLAS", r"create cublas handle: (?P<status>the resource allocation failed)"),  # XLA
+        # cublasGetStatusString, as XLA and ggml print it: ggml_cuda_error names the call two lines below
+        ("cuBLAS", r"(?:create cublas handle|\b(?i:cuda|cublas) error): (?P<status>the resource allocation failed)"),
+        # ggml up to 2023, by the status' number: 3 is CUBLAS_STATUS_ALLOC_FAILED
+        ("cuBLAS", r"\b(?P<status>cuBLAS error 3) at \S"),
+        ("hipBLAS", r"(?P<status>HIPBLAS_STATUS_ALLOC_FAILED)"),
         ("cuBLAS", r"(?P<status>cublas runtime error : resource allocation failed)"),  # PyTorch up to 1.4
         ("cuDNN", r"(?P<status>CUDNN_STATUS_ALLOC_FAILED)"),
         (
@@ -217,6 +221,7 @@ _TROUBLE = tuple(
     (library, late(pattern))
     for library, pattern in (
         ("cuBLAS", r"(?P<status>CUBLAS_STATUS_NOT_INITIALIZED)"),
+        ("hipBLAS", r"(?P<status>HIPBLAS_STATUS_NOT_INITIALIZED)"),
         ("cuDNN", r"(?P<status>CUDNN_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED)\w{0,60})"),
         ("cuDNN", r"(?P<status>Unable to find a valid cuDNN algorithm to run convolution)"),
         ("cuDNN", r"(?P<status>GET was unable to find an engine to execute this computation)"),
@@ -437,6 +442,8 @@ FAMILY = Family(
     name="gpu_library",
     anchors=(
         "ALLOC_FAILED",
+        "resource allocation failed",
+        "cuBLAS error 3",
         "out of memory",
         "out_of_memory",
         "Out of memory",
@@ -500,6 +507,8 @@ FAMILY = Family(
         "Unable to find a plan for this model",
         "Ran out of memory trying",
         "memory on the device is exhausted",
+        "he resource allocation failed",
+        "cuBLAS error 3",
         "ublas handle",
         "uBLAS handle",
         "udnn handle",

@@ -28,6 +28,7 @@ OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above
 _REPEATED: Final = late(r"\s{0,8}traceback {0,4}: Traceback \(most recent call last\):")
 _REPORT: Final = 80  # lines
 _DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
+_REPORTED: Final = 8  # lines above an event in which Ascend's report names the operator
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
 
 _LOSS: Final = late(
@@ -171,9 +172,11 @@ def _titles(event: Event) -> Iterator[tuple[str, int]]:
 
 
 def _of_operation(event: Event) -> _Said:
-    """The graph's node or the operation: TensorFlow and XLA print it below, ONNX Runtime above."""
+    """The graph's node or the operation: TensorFlow and XLA print it below, ONNX Runtime and Ascend above."""
     said = _by_lines(_aftermath(event), verbs.of_operation)
-    return said if said[0].stage else _by_lines(event.around.before[-1:], verbs.of_listed_operation)
+    if not said[0].stage:
+        said = _by_lines(event.around.before[-1:], verbs.of_listed_operation)
+    return said if said[0].stage else _by_lines(reversed(event.around.before[-_REPORTED:]), verbs.of_operator)
 
 
 def _of_source(event: Event) -> _Said:

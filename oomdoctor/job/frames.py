@@ -10,7 +10,7 @@ that they understand.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Final
@@ -33,6 +33,9 @@ _RUNS_A_PASS: Final = frozenset({"evaluate", "score", "generate", "profile", "ca
 _IS_RUN: Final = frozenset({"optimize", "backward", "load"})
 # PyTorch's name for it, and what Chainer's and Paddle's optimizers call it
 _CLOSURE: Final = late(r"\b(?:closure|loss_?fu?n(?:c(?:tion)?)?)\((?:\)|\*)")
+# What a line of a script makes, and the names in a line
+_MADE: Final = late(r"\s{0,80}([A-Za-z_]\w{0,60}) = ")
+_NAMES: Final = late(r"(?<![\w.'\"])[A-Za-z_]\w{0,60}\b(?! =)(?!=[^=])")
 # What stands between a call and the function that is called
 _WRAPPER: Final = late(
     r"(?:\A|_)(?:wrap\w{0,20}|inner|func|fn|decorate\w{0,20}|reraise\w{0,40}|call|dispatch|remote)(?:_|\Z)|lambda"
@@ -68,12 +71,24 @@ def of_frames(trace: Sequence[Frame]) -> tuple[Row, Frame | None]:
 
     An optimizer's step may run the passes themselves, as its closure: what stands around that does not tell.
     """
+    trace = _not_done(trace)
     begin = next((at for at in range(len(trace) - 1, 0, -1) if _runs_a_closure(trace[at - 1])), 0)
     told = [_of_frame(frame, after) for frame, after in zip_longest(trace[begin:], trace[begin + 1 :])]
     best = max((at for at, row in enumerate(told) if row.stage), key=lambda at: (told[at].weight, at), default=None)
     if best is None:
         return SILENCE, None
     return told[best]._replace(step=_step(told, best)), trace[begin + best]
+
+
+def _not_done(trace: Sequence[Frame]) -> Sequence[Frame]:
+    """Without the lines of a script, pasted without heads, whose result a later one of them uses: these are done."""
+    lines = [frame.code for frame in trace if not frame.file]
+    done = {code for at, code in enumerate(lines) if (made := _MADE.match(code)) and _is_used(made[1], lines[at + 1 :])}
+    return [frame for frame in trace if frame.file or frame.code not in done] if done else trace
+
+
+def _is_used(name: str, lines: Iterable[str]) -> bool:
+    return any(name in _NAMES.findall(line) for line in lines)
 
 
 def _runs_a_closure(frame: Frame) -> bool:

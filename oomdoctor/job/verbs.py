@@ -24,11 +24,15 @@ _DONE: Final = late(r"\b100%\|")
 _TITLE: Final = late(r"\A\W{0,8}([A-Z][a-z]{2,20})(?: (?!the\b)\w{1,20}){1,2}\W{0,4}\Z")
 _JOINS: Final = frozenset({"and", "then"})
 _NEAR: Final = 6  # words behind the first in which a sentence names its object
+# Ascend's operator: torch_npu/csrc/framework/OpCommand.cpp and op_plugin's calls of aclnn
+_ASCENDS: Final = r"\b(?:current working operator name is|call(?= aclnn\w{1,80} failed\b)) (\w{2,80})"
+_OPERATOR: Final = late(_ASCENDS)
 # A node of TensorFlow's graph, an operation of XLA, a node of Theano's (theano/gof/link.py), the file of a source in
 # C++ or CUDA
 _OPERATION: Final = late(
     r"\[\[ ?(?:Node: ?|\{\{node |node )([^\s}=]{1,300})|\bop_name=\"([^\"]{1,300})"
     r"|\bApply node that caused the error: (\w{2,80})"
+    rf"|{_ASCENDS}"
     r"|\b([A-Za-z]\w{2,80})\.(?:cpp|cc|cxx|cu|cuh|hpp|h|rs)\b"
 )
 # A name of several words, alone on its line
@@ -202,6 +206,11 @@ def of_node(line: str) -> Row | None:
 def of_listed_operation(line: str) -> Row | None:
     """What a line says that holds one of the listed pieces."""
     return of_line("operation", line, LONG)
+
+
+def of_operator(line: str) -> Row | None:
+    """What a line above a failure says that names the operator of an Ascend NPU that was running."""
+    return row if _OPERATOR.search(line) and (row := of_operation(line)).stage else None
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
 from oomdoctor.signs.neighbours import tensorflow_found_nearly_nothing_free
 from oomdoctor.signs.trace import CREATED, STRAW
-from oomdoctor.units import GIB, show
+from oomdoctor.units import GIB, MIB, show
 
 LITTLE: Final = 0.1  # of the device
 NOTHING: Final = 0.01  # of the process's limit
@@ -34,6 +34,11 @@ _OF_A_LAYOUT: Final = ("fix-shape", "smaller-microbatch", "smaller-input", "grad
 # Of an array in one piece, where no log says how much there is: its half, with as much beside it and its gradient,
 # is more than a machine of 64 GiB has.
 MOST_IN_ONE_PIECE: Final = 48 * GIB
+
+LARGE: Final = 256 * MIB  # of what a program is given: the matrices of small models need no room
+MATRIX: Final = 2  # axes, of two lengths: over all pairs it is none of weights
+_WIDER: Final = (1, 2, 4)  # times: the types of weights have 1, 2 and 4 bytes
+_LOADS: Final = ("model_load", "checkpoint_load", "launch")
 
 # What puts an array on a device as it is, and what TensorFlow says where that fails
 _COPY: Final = r"\bdevice_put\b|\bconvert_to_(?:eager_)?tensor\b"
@@ -77,7 +82,7 @@ def array_of_a_step_on_the_host(crash: Crash) -> Seen | None:
     if frame is None:
         return None
     words = say("Host memory ran out in a training step: its line reads or computes a loss or gradients.")
-    return Seen(words=words, evidence=(array,), stage="forward" if crash.stage == "unknown" else None)
+    return Seen(words=words, evidence=(array,), stage=_in_a_pass(crash))
 
 
 @sign
@@ -132,18 +137,54 @@ def arguments_of_many_devices(crash: Crash) -> Seen | None:
 
 @sign
 def array_of_the_model(crash: Crash) -> Seen | None:
-    """The array belongs to the model itself, which was being created."""
+    """The array belongs to the model itself, which was being created or loaded; or it is all that a program copies."""
     array = crash.root
-    if not isinstance(array, ArrayOutOfMemory) or not (crash.mentions(CREATED) or _weights(crash, array)):
+    if not isinstance(array, ArrayOutOfMemory):
         return None
-    return Seen(
-        words=say(
+    if crash.mentions(CREATED) or _weights(crash, array):
+        words = say(
             "An array of the model itself did not fit while the model was created. No batch had been processed yet."
-        ),
-        evidence=(crash.root,),
-        against=(say("another process may hold the GPU memory"),),
-        stage="model_load",
+        )
+    elif _is_loaded(crash, array):
+        words = say("An array did not fit while the model was loading.")
+    else:
+        return _copied_matrix(crash)
+    doubt = say("another process may hold the GPU memory")
+    return Seen(words=words, evidence=(array,), against=(doubt,), stage="model_load")
+
+
+def _is_loaded(crash: Crash, array: ArrayOutOfMemory) -> bool:
+    """Whether a frame or a line says that weights were loading, and the array is none of the small ones beside them."""
+    size = array.usual_bytes
+    return crash.stage == "model_load" and not crash.doing.weak and (size is None or size > STRAW)
+
+
+def _copied_matrix(crash: Crash) -> Seen | None:
+    """XLA's account of a compiled program: one matrix goes in and comes out, in the same or another type, and nothing
+    is worked with. Weights are turned like that one by one; a step has intermediate results, a batch more axes."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or array.temporary_bytes != 0 or crash.stage not in ("unknown", *_LOADS):
+        return None
+    given, result, made = array.arguments_bytes or 0, array.outputs_bytes or 0, _made_whole(array)
+    if made is None or len(set(made.lengths)) != MATRIX or len(made.lengths) != MATRIX:
+        return None
+    if given < LARGE or not any(given * times == result or given == result * times for times in _WIDER):
+        return None
+    words = say(
+        "The compiled program takes {given} and gives back {result} of the shape {shape}, and works with nothing else: "
+        "it copies or converts one matrix, as loading does with weights. On the GPU are the old one and the new one.",
+        given=show(given),
+        result=show(result),
+        shape=made.shape,
     )
+    doubt = say("the log does not say whether the matrix is a weight")
+    stage = "model_load" if crash.stage == "unknown" else None
+    return Seen(words=words, evidence=(array,), against=(doubt,), stage=stage)
+
+
+def _made_whole(array: ArrayOutOfMemory) -> ProgramBuffer | None:
+    """The array that is all that the program gives back."""
+    return next((one for one in array.buffers if one.shape and one.bytes == array.outputs_bytes), None)
 
 
 def _weights(crash: Crash, array: ArrayOutOfMemory) -> bool:
@@ -158,6 +199,11 @@ def _is_a_kernel(array: ArrayOutOfMemory) -> bool:
     """Whether it has the shape of a convolution's weights: TensorFlow keeps them as height, width, inputs, outputs."""
     axes = _KERNEL.fullmatch(array.shape or "") if array.framework == "tensorflow" else None
     return axes is not None and int(axes[1]) <= WIDEST_KERNEL and min(int(axes[2]), int(axes[3])) >= CHANNELS
+
+
+def _in_a_pass(crash: Crash) -> str | None:
+    """What a program's arrays are made in, where nothing tells more: a node of a graph, or a loop's own line."""
+    return "forward" if crash.stage == "unknown" else None
 
 
 @sign
@@ -179,7 +225,7 @@ def array_of_a_shape(crash: Crash) -> Seen | None:
             shape=array.shape,
         )
     )
-    return Seen(words=words, evidence=(array,), stage="forward")
+    return Seen(words=words, evidence=(array,), stage=_in_a_pass(crash))
 
 
 @sign
@@ -194,7 +240,24 @@ def outputs_hold_most(crash: Crash) -> Seen | None:
         needed=show(array.needed_bytes or 0),
         outputs=show(array.outputs_bytes or 0),
     )
-    return Seen(words=words, evidence=(array,), stage="forward" if crash.stage == "unknown" else None)
+    return Seen(words=words, evidence=(array,), stage=_in_a_pass(crash))
+
+
+@sign
+def arguments_hold_most(crash: Crash) -> Seen | None:
+    """XLA's account of a compiled program: what it is given takes twice what it works with and gives back."""
+    array = crash.root
+    if not isinstance(array, ArrayOutOfMemory) or not array.needed_bytes or _copied_matrix(crash) is not None:
+        return None
+    given = array.arguments_bytes or 0
+    if given < LARGE or given < 2 * (array.needed_bytes - given):
+        return None
+    words = say(
+        "The compiled program needs {needed}, and {arguments} of it are its arguments: weights, states and the batch.",
+        needed=show(array.needed_bytes),
+        arguments=show(given),
+    )
+    return Seen(words=words, evidence=(array,))
 
 
 @sign
@@ -204,14 +267,14 @@ def array_without_a_shape(crash: Crash) -> Seen | None:
     if not isinstance(array, ArrayOutOfMemory) or array.used_bytes or array.shape or _is_copied(crash, array):
         return None
     if not _is_a_bare_request(crash, array):
-        return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+        return Seen(words=_of_a_batch(array), evidence=(array,), stage=_in_a_pass(crash))
     words = say(
         "A compiled program requested {size} at one go: one array, or all of its temporary buffers together. Both grow "
         "with the batch size. The log does not say which it was, nor how full the GPU was.",
         size=array.array_words,
     )
     asked = (commands.ACCOUNT_OF_XLA, commands.devices_now(crash))
-    return Seen(words=words, evidence=(array,), unsure=True, stage="forward", next_evidence=asked)
+    return Seen(words=words, evidence=(array,), unsure=True, stage=_in_a_pass(crash), next_evidence=asked)
 
 
 def _is_a_bare_request(crash: Crash, array: ArrayOutOfMemory) -> bool:
@@ -237,7 +300,7 @@ def array_of_a_program(crash: Crash) -> Seen | None:
     array = crash.root
     if not isinstance(array, ArrayOutOfMemory) or not array.used_bytes:
         return None
-    return Seen(words=_of_a_batch(array), evidence=(array,), stage="forward")
+    return Seen(words=_of_a_batch(array), evidence=(array,), stage=_in_a_pass(crash))
 
 
 def _is_copied(crash: Crash, array: ArrayOutOfMemory) -> bool:
@@ -367,7 +430,7 @@ def program_of_unknown_parts(crash: Crash) -> Seen | None:
         **_figures(array),
     )
     knobs = _OF_A_LITTLE if little_too_large(crash) else ()
-    return Seen(words=words, evidence=(array,), stage="forward" if crash.stage == "unknown" else None, knobs=knobs)
+    return Seen(words=words, evidence=(array,), stage=_in_a_pass(crash), knobs=knobs)
 
 
 def told_by_a_compiler(crash: Crash) -> bool:
@@ -415,7 +478,7 @@ def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
             **_figures(array),
         )
     words = joined((words, what_passes_grow_with(crash, as_results=True)))
-    return Seen(words=words, evidence=(array,), stage="forward")
+    return Seen(words=words, evidence=(array,), stage=_in_a_pass(crash))
 
 
 @sign
@@ -437,7 +500,7 @@ def padded_beyond_the_device(crash: Crash) -> Seen | None:
         size=show(padded.bytes or 0),
         **_figures(array),
     )
-    return Seen(words=words, evidence=(array,), stage="forward", knobs=_OF_A_LAYOUT)
+    return Seen(words=words, evidence=(array,), stage=_in_a_pass(crash), knobs=_OF_A_LAYOUT)
 
 
 def most_padded(crash: Crash) -> ProgramBuffer | None:

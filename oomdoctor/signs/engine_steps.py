@@ -136,7 +136,7 @@ def eager_mode(crash: Crash) -> Seen | None:
 @sign
 def warming_the_sampler(crash: Crash) -> Seen | None:
     """vLLM says that the warm-up of its sampler failed, or the traceback shows the sampler's dummy run."""
-    if isinstance(crash.root, BufferRefused):
+    if crash.job.world == "ggml" or isinstance(crash.root, BufferRefused):
         return None  # llama.cpp warms up with an empty run
     warmup = crash.first(WarmupOutOfMemory)
     dummies = phase(crash) == "warming" or (crash.job.in_reserving_engine and crash.mentions(_DUMMIES) is not None)

@@ -42,7 +42,7 @@ OF_A_SIMULATOR: Final = ("fewer-environments", "resize-sim-buffers", "free-the-g
 TAKERS: Final = ("jax", "tensorflow")
 # Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
 _BESIDE: Final = frozenset(
-    {"cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "NCCL", "RCCL", "CUDA graphs", "PhysX"}
+    ("cuBLAS", "cuDNN", "cuSOLVER", "cuSPARSE", "cuFFT", "cuRAND", "hipBLAS", "NCCL", "RCCL", "CUDA graphs", "PhysX")
 )
 _START_OF_PHYSX: Final = late(r"\+\+\+ Using GPU PhysX\b")
 # NVIDIA/warp: warp/native/error.cpp and warp.cu

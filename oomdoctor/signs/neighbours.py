@@ -44,6 +44,8 @@ NO_CARD: Final = GIB  # no card that trains has less
 _ROUTE: Final = late(r"(?:https?://\S{1,200}|\b(?:POST|GET) )/wake_up\b|Call to wake_up method failed")
 _FIRST_TOUCH: Final = (
     rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
+    # a layer that is built, where tensors of the GPU are the default
+    r"|torch/nn/(?:(?:modules/\w{1,40}|parameter)\.py (?:\w{1,40}\.)?(?:__init__|__new__|reset_parameters)|init\.py) "
 )
 LINES_OF_A_CALL: Final = 2  # a check prints the place, then the call
 _TRAINER: Final = "policy"  # a role

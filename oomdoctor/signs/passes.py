@@ -63,6 +63,11 @@ _OF_INDUCTOR: Final = late(
     r"= empty_strided(?:_\w{2,8})?\(\((\d{1,18}(?:, ?\d{1,18}){0,8},? ?)\), "
     r"\(\d[\d, ]{0,80}\),[^()\n]{0,40}?\btorch\.(\w{3,12})\)"
 )
+_CALIBRATES: Final = (
+    r"\.quantize(?:_model|_and_save)?\(|\boneshot\(|/(?:awq/quantize|auto_gptq|gptqmodel|llmcompressor|auto_round)/"
+)
+_STARTS: Final = frozenset({"engine_init", "memory_profiling"})
+_MADE_UP: Final = r"\b_?(?:dummy_run|(?:run_)?warm_?up)(?: |$|\()"
 _AT_ITS_START: Final = late(r"\b0%(?:\||\s)[^\n]{0,80}?\b0/\d{1,9} \[")
 _IN_A_FIRST_STEP: Final = (
     "smaller-microbatch", "low-memory-optimizer", "gradient-checkpointing", "mixed-precision", "smaller-input",
@@ -208,6 +213,22 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
 
 def _beyond_the_card(it: Card) -> bool:
     return it.tried_bytes is not None and it.total_bytes is not None and it.tried_bytes > it.total_bytes
+
+
+@sign
+def in_a_dummy_pass(crash: Crash) -> Seen | None:
+    """A starting engine computes made-up inputs, and the traceback ends where it raises again what its worker met."""
+    if crash.pool != "gpu" or crash.stage not in _STARTS or not crash.root.around.trace:
+        return None
+    if not innermost(crash, _MADE_UP, 2):
+        return None
+    words = say(
+        "While a starting engine computed made-up inputs, as large as its settings say, {asked}. Its weights were "
+        "loaded by then.",
+        asked=asked(card(crash)),
+    )
+    doubt = say("the traceback does not show where in that pass")
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), against=(doubt,))
 
 
 @sign
@@ -420,6 +441,13 @@ def generating(crash: Crash) -> Seen | None:
 def serving(crash: Crash) -> Seen | None:
     """The job serves a model: its weights and what it keeps of each request fill the GPU."""
     return Seen(words="") if crash.job.task == "serving" else None
+
+
+@sign
+def calibrating(crash: Crash) -> Seen | None:
+    """Samples run through the layers of a model that is quantized: nothing is kept for a backward pass."""
+    forward = crash.stage == "forward" and crash.in_trace(_CALIBRATES) is not None
+    return Seen(words="") if forward else None
 
 
 @sign

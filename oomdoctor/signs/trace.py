@@ -20,7 +20,11 @@ from oomdoctor.units import MIB, show
 STATES: Final = (
     r"DeepSpeedEngine|_configure_distributed_model|_configure_zero_optimizer|flatten_dense_tensors|flat_param"
 )
-MOVE: Final = r"\.(?:to|cuda)\([^)]{0,60}\)|\bconvert\b.{0,40}\bt\.to\(|_apply\b"
+# ".to(torch.float32)" and ".to(x.dtype)" move nothing: a layer computes in that type
+_A_TYPE: Final = (
+    r"(?:dtype ?= ?)?(?:(?:torch\.)?(?:b?float\d{0,2}|half|double|complex\d{0,3}|u?int\d{0,2}|bool)|[\w.]{0,60}dtype)\)"
+)
+MOVE: Final = rf"\.(?:to|cuda)\((?!{_A_TYPE})[^)]{{0,60}}\)|\bconvert\b.{{0,40}}\bt\.to\(|_apply\b"
 LOGITS: Final = (
     r"(?<!binary_)cross_entropy|log_softmax|logsumexp|\blm_head\b|\blogits\b(?!\s?=\s?(?:self\.)?(?:model|net|network|module)\()|logprobs?_from_logits|log_?probs\b|ForCausalLMLoss"
     r"|entropy_from_logits|vocab_parallel|compute_logits|selective_log|nll_loss|float_conversion|float16_to_fp32|\b_?convert_to_fp32\b"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpu_logs import finding, ranking, refused, ruled_out, says
+from gpu_logs import crash, finding, ranking, refused, ruled_out, says
 
 from oomdoctor.causes.non_torch_memory import CAUSE
 from oomdoctor.signs import Grade
@@ -65,3 +65,21 @@ def test_a_library_that_fails_beside_a_pool_of_rmm() -> None:
         assert finding(CAUSE, line, RAFT).grade == Grade.POINTS
     for line in ("rmm.reinitialize(pool_allocator=False)", "rmm.statistics.enable_statistics()", "pool_allocator=True"):
         assert "libraries beside it" not in finding(CAUSE, line, RAFT).why
+
+
+HANDLE = (
+    "CUDA error: the resource allocation failed",
+    "  current device: 0, in function cublas_handle at /src/ggml/src/ggml-cuda/common.cuh:1010",
+    "  cublasCreate_v2(&cublas_handles[device])",
+)
+WARMS_UP = "Starting model warm up, please wait a moment..."
+
+
+def test_a_program_of_ggml_gets_no_handle_in_its_warm_up() -> None:
+    assert ranking(WARMS_UP, *HANDLE)[0] == CAUSE.id
+    assert "sampler-warmup" not in ranking(WARMS_UP, *HANDLE)  # it warms up with an empty run
+    assert finding(CAUSE, WARMS_UP, *HANDLE).knobs[:2] == ("offload-parameters", "shorter-context")
+    assert crash(WARMS_UP, *HANDLE).stage == "engine_init"
+    assert crash(*HANDLE).stage == "unknown"
+    torch = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    assert "offload-parameters" not in finding(CAUSE, torch).knobs

@@ -199,6 +199,29 @@ FORWARD = "transformers/models/llama/modeling_llama.py forward"
         ),
         (("verl/trainer/ppo/ray_trainer.py _validate", "verl/single_controller/ray/base.py func"), "eval"),
         (("torch/distributed/distributed_c10d.py destroy_process_group",), "shutdown"),
+        # layers of 8 or 4 bits: their weights are quantized where they are moved, and unpacked where they compute
+        (("bitsandbytes/nn/modules.py _quantize", "bitsandbytes/functional.py quantize_4bit"), "model_load"),
+        (("bitsandbytes/nn/modules.py cuda", "bitsandbytes/functional.py double_quant"), "model_load"),
+        (("bitsandbytes/functional.py quantize_nf4 return quantize_4bit(A)",), "model_load"),
+        (("bitsandbytes/functional.py igemmlt", "bitsandbytes/functional.py get_transform_buffer"), "forward"),
+        (("bitsandbytes/functional.py dequantize_4bit",), "forward"),
+        (("bitsandbytes/autograd/_functions.py backward", "bitsandbytes/functional.py dequantize_4bit"), "backward"),
+        (("bitsandbytes/functional.py optimizer_update_8bit_blockwise",), "optimizer_step"),
+        (("bitsandbytes/functional.py double_quant",), "unknown"),  # of a batch, or of weights
+        # a function of a library of layers, whoever called it
+        (("einops/_backends.py reshape return x.reshape(shape)",), "forward"),
+        (("xformers/ops/fmha/cutlass.py apply",), "forward"),
+        (("torch/functional.py cdist",), "forward"),
+        (("liger_kernel/ops/rms_norm.py rms_norm_backward",), "backward"),
+        (("flash_attn/flash_attn_interface.py _flash_attn_varlen_backward",), "backward"),
+        # layers that are built
+        (("app/net.py tower", "torch/nn/modules/conv.py __init__ kernel_size, bias=bias)"), "model_load"),
+        (("app/net.py tower", "torch/nn/modules/rnn.py reset_parameters"), "model_load"),
+        (("app/net.py tower", "torch/nn/init.py kaiming_uniform_", "torch/nn/init.py _no_grad_fill"), "model_load"),
+        (("timm/layers/mlp.py __init__ bias=bias[0])",), "model_load"),
+        (("megatron/core/tensor_parallel/layers.py ColumnParallelLinear.__init__ dtype=dtype))",), "model_load"),
+        (("app/net.py forward", "torch/nn/modules/pooling.py extra_repr"), "forward"),
+        (("megatron/core/optimizer/optimizer.py __init__ x = y[0])",), "unknown"),
     ],
 )
 def test_the_frame_that_tells_most_decides(frames: tuple[str, ...], stage: str) -> None:
@@ -316,6 +339,13 @@ def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
         ("OOM: Ran out of memory with exception: it", "forward"),
         ("Internal: unexpected error when creating modelInstanceState: it", "engine_init"),
         ("Exception occurred while running RolloutWorker's function sync_model_from_actor: it", "weight_sync"),
+        ('ERROR:  could not resize shared memory segment "/PostgreSQL.81" to 4096 bytes: No space left', "serving"),
+        ('psycopg.errors.DiskFull: could not resize shared memory segment "/PostgreSQL.81" to 4096 bytes', "serving"),
+        ('FATAL:  could not resize shared memory segment "/PostgreSQL.81" to 4096 bytes: No space left', "launch"),
+        ('DETAIL:  Failed on request of size 4096 in memory context "ExecutorState".', "serving"),
+        ('DETAIL:  Failed on request of size 4096 in memory context "CacheMemoryContext".', "unknown"),
+        ("DB::Exception: Memory limit (for query) exceeded: would use 9.35 GiB", "serving"),
+        ("DB::Exception: Memory limit (total) exceeded: would use 9.35 GiB", "unknown"),
     ],
 )
 def test_what_a_failure_sets_off_tells_too(line: str, stage: str) -> None:
@@ -560,6 +590,11 @@ def test_closures_and_wrappers_are_seen_through(frames: tuple[str, ...], stage: 
         (("x = model.load_weights(path)", "", "", ""), "unknown"),  # too far off
         (("please call model.load_weights(path)",), "unknown"),  # no source
         (("return x",), "unknown"),
+        (("keras_hub.models.GPT2CausalLM.from_preset('gpt2_base_en')", ""), "model_load"),
+        (('tensors = safe_open(file, framework="pt")',), "model_load"),
+        (("out = torch.nn.functional.linear(x, w.to(x.dtype))",), "forward"),
+        (("return F.silu(gate) * up",), "forward"),
+        (("x = F.resize(image, size)",), "unknown"),  # torchvision's
     ],
 )
 def test_source_that_lost_its_frame_tells(above: tuple[str, ...], stage: str) -> None:
@@ -739,3 +774,55 @@ def test_an_engine_that_did_not_start_says_so_on_either_side() -> None:
     assert doing(before=(start, "")).stage == doing(below=(start,)).stage == "engine_init"
     assert doing(before=(start, "Avg prompt throughput: 10.0 tokens/s")).stage == "serving"
     assert doing(before=("the engine core is initialized",)).stage == "unknown"
+
+
+ASCENDS = "RuntimeError: The process exits for this inner error, and the current working operator name is {}."
+EL0004 = "[PID: 811] Memory_Allocation_Failure(EL0004): Failed to allocate memory."
+
+
+@pytest.mark.parametrize(
+    ("operator", "stage"),
+    [
+        ("Conv2D", "forward"),
+        ("aclnnMatmul", "forward"),
+        ("MatMulV2", "forward"),
+        ("aclnnConvolution", "forward"),
+        ("aclnnFlashAttentionScore", "forward"),
+        ("SelfAttentionOperation", "forward"),
+        ("Conv2DBackpropInput", "backward"),
+        ("aclnnConvolutionBackward", "backward"),
+        ("ApplyAdamW", "optimizer_step"),
+        ("HcclAllReduce", "unknown"),
+        ("aclnnInplaceCopy", "unknown"),
+        ("Cast", "unknown"),
+    ],
+)
+def test_the_operator_that_ascends_report_names_tells_what_was_computed(operator: str, stage: str) -> None:
+    report = (
+        ASCENDS.format(operator),
+        "Since the operator is called asynchronously, the stacktrace may be inaccurate.",
+    )
+    assert doing(before=report, text=EL0004).stage == stage
+    assert doing(text=f"RuntimeError: call {operator} failed, detail:EL0004").stage == (
+        stage if operator.startswith("aclnn") else "unknown"
+    )
+    assert doing(before=(*report, *[""] * 7), text=EL0004).stage == "unknown"  # too far off
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("[Stems] Performing demix...", "serving"),
+        ("[Stems] Performing demix of 4 stems", "serving"),
+        ("Running inference on 12 pictures", "serving"),
+        ("INFO: Processing chunk 1 of 9", "serving"),
+        ("Separating track song.mp3", "serving"),
+        ("Upscaling image 1/3", "serving"),
+        ("Processing configuration", "model_load"),
+        ("Running on cuda:0", "model_load"),
+        ("Starting server ...", "model_load"),
+    ],
+)
+def test_work_that_began_after_loading_is_what_is_under_way(line: str, stage: str) -> None:
+    assert doing(before=("Loading the model weights...", line)).stage == stage
+    assert doing(before=(line, "Loading the model weights...")).stage == "model_load"

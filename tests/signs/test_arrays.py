@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from gpu_logs import crash
 
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import arrays
@@ -11,6 +12,10 @@ from oomdoctor.signs import arrays
 def asked(size: int, *before: str) -> Crash:
     line = f"jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate {size} bytes."
     return crash(*before, "    out = compiled(*args)", line)
+
+
+def ranking_of(log: Crash) -> list[str]:
+    return [answer.cause.id for answer in decide(log).answers if answer.finding.grade is not None]
 
 
 MADE = '    params = model.init(key, sample)["params"]'
@@ -326,3 +331,92 @@ def test_a_program_of_unknown_parts_is_mostly_what_it_computes(used: str, unknow
     line = f"RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used {used} of 16.00G hbm."
     assert (arrays.program_of_unknown_parts(crash(line)) is not None) is unknown
     assert arrays.program_of_unknown_parts(needing("2.00G")) is None
+
+
+def copying(arguments: str, outputs: str, needed: str, shape: str, temporary: str = "0B", before: str = "") -> Crash:
+    return crash(
+        before,
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.",
+        "BufferAssignment stats:",
+        f"             parameter allocation:   {arguments}",
+        f"        maybe_live_out allocation:   {outputs}",
+        f"     preallocated temp allocation:   {temporary}",
+        f"                 total allocation:   {needed}",
+        "Peak buffers:",
+        "\tBuffer 1:",
+        f"\t\tSize: {outputs}",
+        f"\t\tShape: {shape}",
+        "\t\t==========================",
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "is_copied"),
+    [
+        (copying("512.00MiB", "512.00MiB", "1.00GiB", "bf16[65536,4096]"), True),
+        (copying("512.00MiB", "1.00GiB", "1.50GiB", "f32[65536,4096]"), True),  # in another type
+        (copying("256.00MiB", "256.00MiB", "512.00MiB", "bf16[32768,4096]"), True),
+        (copying("255.00MiB", "255.00MiB", "510.00MiB", "bf16[32640,4096]"), False),  # small
+        (copying("512.00MiB", "512.00MiB", "1.20GiB", "bf16[65536,4096]", "200.00MiB"), False),  # it works with more
+        (copying("512.00MiB", "512.00MiB", "1.00GiB", "f32[256,512,1024]"), False),  # a batch
+        (copying("1.00GiB", "1.00GiB", "2.00GiB", "f32[16384,16384]"), False),  # over all pairs
+        (copying("512.00MiB", "1.25GiB", "1.75GiB", "f32[81920,4096]"), False),  # not of as many numbers
+        (copying("512.00MiB", "512.00MiB", "1.00GiB", "bf16[65536,4096]", before="epoch: 3 loss: 0.41"), False),
+    ],
+)
+def test_a_program_that_copies_a_matrix_is_loading(log: Crash, *, is_copied: bool) -> None:
+    seen = arrays.array_of_the_model(log)
+    assert (seen is not None) is is_copied
+    if seen is not None:
+        assert seen.stage == "model_load"
+        assert "copies or converts one matrix" in seen.words
+        assert ranking_of(log)[0] == "model-does-not-fit"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed", "most"),
+    [("8.00GiB", "12.00GiB", True), ("7.99GiB", "12.00GiB", False), ("200.00MiB", "201.00MiB", False)],
+)
+def test_what_a_program_is_given_is_twice_the_rest(arguments: str, needed: str, most: bool) -> None:
+    log = copying(arguments, "64.00MiB", needed, "f32[64,512,512]", "1.00GiB")
+    assert (arrays.arguments_hold_most(log) is not None) is most
+    assert (ranking_of(log)[0] == "model-does-not-fit") is most
+
+
+LOADED = (
+    "Traceback (most recent call last):",
+    '  File "/srv/chat.py", line 9, in <module>',
+    "    lm = models.CausalLM.from_preset(name)",
+    '  File "/srv/chat.py", line 9, in load_weights',
+    "    variable.assign(value)",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "models"),
+    [
+        (LOADED, True),
+        (("lm = models.CausalLM.from_preset(name)", ""), True),
+        ((">>> params = params_lib.load_and_format_params(path)",), True),
+        (("lm = models.CausalLM.from_preset(name)", "lm.fit(rows, epochs=1)"), False),  # done by then
+        (("lm = models.CausalLM.from_preset(name)", "out = lm.generate(prompt)"), False),
+        ((*LOADED[:3], '  File "/srv/chat.py", line 9, in generate', "    return self.step(x)"), False),
+    ],
+)
+def test_what_was_refused_while_loading_is_of_the_model(lines: tuple[str, ...], *, models: bool) -> None:
+    line = "jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate {} bytes."
+    assert (arrays.array_of_the_model(crash(*lines, line.format(1 << 30))) is not None) is models
+    assert arrays.array_of_the_model(crash(*lines, line.format(20 << 20))) is None  # whatever fills the GPU
+
+
+@pytest.mark.parametrize(
+    ("node", "stage"), [("{{node gradients/pool/MaxPool3DGrad}}", "backward"), ("{{node pool/MaxPool3D}}", "forward")]
+)
+def test_the_stage_of_an_array_is_that_of_its_node(node: str, stage: str) -> None:
+    line = (
+        "OOM when allocating tensor with shape[900,16,64,64,3] and type float on /device:GPU:0 by allocator GPU_0_bfc"
+    )
+    log = crash(f"tensorflow.python.framework.errors_impl.ResourceExhaustedError: {line}", f"\t [[{node}]]")
+    seen = arrays.array_of_a_shape(log)
+    assert seen is not None
+    assert (seen.stage or log.stage) == stage

@@ -146,3 +146,33 @@ def test_who_creates_a_trainer_beside_a_sleeping_engine_looks_at_the_gpu_first()
     assert job.stage == "model_load"
     first = remedies("gpu-shared", ("separate-placement",), job)[0][0]
     assert "gpus_per_node=N" in (first.snippet or "")  # one node's are asserted
+
+
+BUILDS = (
+    "Traceback (most recent call last):",
+    '  File "/srv/net.py", line 9, in tower',
+    "    layers += [block(width)]",
+)
+LAYER = '  File "/env/torch/nn/modules/{}.py", line 9, in {}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_first"),
+    [
+        ((LAYER.format("conv", "__init__"), "    out_channels, in_channels // groups, *kernel_size))"), True),
+        ((LAYER.format("linear", "reset_parameters"), "    bound = 1 / math.sqrt(fan_in)"), True),
+        (
+            ('  File "/env/torch/nn/init.py", line 9, in xavier_normal_', "    return _no_grad_normal_(tensor, 0.0)"),
+            True,
+        ),
+        (('  File "/env/torch/nn/parameter.py", line 9, in __new__', "    return torch.Tensor._make(data)"), True),
+        ((LAYER.format("module", "__call__"), "    result = self.forward(*input, **kwargs)"), False),
+        ((LAYER.format("conv", "forward"), "    self.padding, self.dilation, self.groups)"), False),
+        (('  File "/srv/net.py", line 9, in __init__', "    self.net = Net(width)"), False),
+    ],
+)
+def test_a_layer_that_is_built_is_the_first_use_of_the_gpu(lines: tuple[str, ...], is_first: bool) -> None:
+    log = crash(*BUILDS, *lines, "RuntimeError: CUDA error: out of memory")
+    assert (neighbours.refused_at_the_first_touch(log) is not None) is is_first
+    printed = crash(*BUILDS, *lines, refused("64.00 MiB"))
+    assert neighbours.refused_at_the_first_touch(printed) is None  # the allocator prints what it has

@@ -128,3 +128,69 @@ def test_a_compiled_program_prints_the_shape_of_its_buffer(code: str, told: str 
     seen = passes.in_its_own_computation(it)
     assert seen is not None
     assert ("compiled by torch.compile" in seen.words) is (told is not None)
+
+
+ENGINE = ("studio/engine.py", "__init__", "self._dummy_run()")
+RAISED = ("studio/engine.py", "_dummy_run", 'raise RuntimeError(f"Dummy run failed: {output.error}")')
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_dummy"),
+    [
+        ((ENGINE, RAISED), True),
+        ((("studio/engine.py", "run_warmup", "raise RuntimeError(output.error)"),), True),
+        ((RAISED, ("studio/engine.py", "load_weights", "w.copy_(x)")), False),
+        ((("studio/lr.py", "warmup_steps", "return step"),), False),
+    ],
+)
+def test_made_up_inputs_of_a_starting_engine(frames: tuple[tuple[str, str, str], ...], is_dummy: bool) -> None:
+    assert (passes.in_a_dummy_pass(failed(*frames)) is not None) is is_dummy
+    assert passes.in_a_dummy_pass(crash("./server --warmup -ngl 99", refused())) is None  # no traceback
+
+
+def quantizing(*lines: str) -> Crash:
+    return crash(*lines, refused("96.00 GiB", free="70.12 GiB", own=None, allocated=None, unallocated=None))
+
+
+LOAD = "model = AutoModelForCausalLM.from_pretrained(path)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "calibrates"),
+    [
+        ((LOAD, "model.quantize(tokenizer, quant_config=config)"), True),
+        (("model.quantize(calibration, batch_size=8)",), True),
+        (("model.quantize(examples)",), True),
+        (("quantizer.quantize_model(model, tokenizer)",), True),
+        (("oneshot(model=model, dataset=rows, recipe=recipe)",), True),
+        (tuple(trace(("awq/quantize/quantizer.py", "_compute_best_clip", "cur_out = (x * w).sum(dim=-1)"))), True),
+        (tuple(trace(("gptqmodel/looper/module_looper.py", "loop", "layer(*inputs)"))), True),
+        ((LOAD,), False),
+        (("model = AutoModel.from_pretrained(path).quantize(4).cuda()",), False),  # the weights alone
+        (("model = model.quantize(8)",), False),
+        (("nn.quantize(model, bits=4)",), False),
+        (tuple(trace(("auto_gptq/modeling/_base.py", "from_quantized", "model = load_checkpoint(m)"))), False),
+        (tuple(trace(BACKWARD)), False),
+    ],
+)
+def test_samples_run_through_a_model_that_is_quantized(lines: tuple[str, ...], calibrates: bool) -> None:
+    log = quantizing(*lines)
+    assert (passes.calibrating(log) is not None) is calibrates
+    assert not calibrates or passes.in_a_forward_pass(log) is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "loads"),
+    [
+        ("model = net.to(device)", True),
+        ("self.table = table.to(self.device)", True),
+        ("weights = weights.cuda()", True),
+        ("x = x.to(torch.float32)", False),
+        ("hidden = hidden.to(input_dtype)", False),
+        ("scores = scores.to(value.dtype)", False),
+        ("mask = mask.to(dtype=torch.bool)", False),
+    ],
+)
+def test_another_type_is_no_move(code: str, loads: bool) -> None:
+    log = failed(("app/block.py", "mix", code))
+    assert (passes.in_its_own_computation(log) is None) is loads
