@@ -18,7 +18,6 @@ INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
 DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
-GUESS_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 
 CAUSE = Cause(
     id="activations", title=mark("Activations do not fit: batch size or sequence length too large"),
@@ -53,10 +52,11 @@ CAUSE = Cause(
         Row(warm_up.warm_up_short, Grade.POINTS, IN_A_WARM_UP),
         Row(warm_up.no_room_for_the_largest_batch, Grade.POINTS, IN_A_WARM_UP),
         Row(passes.in_an_engines_pass, Grade.POINTS), Row(arrays.array_without_a_shape, Grade.POINTS),
-        Row(arrays.array_of_a_step_on_the_host, Grade.POINTS), Row(arrays.array_of_a_program, Grade.HINTS),
+        Row(arrays.array_of_a_step_on_the_host, Grade.POINTS),
+        Row(passes.a_piece_of_a_training_on_the_cpu, Grade.POINTS), Row(arrays.array_of_a_program, Grade.HINTS),
         Row(passes.one_piece_beside_a_model, Grade.HINTS, ATTENTION_KNOBS),
         Row(passes.while_parameters_are_gathered, Grade.HINTS, SHARDED_KNOBS),
-        Row(passes.in_its_own_computation, Grade.HINTS), Row(passes.in_a_dummy_pass, Grade.HINTS, GUESS_KNOBS),
+        Row(passes.in_its_own_computation, Grade.HINTS), Row(passes.in_a_dummy_pass, Grade.HINTS, passes.OF_A_GUESS),
         Row(passes.others_waited_in_a_late_collective, Grade.LEFT), Row(snapshot.passes_hold_much, Grade.POINTS),
         Row(passes.a_piece_larger_than_a_card, Grade.HINTS), Row(passes.tensor_of_a_running_job, Grade.HINTS),
         Row(other_words.pass_by_the_message, Grade.POINTS)),
@@ -71,7 +71,8 @@ CAUSE = Cause(
            "offload-activations", "packing", "smaller-buffers"),
     knobs_where=((passes.while_boxes_are_matched, KNOBS["boxes"]), (passes.with_an_engines_settings, IN_A_PASS),
                  (passes.calibrating, CALIBRATION_KNOBS), (passes.drawing, DRAWING_KNOBS),
-                 (arrays.pairs_hold_most, PAIR_KNOBS), (passes.generating, INFERENCE_KNOBS),
-                 (passes.in_attention, ATTENTION_KNOBS),
-                 (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, GUESS_KNOBS)),
+                 (arrays.pairs_hold_most, PAIR_KNOBS), (passes.of_a_recording, passes.OF_SOUND),
+                 (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
+                 (allocator.beyond_the_watermark, MAC_KNOBS),
+                 (passes.tensor_of_a_running_job, passes.OF_A_GUESS)),
 )  # fmt: skip

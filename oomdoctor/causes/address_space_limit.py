@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, ggml, other_words, set_limits
+from oomdoctor.signs import Grade, address_space, builds, ggml, other_words, set_limits
 from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
@@ -15,8 +15,6 @@ OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-m
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
-# Fewer of them, or each with a smaller stack, before the limit itself
-OF_THREADS = ("fewer-workers", "smaller-buffers", "more-address-space")
 OF_A_BUFFER = ("more-address-space", "more-host-memory", "shorter-context")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 # Its limit is another one than that of more-address-space, and stands in the headline
@@ -49,7 +47,7 @@ CAUSE = Cause(
         Row(address_space.scheduler_limits_virtual_memory, Grade.PROVES),
         Row(set_limits.request_beyond_the_address_limit, Grade.PROVES),
         Row(set_limits.commit_limit_and_free_memory, Grade.PROVES),
-        Row(address_space.a_thread_was_refused, Grade.NAMES, OF_THREADS),
+        Row(address_space.a_thread_was_refused, Grade.NAMES),
         Row(set_limits.address_space_is_limited, Grade.NAMES),
         Row(set_limits.overcommit_is_off, Grade.NAMES),
         Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
@@ -59,6 +57,7 @@ CAUSE = Cause(
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.overcommit_was_refused, Grade.NAMES),
+        Row(builds.a_compiler_stopped_beside_free_memory, Grade.NAMES),
         Row(address_space.refused_with_more_free, Grade.NAMES, OF_MORE_THAN_IS_FREE),
         Row(address_space.windows_refused_an_array, Grade.POINTS, OF_RAM),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),

@@ -6,6 +6,9 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, builds
 
+# Where nobody killed, a limit on address space answers the same way
+OF_A_REFUSAL = ("fewer-build-jobs", "more-address-space", "more-host-memory", "raise-container-limit")
+
 CAUSE = Cause(
     id="build-parallelism",
     title=mark("Parallel compile jobs ran out of memory"),
@@ -24,5 +27,7 @@ CAUSE = Cause(
         Row(builds.killed_under_a_compile_command, Grade.NAMES),
         Row(builds.killed_while_building, Grade.POINTS),
     ),
+    against=(Row(builds.a_compiler_stopped_beside_free_memory, Grade.HINTS),),
+    knobs_where=((builds.a_compiler_ended_itself, OF_A_REFUSAL),),
     knobs=("fewer-build-jobs", "raise-container-limit", "more-host-memory"),
 )

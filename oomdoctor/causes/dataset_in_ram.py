@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, held_data, host_data, other_words
+from oomdoctor.signs import Grade, held_data, host_data, made, other_words, own_arrays, replays
 
 KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
          "smaller-microbatch", "smaller-input", "more-host-memory")  # fmt: skip
@@ -38,6 +38,7 @@ CAUSE = Cause(
         mark("{limited_job} hit its memory limit while loading or tokenizing data[: {oom_kills}]"),
         mark("{dead_process} died while loading or tokenizing data"),
         mark("{shm_user} found no room in /dev/shm[ ({shm_size})] while loading data"),
+        mark("No room in RAM for {made_in_ram}[ ({place})]"),
         mark("An allocation failed while loading data: an array of {array}"),
         mark("An allocation failed while loading data ({ram_error})"),
     ),
@@ -52,18 +53,17 @@ CAUSE = Cause(
         Row(held_data.a_buffer_was_filling, Grade.NAMES, OF_A_BUFFER),
         Row(host_data.memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(host_data.memory_ran_out_while_reading_data, Grade.POINTS),
-        Row(held_data.things_were_collected, Grade.POINTS),
-        Row(held_data.data_were_being_read, Grade.POINTS),
+        Row(held_data.things_were_collected, Grade.POINTS), Row(held_data.data_were_being_read, Grade.POINTS),
         Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_TABLES),
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES),
-        Row(host_data.a_wide_table_was_refused, Grade.POINTS),
+        Row(replays.a_buffer_is_laid_out, Grade.POINTS),
+        Row(made.of_all_pairs_in_ram, Grade.POINTS), Row(host_data.a_wide_table_was_refused, Grade.POINTS),
         Row(host_data.strings_of_one_width, Grade.NAMES),
-        Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS, OF_TABLES),
+        Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
         Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
         Row(host_data.refused_while_reading_data, Grade.POINTS),
-        Row(host_data.arrow_was_refused, Grade.HINTS),
-        Row(host_data.a_data_library_was_refused, Grade.POINTS),
-        Row(host_data.an_array_of_data_was_refused, Grade.HINTS),
+        Row(host_data.arrow_was_refused, Grade.HINTS), Row(host_data.a_data_library_was_refused, Grade.POINTS),
+        Row(host_data.an_array_of_data_was_refused, Grade.HINTS), Row(own_arrays.a_line_fills_the_memory, Grade.HINTS),
         Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
         Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
         Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
@@ -74,4 +74,4 @@ CAUSE = Cause(
     knobs=KNOBS,
     knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT),),
     before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small"),
-)
+)  # fmt: skip

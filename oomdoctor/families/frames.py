@@ -345,7 +345,7 @@ class Unfinished(Struct, frozen=True):
     """A traceback that a log ends in, by the indexes of its lines."""
 
     first: int
-    index: int  # of the last line that shows where it was
+    index: int  # of the last line that shows where it was; of the title, where none does
     last: int
 
 
@@ -360,7 +360,8 @@ def unfinished(page: Page) -> Unfinished | None:
     if not page.ends or not (begins or _TRACEBACK in lines[first].text):
         return None
     first = max(first, 0)
-    index = next((n for n in reversed(range(first, last + 1)) if _shows(lines[n].text)), None)
+    title = None if begins else first
+    index = next((n for n in reversed(range(first, last + 1)) if _shows(lines[n].text)), title)
     return None if index is None else Unfinished(first, index, last)
 
 

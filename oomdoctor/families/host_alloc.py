@@ -22,7 +22,7 @@ from oomdoctor.families.shortage import OF_A_SETTING, listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
-from oomdoctor.units import BINARY, GIB, asked, size
+from oomdoctor.units import BINARY, GIB, MIB, asked, size
 
 CHARACTERS: Final = 1500
 HEAD: Final = 200  # characters of a line that quotes a command, and as many of its end
@@ -114,6 +114,7 @@ class CompilerKill(Event, frozen=True, kw_only=True):
     program: str | None = None  # "cc1plus", "cicc", "ptxas"
     signal: int | None = None  # the number, where it is printed
     tried_bytes: Usage[int | None] = None
+    used_bytes: Usage[int | None] = None  # of its own heap, as GNU's programs count it: libiberty/xmalloc.c
 
     @property
     def ended_itself(self) -> bool:
@@ -121,6 +122,7 @@ class CompilerKill(Event, frozen=True, kw_only=True):
         return self.tried_bytes is not None or _RAN_OUT.search(self.at.text) is not None
 
 
+_AFTER_A_TOTAL: Final = late(r"\bafter a total of (\d{1,20}) bytes")
 _RAN_OUT = late(r"(?i)out of (?:heap|memory)|memory exhausted|allocation failure|\b(?:C3859|C1076)\b")
 WARNINGS: Final = ("WARN", "WARNING", "Warning")
 _WARNED = late(r"(?i)\bwarn(?:ing)? ?:")
@@ -366,6 +368,8 @@ _OF_THE_RUNTIME = late(r"\b(max|total|free)Memory(?:\(\))?\s?[:=]\s?(\d{6,15})\b
 # What Gradle's daemon says below its own message
 _CONFIGURED = late(r"\bmax (heap space|metaspace) is '(\d{1,6}(?:\.\d{1,3})?) ([KMGT]i?B)'")
 _OF_GRADLE: Final = {"heap space": "heap_limit_bytes", "metaspace": "metaspace_limit_bytes"}
+_LINES_OF_R: Final = 12
+_LIMIT_OF_R: Final = late(r"\bReached total allocation of (\d{1,9})Mb: see help\(memory\.size\)")
 _RUNTIME_LINES: Final = 30
 _SYSTEM_MAP = late(r"runtime\.sys(?:Map|Reserve|Alloc|Used)(?:OS)?\((?:0x[\da-f]{1,16}, )?0x([\da-f]{1,16})[,)]")
 _LARGE_ALLOCATION = late(
@@ -535,6 +539,8 @@ def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
         figures |= _runtime(page, index)
     elif allocator == "go":
         figures |= _mapped(page, index)
+    elif allocator == "r":
+        figures |= _limit_of_r(page, index)
     elif allocator == "windows":
         figures.setdefault("tried_bytes", listed(text).get("tried_bytes"))
     elif allocator in _OF_A_DATABASE:
@@ -554,6 +560,13 @@ def _pool(page: Page, index: int, where: str, said: re.Pattern[str]) -> dict[str
     near = page.before(index, _DATABASE_LINES) if where == "above" else page.after(index, _DATABASE_LINES)
     found = next((match for line in near if (match := said.search(line.text[:CHARACTERS]))), None)
     return {} if found is None else {"tried_bytes": size(found[1], found[2] or "b", BINARY)}
+
+
+def _limit_of_r(page: Page, index: int) -> dict[str, Any]:
+    """What R up to 4.1 allows itself on Windows, as its warnings beside the error tell (src/main/memory.c)."""
+    near = page.lines[max(0, index - _LINES_OF_R) : index + _LINES_OF_R]
+    told = next((found for line in near if (found := _LIMIT_OF_R.search(line.text[:CHARACTERS])) is not None), None)
+    return {} if told is None else {"limit_bytes": int(told[1]) * MIB}
 
 
 def _mapped(page: Page, index: int) -> dict[str, Any]:
@@ -652,6 +665,7 @@ def _compiler(page: Page, line: Line, text: str) -> Read:
         program=figures.get("program") or ("rustc" if _RUSTC.search(text) else None),
         signal=int(signal[1]) if (signal := _SIGNAL.search(text)) else None,
         tried_bytes=figures.get("tried_bytes"),
+        used_bytes=int(total[1]) if (total := _AFTER_A_TOTAL.search(text)) else None,
     )
 
 

@@ -90,16 +90,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if end is None or index != end.index or _is_read(page, end):
         return
     trace = frames(page.lines[end.first : end.last + 1])
+    name = _name(page.lines[end.first])
+    of_memory = _OF_A_CARD.search(name) is not None or _OF_THE_HOST.search(name) is not None
+    if end.index == end.first and not of_memory:
+        return
     above = page.lines[max(0, end.first - ABOVE) : end.first]
     if (
-        not trace
-        or _of_something_else(trace)
+        not (trace or of_memory)
+        or (not of_memory and _of_something_else(trace))
         or _says_why(page, end, above)
-        or (waits(trace) and not _takes(trace, above))
+        or (not of_memory and waits(trace) and not _takes(trace, above))
     ):
         return
     line = page.lines[index]
-    name = _name(page.lines[end.first])
     if _OF_THE_HOST.search(name):
         yield HostAllocation(
             at=place_of(page, line), time=line.mark.time, process=process_of(line), pool="host_ram", allocator="python"
@@ -194,7 +197,7 @@ def _pool(trace: Sequence[Frame]) -> str:
 FAMILY = Family(
     name="traceback_cut",
     anchors=(),
-    triggers=('File "', "❱", "--> "),
+    triggers=('File "', "❱", "--> ", "Traceback (most recent call last)"),
     read=read,
     last=True,
     otherwise=True,

@@ -15,7 +15,7 @@ from oomdoctor.signs.made import FLOAT32, OF_ONE_INPUT, Made, made_of, nodes_tha
 from oomdoctor.units import show
 
 SLOWER: Final = mark("slower")
-_BLOCKS: Final = "smaller-microbatch"
+_BLOCKS: Final = ("smaller-microbatch", "smaller-partitions")
 # What changes nothing in such an array: what is computed beside it, and autocast, under which it keeps its type
 _OF_PASSES: Final = frozenset(
     {"smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "memory-efficient-attention"}
@@ -47,7 +47,7 @@ def proposal(case: Case) -> Proposal | Skip | None:
 def _of_its_kind(found: Made, case: Case) -> Proposal | None:
     if found.kind == "square" and case.knob == SIZE:
         return _fewer_nodes(case)
-    if found.kind == "pairs" and case.knob == _BLOCKS:
+    if found.kind == "pairs" and case.knob in _BLOCKS:
         action = say("Compute them in blocks of rows, and keep only what you need of each")
         return Proposal(action=action, subject=found.function, setting="", cost=translated(SLOWER))
     if found.kind in OF_ONE_INPUT and case.knob == SIZE:

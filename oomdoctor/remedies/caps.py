@@ -16,6 +16,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip, already
+from oomdoctor.signs.address_space import limit_of_r_is_hit
 from oomdoctor.signs.allocator import (
     ENDS_AT,
     XPU_LARGEST,
@@ -176,6 +177,8 @@ def _of_a_program(case: Case) -> Answer:
         return _larger_host_buffer(case.crash)
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
+    if isinstance(root, HostAllocation) and limit_of_r_is_hit(case.crash) is not None:
+        return _more_for_r(root.limit_bytes or 0)
     if isinstance(root, HostAllocation) and root.part in _BESIDE_THE_HEAP:
         return _more_beside_the_heap(root, _BESIDE_THE_HEAP[root.part])
     if case.crash.pool in RAM and case.now is not None and (size := _SIZE.fullmatch(str(case.now.value))):
@@ -183,6 +186,24 @@ def _of_a_program(case: Case) -> Answer:
             return _as_asked(case, size[0])
         return _twice(case, int(size[1]), size[2])
     return None
+
+
+def _more_for_r(limit: int) -> Proposal:
+    """?memory.size of R 4.1: in Mb, and it can be raised only. From 4.2 on it does nothing, and there is no limit."""
+    now, then = limit // MIB, 2 * limit // MIB
+    return Proposal(
+        action=say("Raise R's memory limit from {now} to {then} Mb, if the machine has the memory", now=now, then=then),
+        setting="memory.limit",
+        current=now,
+        suggested=then,
+        snippet=f"memory.limit(size = {then})",
+        derivation=f"2 x {now} = {then}",
+        assumes=(
+            say("R before 4.2 (not in the log): later ones have no such limit"),
+            say("double is a guess: the need is unknown"),
+        ),
+        cost=say("beyond the RAM, Windows pages to disk"),
+    )
 
 
 def _is_asked_for(crash: Crash, value: str) -> bool:

@@ -56,11 +56,16 @@ from oomdoctor.signs.first_step import computes_on_the_cpu
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.ggml import vision_encoder_warming_up
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
-from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
+from oomdoctor.signs.host_data import (
+    a_matrix_of_pairs_was_refused,
+    a_square_array_was_refused,
+    data_goes_to_the_card_in_one_piece,
+)
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use, ranks_beside_the_killed
 from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.loading import a_card_for_no_model
+from oomdoctor.signs.made import of_all_pairs_in_ram
 from oomdoctor.signs.node import a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
@@ -71,6 +76,7 @@ from oomdoctor.signs.offload import (
     sleeping_engines_have_it,
 )
 from oomdoctor.signs.passes import simulates_worlds
+from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 Question = Callable[[Case], bool]
 
@@ -84,6 +90,7 @@ _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_uti
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _OF_JAVA: Final = "jvm"  # an allocator, of a process beside the one that computes batches
+_WIDE: Final = frozenset({"float64", "int64", "uint64", "complex128", "float128", "longdouble", "object"})
 _NARROW: Final = frozenset({"float32", "float16", "int32", "int16", "int8", "uint16", "uint8", "bool", "|S1"})
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
 _OF_LOADING: Final = ("checkpoint-spike", "device-misplacement", "host-model-load")  # causes
@@ -294,10 +301,14 @@ def something_in_32_bits(case: Case) -> bool:
 
 
 def wide_numbers(case: Case) -> bool:
-    """Not where the array that was refused is of narrow ones already; an option or a line may be of another."""
+    """The array that was refused has them; else an option or a line tells, and not where it is of narrow ones already:
+    they may be of another."""
     root = case.crash.root
-    narrow = isinstance(root, HostAllocation) and root.dtype in _NARROW
-    return not narrow or case.now is not None or own_line.shows(case.knob, case.crash)
+    dtype = root.dtype if isinstance(root, HostAllocation) else None
+    if dtype in _WIDE:
+        return True
+    shown = dtype not in _NARROW or case.now is not None or own_line.shows(case.knob, case.crash)
+    return shown and option_for_it(case)
 
 
 def attention(case: Case) -> bool:
@@ -452,7 +463,8 @@ def data_in_parts(case: Case) -> bool:
     crash = case.crash
     computes = crash.pool == "gpu" and crash.job.task == "data"
     divided = computes and data_goes_to_the_card_in_one_piece(crash) is None
-    return option_for_it(case) or divided or a_task_is_the_largest(crash) is not None
+    pairs = of_all_pairs_in_ram(crash) or a_matrix_of_pairs_was_refused(crash) or a_square_array_was_refused(crash)
+    return option_for_it(case) or divided or pairs is not None or a_task_is_the_largest(crash) is not None
 
 
 _OF_A_FULL_CARD: Final = ("activations", "gpu-memory-exhausted")
@@ -466,6 +478,7 @@ def kept_is_known(case: Case) -> bool:
     if case.cause in _OF_A_FULL_CARD and (case.row is None or case.row.framework == "torch"):
         return keeps  # what a line of PyTorch's would keep elsewhere is not known to be kept
     keeps = keeps or limits.budget_beyond_the_limit(case.crash) is not None
+    keeps = keeps or a_buffer_is_laid_out(case.crash) is not None
     return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 
 

@@ -15,7 +15,9 @@ from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.held_data import buffer_of
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.optimizer import lbfgs_keeps_its_history, size_of_history
+from oomdoctor.signs.own_arrays import a_buffer_is_made_at_once, capacity_of
 from oomdoctor.signs.passes import bucket_was_refused
+from oomdoctor.signs.replays import Replay, a_replay_memory_is_large, replay_of
 from oomdoctor.signs.trace import refusal
 from oomdoctor.units import MIB, show
 
@@ -83,6 +85,35 @@ def _half_of_a_full_one(case: Case) -> Proposal | None:
         suggested=held.count // 2,
         derivation=f"{held.count} / 2 = {held.count // 2}",
         cost=say("data are shuffled less well"),
+    )
+
+
+def smaller_capacity(case: Case) -> Proposal | None:
+    """What is laid out at once is as large as its number of entries, whoever it was that set it."""
+    replay = replay_of(case.crash) if a_replay_memory_is_large(case.crash) is not None else None
+    if replay is not None:
+        return _half_of_a_replay(replay)
+    if case.now is not None or a_buffer_is_made_at_once(case.crash) is None:
+        return None
+    name = capacity_of(case.crash)
+    action = (
+        say("Lower the buffer's capacity ({name}): half of the entries take half of the memory", name=name)
+        if name is not None
+        else say("Lower the buffer's capacity: half of the entries take half of the memory")
+    )
+    return Proposal(action=action, setting="", cost=say("less history to learn from"))
+
+
+def _half_of_a_replay(replay: Replay) -> Proposal:
+    then = replay.capacity // 2
+    return Proposal(
+        action=say("Lower {name} from {now:,} to {then:,}", name=replay.name, now=replay.capacity, then=then),
+        setting=replay.name,
+        current=replay.capacity,
+        suggested=then,
+        derivation=f"{replay.capacity} / 2 = {then}",
+        assumes=(say("half is a guess: the log does not print how much memory there is"),),
+        cost=say("less history to learn from"),
     )
 
 
@@ -174,6 +205,7 @@ __all__ = [
     "fewer_threads",
     "smaller_bucket",
     "smaller_buffer",
+    "smaller_capacity",
     "smaller_stacks",
     "that_fits",
 ]

@@ -14,7 +14,7 @@ from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs.arrays import PICTURES
 from oomdoctor.signs.generation import little_was_generated
-from oomdoctor.signs.passes import simulates_worlds
+from oomdoctor.signs.passes import of_a_recording, simulates_worlds
 
 OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
 _OF_DATA_IN_RAM: Final = "dataset-in-ram"  # a cause: no line that scales a tensor makes what is read smaller
@@ -91,7 +91,7 @@ def pictures(case: Case) -> bool:
 
 def _shows_pictures(crash: Crash) -> bool:
     named = some(crash.job.frameworks, "has no sequences") or crash.mentions(_SIZE_OF_PICTURES) is not None
-    return named or computes_pictures(crash)
+    return named or computes_pictures(crash) or of_a_recording(crash) is not None
 
 
 def tiles(case: Case) -> bool:

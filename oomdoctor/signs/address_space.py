@@ -28,6 +28,7 @@ _FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|
 _SAYS_MEMORY: Final = late(r"Cannot allocate memory|errno=12\b")
 _NEW_THREAD: Final = late(r"(?i)\bthreads?\b|pthread_create")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
+_MAPPING: Final = late(r"\b(?:mmap\w{0,3}|mremap|mprotect|MAP_FAILED)\b")
 _SHARED_TENSOR: Final = late(r"unable to mmap \d{1,20} bytes from file <.{0,8}/?torch_\d")
 # /torch_PID_NUMBER, since 1.13 /torch_PID_RANDOM_NUMBER: how many tensors the process had shared before
 _NUMBERED: Final = late(r"/?torch_\d{1,10}_(?:\d{1,10}_)?(\d{1,9})>")
@@ -37,9 +38,15 @@ WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMOR
 NO_MACHINE: Final = 8 * TIB  # no limit on address space is needed to refuse it
 LARGE: Final = 64 * GIB  # from here on a machine of the usual size may really not have it in one piece
 SMALL: Final = 1 * GIB
+A_LITTLE: Final = GIB // 16  # less than a heap of malloc's that a thread gets (glibc, malloc/arena.c)
 ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the two on machines that are simply full
 MUCH_MORE: Final = 4  # times what was asked for: a larger machine has no more of what is short
 OF_A_LIMIT_ALONE: Final = ("more-address-space", "low-memory-loading", "fewer-workers")
+_OF_R: Final = ("raise-allocator-cap", "more-host-memory", "narrow-dtypes", "clear-references")
+# Fewer of them, or each with a smaller stack, before the limit itself
+_OF_THREADS: Final = ("fewer-workers", "smaller-buffers", "more-address-space")
+# So little fails at a number of mappings, too
+_OF_A_MAPPING: Final = ("more-address-space", "raise-map-count", "fewer-workers", "low-memory-loading")
 # Its limit on address space is a multiple of the container's memory
 _OF_YARN: Final = ("more-address-space", "raise-container-limit")
 _HEAPS: Final = {
@@ -129,6 +136,8 @@ def windows_refused_an_array(crash: Crash) -> Seen | None:
 @sign
 def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     """The heap of Java, JavaScript or another runtime is full."""
+    if (of_r := limit_of_r_is_hit(crash)) is not None:
+        return of_r
     refused = host_refusal(crash)
     full = _HEAPS.get(refused.part or refused.allocator) if refused is not None else None
     if refused is None or full is None or refused.errno is not None:
@@ -136,6 +145,23 @@ def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     if drivers_heap_is_full(crash):
         full = _OF_SPARKS_DRIVER
     return Seen(words=translated(full), evidence=(refused,))
+
+
+@sign
+def limit_of_r_is_hit(crash: Crash) -> Seen | None:
+    """R up to 4.1 on Windows reached what it allows itself in all, and the vector alone would be less than that: for a
+    larger one no limit makes room."""
+    refused = host_refusal(crash)
+    if refused is None or refused.allocator != "r" or refused.limit_bytes is None:
+        return None
+    if (refused.tried_bytes or 0) > refused.limit_bytes:
+        return None
+    words = say(
+        "R on Windows stops at a limit of its own, which memory.limit() shows: {limit} for all of its objects. By "
+        "default that is the machine's RAM, and less in a process of 32 bits.",
+        limit=show(refused.limit_bytes),
+    )
+    return Seen(words=words, evidence=(refused,), knobs=_OF_R)
 
 
 @sign
@@ -273,6 +299,24 @@ def a_fork_was_refused(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_small_mapping_was_refused(crash: Crash) -> Seen | None:
+    """The system did not map less than 64 MiB, as the call's name beside it tells."""
+    refused = host_refusal(crash)
+    if refused is None or refused.allocator != "os" or _MAPPING.search(refused.at.text) is None:
+        return None
+    if not 0 < (refused.tried_bytes or 0) < A_LITTLE or set_limits.address_limit(crash) is not None:
+        return None
+    words = say(
+        "The kernel refused to map {tried}. So little fails where the process has as many mappings as vm.max_map_count "
+        "allows, or at a limit on address space.",
+        tried=show(refused.tried_bytes or 0),
+    )
+    full = say("the log shows neither how many mappings there were nor how much memory was left")
+    evidence = (MAPS_LIMIT, ADDRESS_LIMIT)
+    return Seen(words=words, evidence=(refused,), against=(full,), knobs=_OF_A_MAPPING, next_evidence=evidence)
+
+
+@sign
 def a_thread_was_refused(crash: Crash) -> Seen | None:
     """The system did not start a thread for want of memory: with errno 12, or under a limit on address space. Its stack
     is mapped at its start (pthread_attr_setstacksize(3), by default as large as ulimit -s says)."""
@@ -290,7 +334,9 @@ def a_thread_was_refused(crash: Crash) -> Seen | None:
         words = say("The system refused a new thread: the stack of each thread takes address space (8 MiB by default).")
     same = say("a limit on processes or threads (ulimit -u, pids) gives the same message")
     against = () if refused.errno == NO_MEMORY or _SAYS_MEMORY.search(refused.at.text) is not None else (same,)
-    return Seen(words=words, evidence=(refused,), against=against, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT))
+    return Seen(
+        words=words, evidence=(refused,), against=against, knobs=_OF_THREADS, next_evidence=(ADDRESS_LIMIT, OVERCOMMIT)
+    )
 
 
 @sign
@@ -305,6 +351,8 @@ def refused_with_an_errno(crash: Crash) -> Seen | None:
 @sign
 def a_call_of_the_system_was_refused(crash: Crash) -> Seen | None:
     """The log names the system call that failed: a fork, a thread, a mapping. None of them needs RAM at once."""
+    if (mapping := a_small_mapping_was_refused(crash)) is not None:
+        return mapping
     refused = host_refusal(crash)
     if refused is None or refused.allocator != "os" or _CALL.search(refused.at.text) is None:
         return None

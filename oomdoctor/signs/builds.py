@@ -7,12 +7,15 @@ from typing import Final
 from oomdoctor.families.host_alloc import CompilerKill
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
+from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import DMESG
+from oomdoctor.signs.commands import ADDRESS_LIMIT, DMESG
+from oomdoctor.units import show
 
+FAR_LESS: Final = 4  # times what the compiler had: several of them would still have room
 COMPILER: Final = late(
     r"^(?:cc1(?:plus)?|cicc|ptxas|nvcc|cudafe\+\+|ld(?:\.\w{2,5})?|collect2|clang\S{0,6}|rustc|g\+\+)$"
 )
@@ -95,6 +98,36 @@ def compiler_reports_it(crash: Crash) -> Seen | None:
         )
     )
     return Seen(words=joined((ended, how)), evidence=tuple(killed[:3]), stage="launch")
+
+
+@sign
+def a_compiler_stopped_beside_free_memory(crash: Crash) -> Seen | None:
+    """A compiler was refused memory with a quarter of the machine's RAM at most, and swap was not in use: a full
+    machine swaps before it refuses."""
+    refused = next((one for one in crash.every(CompilerKill) if one.used_bytes), None)
+    if refused is None:
+        return None
+    machine = next((one for one in crash.every(MachineMemory) if one.total_bytes), None)
+    if machine is None or (refused.used_bytes or 0) * FAR_LESS > (machine.total_bytes or 0):
+        return None
+    if not machine.swap_total_bytes or machine.swap_used_bytes != 0:
+        return None
+    words = say(
+        "{program} had {used} in all when it was refused more. The machine has {total} of RAM, and its swap was not in "
+        "use: a limit on the process stopped it.",
+        program=refused.program or say("A compiler"),
+        used=show(refused.used_bytes or 0),
+        total=show(machine.total_bytes or 0),
+    )
+    knobs = ("more-address-space", "fewer-build-jobs")
+    return Seen(words=words, evidence=(refused, machine), knobs=knobs, next_evidence=(ADDRESS_LIMIT,))
+
+
+@sign
+def a_compiler_ended_itself(crash: Crash) -> Seen | None:
+    """It was refused memory, and nobody killed it: a limit answers like that, too."""
+    ended = any(one.ended_itself for one in crash.every(CompilerKill))
+    return Seen(words="") if ended else None
 
 
 @sign

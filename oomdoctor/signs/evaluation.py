@@ -21,12 +21,29 @@ from oomdoctor.signs.first_step import killed_bare
 from oomdoctor.signs.host_growth import LEAST_POINTS, host_memory_grew
 from oomdoctor.signs.trace import asked, card, checked, innermost, phase, refusal, where
 
+_LEARNS: Final = ("training", "rl")  # tasks
 _WITHOUT_EVALUATION = ("inference", "serving")  # tasks
 _GATHERING = (
     r"nested_concat|pad_and_concatenate|\bnested_gather\b|numpy_pad_and_concatenate"
     r"|\b(?:torch|np|xp|tf)\.(?:cat|concat\w*|[vh]?stack)\("
     r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
 )
+_RESULTS: Final = (
+    r"(?:\w{1,30}_)?(?:outputs|outs|preds|predictions?|results?|estimates?|scores|logits|probs|probabilities|embeddings|embs"
+    r"|feats|features|answers|heatmaps|all_\w{1,30})(?:_(?:all|list|sum|total))?"
+)
+# "estimates += out", "preds = torch.cat([preds, p])", "results.append(r)"; not a layer's sum, a loss or a bias
+_KEPT: Final = late(
+    rf"^(?:self\.)?(?P<sum>{_RESULTS})(?:\[[^\]\n]{{0,60}}\])? ?(?:\+= ?|= ?(?P=sum) ?\+ ?)"
+    r"(?!.{0,60}(?:loss|grad|identity|residual|shortcut|skip|bias|mask|noise|pos(?:ition)?_|weights?\b))"
+    rf"|^(?:self\.)?(?P<joined>{_RESULTS}) ?= ?\w{{1,12}}\.(?:cat|concat|concatenate|[hv]stack)\([(\[] ?(?:self\.)?"
+    rf"(?P=joined)\b"
+    rf"|^(?:self\.)?(?P<name>{_RESULTS})\.(?:append|extend)\("
+)
+_IN_A_MODEL: Final = r"torch/nn/modules/|keras/(?:src/)?(?:layers|engine)|flax/|\bforward\b|\b_?generate\b|beam_search"
+_NOT_OF_RESULTS: Final = (
+    "forward", "backward", "optimizer_step", "data_load", "model_load", "checkpoint_load", "checkpoint_save", "rollout",
+)  # fmt: skip
 _EVALUATING = r"\b(?:evaluate|evaluation_loop|prediction_loop|validate|validation_step|predict|test_epoch|run_eval)\b"
 # "validation batch 20/50", "eval: 20/50"; a count without its end may be of training steps
 _BATCH_OF_AN_EVALUATION: Final = late(
@@ -63,6 +80,33 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
         )
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
+
+
+@sign
+def results_pile_up(crash: Crash) -> Seen | None:
+    """Outside of a training and of a model's pass, the innermost line adds a result to those that are kept, or joins
+    them."""
+    name = kept_results(crash)
+    if name is None:
+        return None
+    figures = {"name": name, "asked": asked(card(crash))}
+    words = (
+        say("While a result was added to {name}, {asked}: what is kept there stays in GPU memory.", **figures)
+        if crash.pool == "gpu"
+        else say("While a result was added to {name}, {asked}: what is kept there stays in host memory.", **figures)
+    )
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage=crash.stage)
+
+
+def kept_results(crash: Crash) -> str | None:
+    """What the innermost line calls the results that it adds to."""
+    frame = next(crash.frames(), None)
+    kept = _KEPT.search(frame.code) if frame is not None else None
+    if kept is None or crash.job.trains or crash.job.task in _LEARNS or crash.job.in_engine or not crash.proven:
+        return None
+    if crash.stage in _NOT_OF_RESULTS or crash.in_trace(_IN_A_MODEL) is not None or crash.pool not in ("gpu", *RAM):
+        return None
+    return kept["name"] or kept["sum"] or kept["joined"]
 
 
 @sign
@@ -183,6 +227,8 @@ def host_memory_of_no_predictions(crash: Crash) -> Seen | None:
     if killed_bare_during_an_evaluation(crash) is not None:
         return None
     if host_memory_grew_within_an_evaluation(crash) is not None:
+        return None
+    if results_pile_up(crash) is not None:
         return None
     return Seen(words="") if evaluation_joining_predictions(crash) is None else None
 

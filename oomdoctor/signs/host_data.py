@@ -18,6 +18,8 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OF_THE_MACHINE
+from oomdoctor.signs.made import IN_BLOCKS
+from oomdoctor.signs.trace import STRAW
 from oomdoctor.units import show, size
 
 _READING: Final = (
@@ -329,9 +331,13 @@ def arrow_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def an_array_of_data_was_refused(crash: Crash) -> Seen | None:
-    """R was refused a vector, or NumPy an array of 1 GiB or more: networks have their framework's allocator."""
+    """R was refused a vector of more than 20 MiB, or NumPy an array of 1 GiB or more: networks have their framework's
+    allocator."""
+    square = a_square_array_was_refused(crash)
+    if square is not None:
+        return square
     refused = crash.first(HostAllocation)
-    if refused is not None and refused.allocator == "r":
+    if refused is not None and refused.allocator == "r" and (refused.tried_bytes or LARGE) > STRAW:
         words = say("R was refused memory for a vector{asked}: R keeps all its data in memory.", asked=asked_for(crash))
         return Seen(words=words, evidence=(refused,))
     if refused is None or refused.allocator != "numpy" or (refused.tried_bytes or 0) < LARGE:
@@ -383,7 +389,26 @@ def a_matrix_of_pairs_was_refused(crash: Crash) -> Seen | None:
         count=f"{int(shape[1]):,}",
         asked=asked_for(crash),
     )
-    return Seen(words=words, evidence=(matrix,), stage="data_load" if crash.stage == "unknown" else None)
+    stage = "data_load" if crash.stage == "unknown" else None
+    return Seen(words=words, evidence=(matrix,), stage=stage, knobs=IN_BLOCKS)
+
+
+@sign
+def a_square_array_was_refused(crash: Crash) -> Seen | None:
+    """NumPy was refused 1 GiB or more for an array with as many rows as columns, at least 1000 of them."""
+    refused = crash.first(HostAllocation)
+    shape = _TABLE.fullmatch(refused.shape or "") if refused is not None else None
+    if refused is None or shape is None or shape[1] != shape[2] or int(shape[1]) < FEATURES:
+        return None
+    if (refused.tried_bytes or 0) < LARGE:
+        return None
+    words = say(
+        "An array with a row and a column for each of {count} did not fit in memory{asked}: twice as many take four "
+        "times as much.",
+        count=f"{int(shape[1]):,}",
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(refused,), knobs=IN_BLOCKS)
 
 
 @sign

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.families.event import Frame
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
@@ -68,6 +69,8 @@ KNOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "layout": ("smaller-input", "free-the-gpu"),
     "merge": ("fix-shape",),
 }
+# Where host memory was refused: in pieces, and each value in fewer bytes
+IN_BLOCKS: Final = ("smaller-partitions", "narrow-dtypes", "smaller-input", "spill-to-disk", "more-host-memory")
 _FRAME: Final = "frame"
 _NO_FRAMES: Final = ("message", "lines")
 OF_ONE_INPUT: Final = ("picture", "masks", "output")
@@ -217,6 +220,13 @@ def of_all_pairs(crash: Crash) -> Seen | None:
     """The array has a value for every pair of what goes in."""
     found = _of(crash, *_OF_PAIRS)
     return _seen(crash, found) if found is not None else None
+
+
+@sign
+def of_all_pairs_in_ram(crash: Crash) -> Seen | None:
+    """The same of an array that host memory was refused for, in which no batch of a network is."""
+    seen = of_all_pairs(crash) if crash.first(HostAllocation) is not None else None
+    return replace(seen, knobs=IN_BLOCKS) if seen is not None else None
 
 
 @sign

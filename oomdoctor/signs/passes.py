@@ -73,6 +73,7 @@ _IN_A_FIRST_STEP: Final = (
     "smaller-microbatch", "low-memory-optimizer", "gradient-checkpointing", "mixed-precision", "smaller-input",
     "shorter-sequences", "collect-evidence",
 )  # fmt: skip
+OF_A_GUESS: Final = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 LARGE: Final = GIB
 _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}\.py"
@@ -80,7 +81,22 @@ _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}
 _ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
 # What all environments hold at once, as Brax, gymnax and MuJoCo Playground name it: brax/training/agents/ppo/train.py
 _STATES_OF_WORLDS: Final = r"\benv_states?\b|\bnum_envs\b"
+_ON_A_FULL_HOST: Final = (
+    "smaller-microbatch", "shorter-sequences", "smaller-input", "more-host-memory", "gradient-checkpointing",
+)  # fmt: skip
+OF_SOUND: Final = ("tiled-processing", "smaller-input", "mixed-precision", "smaller-microbatch", "free-the-gpu")
 _ON_THE_CPU: Final = ("torch", "torch7", "c++")  # TensorFlow's is C++'s
+# torch/functional.py, torchaudio, librosa; names that programs give what they read with these
+_SOUND: Final = (
+    r"(?i)(?:\b|_)i?stft\b|\b(?:mel_?)?spec(?:trogram)?s?\b|\bwaveforms?\b|\b(?:audio|wav|song|mixture)s?\b(?=[,)])"
+)
+_IN_WINDOWS: Final = r"(?i)whisper|ctranslate2"  # of half a minute, however long the recording is
+_TRAINS: Final = r"(?i)\b(?:train|fit|training_step|loss|criterion|backward)\b|_loss\b"
+# What calls the passes: a trace that ends there is cut
+_TRAINER: Final = late(
+    r"(?:^|/)(?:(?:py)?torch_lightning|pytorch_lightning|lightning(?:/pytorch|/fabric)?|transformers/trainer\.py|ignite/engine"
+    r"|fastai/(?:learner|basic_train)\.py|catalyst/|skorch/|mmcv/runner/|mmengine/runner/|poutyne/|flair/trainers/)"
+)
 _PASSES: Final = {"forward": mark("In the forward pass"), "backward": mark("In the backward pass")}
 _NO_LOAD: Final = late(r"(?i)\b(?:insufficient|not enough|cannot|failed|unable)\b[^\n]{0,60}\bload\b")
 BESIDE: Final = 2  # lines
@@ -360,6 +376,29 @@ def _refused_without_figures(crash: Crash) -> Event | None:
 
 
 @sign
+def a_piece_of_a_training_on_the_cpu(crash: Crash) -> Seen | None:
+    """PyTorch could not allocate 1 GiB or more of host memory for a training that counts its steps or whose trainer was
+    running it, and nothing shows another stage."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or root.allocator != "torch" or not (root.tried_bytes or 0) >= LARGE:
+        return None
+    if crash.job.in_engine or crash.stage not in ("unknown", "forward", "backward", "eval"):
+        return None
+    last = next(crash.frames(), None)
+    trains = crash.job.trains or crash.job.task == "training"
+    counts = last is None and trains and bool(crash.context.progress)
+    if not counts and (last is None or _TRAINER.search(last.path) is None):
+        return None
+    words = say(
+        "The training was under way on the CPU and needed {tried} in one allocation. Tensors of this size come from "
+        "its passes, not from its weights.",
+        tried=show(root.tried_bytes or 0),
+    )
+    against = (say("the log does not show which line requested it"),)
+    return Seen(words=words, evidence=(root,), against=against, knobs=_ON_A_FULL_HOST)
+
+
+@sign
 def host_memory_of_no_pass(crash: Crash) -> Seen | None:
     """Host memory ran out, neither in a pass that a framework computes on the CPU nor in an engine's compute buffer."""
     root = crash.root
@@ -369,7 +408,7 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
         return None
     if array_of_a_step_on_the_host(crash) or killed_in_the_first_step_on_the_cpu(crash):
         return None
-    if killed_bare_at_a_step(crash) is not None:
+    if killed_bare_at_a_step(crash) is not None or a_piece_of_a_training_on_the_cpu(crash) is not None:
         return None
     computed = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
     return None if computed and (crash.stage in ("forward", "backward") or _in_a_model(crash)) else Seen(words="")
@@ -455,6 +494,17 @@ def drawing(crash: Crash) -> Seen | None:
     """The program works on images or videos and trains nothing."""
     draws = crash.job.task == "inference" and some(crash.job.frameworks, "has no sequences")
     return Seen(words="") if draws else None
+
+
+@sign
+def of_a_recording(crash: Crash) -> Seen | None:
+    """The model was given sound, and nothing trains: a program that separates, cleans or transcribes hands on what the
+    user gave it, a whole song."""
+    if crash.job.trains or crash.stage not in ("forward", "unknown", "serving"):
+        return None
+    if crash.in_trace(_TRAINS) is not None or crash.in_trace(_IN_WINDOWS) is not None:
+        return None
+    return Seen(words="") if crash.in_trace(_SOUND) is not None else None
 
 
 @sign

@@ -20,7 +20,7 @@ from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.host.thresholds import ROOM, threshold_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, of_knob
-from oomdoctor.signs.host_data import MANY, many_readers_and_one_vanished
+from oomdoctor.signs.host_data import MANY, a_square_array_was_refused, many_readers_and_one_vanished
 from oomdoctor.signs.kills import ranks_beside_the_killed
 from oomdoctor.signs.node import a_task_is_the_largest
 from oomdoctor.signs.spark import drivers_heap_is_full
@@ -288,6 +288,10 @@ def smaller_parts(case: Case) -> Answer:
     """A task of Ray works on what it is called with, and gives it back at its end."""
     if drivers_heap_is_full(case.crash):
         return Skip()  # it keeps account of every partition
+    if case.row is None and a_square_array_was_refused(case.crash) is not None:
+        return Proposal(
+            action=say("Compute them in blocks of rows, and keep only what you need of each"), cost=say("slower")
+        )
     memory = node_memory(case.crash)
     if case.row is not None or memory is None or memory.heaviest is None or a_task_is_the_largest(case.crash) is None:
         return None

@@ -12,6 +12,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import comes_later
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
+from oomdoctor.signs.passes import of_a_recording
 from oomdoctor.spellings import title
 from oomdoctor.units import show
 
@@ -23,6 +24,7 @@ _CACHE: Final = "--cache"
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
 # open-mmlab/mmdetection#1575 was merged; who trained before that has no such option
 _ASSIGNS_SINCE: Final = "2019-12-13"
+_IN_PIECES: Final = "for piece in audio.split(30 * sample_rate, dim=-1):"  # torch/_tensor.py
 
 
 def stream_data(case: Case) -> Answer:
@@ -67,6 +69,14 @@ def fewer(case: Case) -> Answer:
         return Proposal(
             action=say("Compute a smaller system: a coarser grid or mesh, or fewer particles"),
             cost=say("lower resolution"),
+        )
+    if case.knob == SIZE and case.now is None and _of_no_program(case) and of_a_recording(case.crash) is not None:
+        action = say("Hand on the recording in shorter pieces, and join the results")
+        return Proposal(
+            action=action,
+            setting="",
+            snippet=_IN_PIECES if case.crash.job.world == "torch" else None,
+            cost=say("the ends of the pieces are computed less well"),
         )
     if case.knob == SIZE and case.now is None and _of_no_program(case) and may_be_anything(case.crash):
         action = say("Make each input smaller: a shorter text, a lower resolution, fewer frames or points")

@@ -26,7 +26,7 @@ _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
 _OF_ITS_OWN: Final = (
     databases.smaller_pool, held.below_the_limit, held.smaller_histograms, held.smaller_bucket, held.smaller_stacks,
-    held.smaller_buffer,
+    held.smaller_buffer, held.smaller_capacity,
 )  # fmt: skip
 
 

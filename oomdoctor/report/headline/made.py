@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import say, translated
 from oomdoctor.report.headline.slot import about, where
-from oomdoctor.signs.made import Made, made_of, nodes_of, of_a_layout, of_a_plan, of_all_gradients, of_two_models
+from oomdoctor.signs.made import (
+    Made,
+    made_of,
+    nodes_of,
+    of_a_layout,
+    of_a_plan,
+    of_all_gradients,
+    of_all_pairs_in_ram,
+    of_two_models,
+)
+from oomdoctor.signs.own_arrays import a_buffer_is_made_at_once, an_array_is_made_at_once
 from oomdoctor.signs.passes import compiled_buffer
+from oomdoctor.signs.replays import a_replay_memory_is_large, replay_of
 
 
 def made(crash: Crash) -> str | None:
@@ -23,6 +34,18 @@ def made_by(crash: Crash) -> str | None:
     """The function that makes it, or what compiled the program that does."""
     found = made_of(crash)
     return found.function if found is not None else "torch.compile"
+
+
+def made_in_ram(crash: Crash) -> str | None:
+    """What a line makes in host memory, whose size no message prints."""
+    replay = replay_of(crash) if a_replay_memory_is_large(crash) is not None else None
+    if replay is not None:
+        return say("a replay memory of {count:,} observations", count=replay.capacity)
+    if a_buffer_is_made_at_once(crash) is not None:
+        return say("a buffer, all of which is laid out at once")
+    if of_all_pairs_in_ram(crash) is not None:
+        return translated(found.row.what) if (found := made_of(crash)) is not None else None
+    return say("an array") if an_array_is_made_at_once(crash) is not None else None
 
 
 @where(of_all_gradients)

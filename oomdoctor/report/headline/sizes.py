@@ -29,7 +29,7 @@ from oomdoctor.units import TIB, show
 
 LONG: Final = 40  # characters: a shape that is longer is none for a headline
 IMPOSSIBLE: Final = 8 * TIB
-_RUNTIMES: Final[Mapping[str, str]] = {"java": "Java", "node": "Node.js"}
+_RUNTIMES: Final[Mapping[str, str]] = {"java": "Java", "node": "Node.js", "r": "R"}
 _PARTS: Final[Mapping[str | None, str]] = {"metaspace": mark("metaspace"), "direct": mark("direct buffer memory")}
 
 
@@ -353,7 +353,8 @@ def part_limit(event: HostAllocation) -> str | None:
 @about(root(HostAllocation))
 def heap_limit(event: HostAllocation) -> str | None:
     """The limit of that heap, or how far it had grown."""
-    return shown(event.heap_limit_bytes or event.heap_used_bytes)
+    of_r = event.limit_bytes if event.allocator == "r" else None
+    return shown(event.heap_limit_bytes or event.heap_used_bytes or of_r)
 
 
 @where(allocator.workspace_of_a_library_is_too_small)

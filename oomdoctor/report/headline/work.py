@@ -14,6 +14,7 @@ from oomdoctor.report.headline.figures import brief, briefly
 from oomdoctor.report.headline.gpu import gpu
 from oomdoctor.report.headline.slot import about, first, where
 from oomdoctor.report.headline.victims import held_by, name_of
+from oomdoctor.signs import evaluation
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command, whole_program_crate
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
 from oomdoctor.signs.evaluation import killed_bare_during_an_evaluation
@@ -132,6 +133,11 @@ def before_first_step(crash: Crash) -> str | None:
     if killed_bare_before_the_first_step(crash) is None:
         return None
     return say("before its first training step was done")
+
+
+def kept_results(crash: Crash) -> str | None:
+    """What the job's own line calls the results that it keeps."""
+    return evaluation.kept_results(crash) if evaluation.results_pile_up(crash) is not None else None
 
 
 def in_an_evaluation(crash: Crash) -> str | None:
