@@ -16,7 +16,7 @@ from benchmarks.catalogue import Message, Program, programs
 from oomdoctor.causes import Cause, causes
 from oomdoctor.cli.app import app
 from oomdoctor.cli.commands import OLD_NAMES
-from oomdoctor.cli.diagnose import FORMATS
+from oomdoctor.cli.reports import FORMATS
 from oomdoctor.decision.outline import outline
 from oomdoctor.families import whole
 from oomdoctor.families.event import Event

@@ -29,9 +29,7 @@ def main() -> NoReturn:
     gc.set_threshold(250_000, 50, 50)
     atexit.register(gc.freeze)
     try:
-        from oomdoctor.cli.commands import app_for  # noqa: PLC0415  (imports take a moment, in which Ctrl-C may come)
-
-        app_for(sys.argv[1:])(prog_name="oomdoctor")
+        sys.exit(_run(sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except _Ended as end:
@@ -41,7 +39,18 @@ def main() -> NoReturn:
         sys.exit(128 + number)
     except Exception as error:  # noqa: BLE001  (the last one to catch it)
         sys.exit(_failed(error))
-    sys.exit(0)
+
+
+def _run(words: list[str]) -> int:
+    from oomdoctor.cli import plain  # noqa: PLC0415  (imports take a moment, in which Ctrl-C may come)
+
+    logs = plain.logs_of(words)
+    if logs is not None:
+        return plain.diagnose(logs)
+    from oomdoctor.cli.commands import app_for  # noqa: PLC0415
+
+    app_for(words)(prog_name="oomdoctor")
+    return 0
 
 
 def _heed_those_who_end_us() -> None:

@@ -10,7 +10,8 @@ import typer
 
 from oomdoctor.cli import out
 from oomdoctor.cli.diagnose import Output
-from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.cli.quick import Lang, one_of
+from oomdoctor.cli.speech import for_others
 from oomdoctor.language import say
 
 FORMATS = ("text", "json")

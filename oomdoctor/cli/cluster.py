@@ -9,26 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import (
-    COLORS,
-    FOR_PROGRAMS,
-    FORMATS,
-    SHARED,
-    UNREADABLE,
-    Assume,
-    Color,
-    Config,
-    ExitZero,
-    Form,
-    Launch,
-    Output,
-    Redact,
-    Verbose,
-    beside,
-    deliver,
-    exit_code,
-)
-from oomdoctor.cli.quick import Lang, for_others
+from oomdoctor.cli.diagnose import Assume, Color, Config, ExitZero, Form, Launch, Output, Redact, Verbose
+from oomdoctor.cli.quick import Lang
+from oomdoctor.cli.reports import COLORS, FOR_PROGRAMS, FORMATS, SHARED, UNREADABLE, beside, deliver, exit_code
+from oomdoctor.cli.speech import for_others
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 

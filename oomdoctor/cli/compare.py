@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import STDIN, UNREADABLE, Absolute, Output, facts
-from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.cli.diagnose import Absolute, Output
+from oomdoctor.cli.quick import Lang, one_of
+from oomdoctor.cli.reports import STDIN, UNREADABLE, facts
+from oomdoctor.cli.speech import for_others
 from oomdoctor.language import say
 
 FORMATS = ("text", "json")

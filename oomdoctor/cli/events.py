@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import Absolute, ExitZero, Output, Paths, exit_code, read
-from oomdoctor.cli.quick import Lang, for_others
+from oomdoctor.cli.diagnose import Absolute, ExitZero, Output, Paths
+from oomdoctor.cli.quick import Lang
+from oomdoctor.cli.reports import exit_code, read
+from oomdoctor.cli.speech import for_others
 
 
 def events(

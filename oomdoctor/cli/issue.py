@@ -11,8 +11,10 @@ import typer
 from msgspec.structs import replace
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import STDIN, Assume, Config, Launch, Output, Paths, beside
-from oomdoctor.cli.quick import Lang, for_others
+from oomdoctor.cli.diagnose import Assume, Config, Launch, Output, Paths
+from oomdoctor.cli.quick import Lang
+from oomdoctor.cli.reports import STDIN, beside
+from oomdoctor.cli.speech import for_others
 from oomdoctor.language import in_use, say, use
 from oomdoctor.patterns import late
 
@@ -146,7 +148,7 @@ def _asked(
 ) -> Callable[[Budget], Answers]:
     """What the logs answer, as briefly as a budget wants it."""
     from oomdoctor import street  # noqa: PLC0415
-    from oomdoctor.cli.diagnose import facts  # noqa: PLC0415
+    from oomdoctor.cli.reports import facts  # noqa: PLC0415
     from oomdoctor.helpers import answers, excerpt  # noqa: PLC0415
     from oomdoctor.redaction.learned import knowing  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from functools import partial
 from itertools import groupby
 from typing import Annotated, Any
@@ -15,12 +15,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from oomdoctor.cli.lighten import skip_pydantic
-from oomdoctor.language import ENGLISH, LANGUAGES, in_use, listed, not_spoken, say, spoken, use
+from oomdoctor.cli.speech import begin
+from oomdoctor.language import ENGLISH, LANGUAGES, in_use, listed, say
 
 # Typer brings click along, or imports it, and names no more of its errors than this one's child.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-_is_asked: ContextVar[bool] = ContextVar("is_asked", default=False)  # whether the command line names a language
 
 
 def _named(params: list[Any]) -> list[Any]:
@@ -119,19 +118,7 @@ class Group(_Spoken, TyperGroup):
         return copy_context().run(self._main, args, *others, **named)
 
     def _main(self, args: Sequence[str] | None, *others: Any, **named: Any) -> Any:
-        asked = _asked_for(sys.argv[1:] if args is None else args)
-        _is_asked.set(asked is not None)
-        use(spoken(asked))
-        if asked is None and (unknown := not_spoken()):
-            from oomdoctor.cli.out import tell  # noqa: PLC0415
-
-            tell(
-                say(
-                    "OOMDOCTOR_LANG is {word}, not one of {allowed}: using English",
-                    word=repr(unknown),
-                    allowed=listed(LANGUAGES),
-                )
-            )
+        begin(_asked_for(sys.argv[1:] if args is None else args))
         try:
             code = super().main(args, *others, **named | {"standalone_mode": False})
         except UsageError as error:
@@ -162,12 +149,6 @@ class Group(_Spoken, TyperGroup):
                 )
             )  # fmt: skip
         return super().resolve_command(ctx, args)
-
-
-def for_others() -> None:
-    """What programs and other people's trackers read is English where nobody asks for more than a locale does."""
-    if not _is_asked.get():
-        use(ENGLISH)
 
 
 def _asked_for(words: Sequence[str]) -> str | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import STDIN, Output
+from oomdoctor.cli.diagnose import Output
 from oomdoctor.cli.quick import Lang
+from oomdoctor.cli.reports import STDIN
 from oomdoctor.language import listed, say
 from oomdoctor.text import disarm
 from oomdoctor.units import show

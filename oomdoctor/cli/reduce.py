@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import STDIN, Output, Paths
+from oomdoctor.cli.diagnose import Output, Paths
 from oomdoctor.cli.quick import Lang
 from oomdoctor.cli.redact import text_of
+from oomdoctor.cli.reports import STDIN
 from oomdoctor.language import say
 
 REDUCED, NOTHING = 0, 2

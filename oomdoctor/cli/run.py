@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import rendered
 from oomdoctor.cli.quick import Lang
+from oomdoctor.cli.reports import rendered
 from oomdoctor.language import say
 from oomdoctor.recorder import proc
 from oomdoctor.recorder.outcome import Outcome

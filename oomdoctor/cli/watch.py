@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import (
-    COLORS,
-    NO_FAILURE,
-    STDIN,
-    UNREADABLE,
-    Color,
-    Output,
-    exit_code,
-    rendered,
-)
-from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.cli.diagnose import Color, Output
+from oomdoctor.cli.quick import Lang, one_of
+from oomdoctor.cli.reports import COLORS, NO_FAILURE, STDIN, UNREADABLE, exit_code, rendered
+from oomdoctor.cli.speech import for_others
 from oomdoctor.language import say
 
 if TYPE_CHECKING:

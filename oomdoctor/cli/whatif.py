@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import Absolute, Assume, Config, ExitZero, Launch, Output, Paths, beside, facts
-from oomdoctor.cli.quick import Lang, for_others, one_of
+from oomdoctor.cli.diagnose import Absolute, Assume, Config, ExitZero, Launch, Output, Paths
+from oomdoctor.cli.quick import Lang, one_of
+from oomdoctor.cli.reports import beside, facts
+from oomdoctor.cli.speech import for_others
 from oomdoctor.language import mark, say, translated
 
 if TYPE_CHECKING:

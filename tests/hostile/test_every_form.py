@@ -9,7 +9,7 @@ from harmless import CHECKS
 from payloads import MARK, PAYLOADS, poisoned, quoted, reported
 
 from oomdoctor.cli import out
-from oomdoctor.cli.diagnose import rendered
+from oomdoctor.cli.reports import rendered
 from oomdoctor.report import as_github
 from oomdoctor.report.contract import Report
 from oomdoctor.sources import shown
