@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:  # most healthy logs need none of it
-    from lark import Lark, Token, Tree
+    from lark import Lark
+
+    from oomdoctor.lalr import Node, Parser
 
 # In a checkout, an sdist or an editable install the grammars stand beside the package. The wheel has them inside it,
 # each with its parser's table.
@@ -24,12 +26,16 @@ def names() -> list[str]:
 
 
 @cache
-def _parser(name: str) -> Lark:
-    return _ready(name) or build(name)
+def _parser(name: str) -> Parser:
+    """By the table that the wheel brings along, or else by one made now, which takes ten times as long."""
+    from oomdoctor.lalr import Parser  # noqa: PLC0415
+
+    path = table(name)
+    return Parser(path.read_bytes() if path.is_file() else written(name))
 
 
 def build(name: str) -> Lark:
-    """The parser, from the grammar's text."""
+    """Lark's parser, from the grammar's text."""
     from lark import Lark  # noqa: PLC0415
 
     # Never cache=True: Lark would unpickle a file of predictable name from the shared temp folder.
@@ -50,44 +56,29 @@ def _text(name: str) -> str:
     return (FOLDER / f"{name}.lark").read_text(encoding="utf-8")
 
 
-def _ready(name: str) -> Lark | None:
-    """The parser from the table that the wheel brings along, which takes a tenth of the time; None without it, or where
-    it is another Lark's."""
-    from oomdoctor import lalr  # noqa: PLC0415
-
-    path = table(name)
-    return lalr.read(path.read_bytes()) if path.is_file() else None
-
-
 def table(name: str, folder: Path = FOLDER) -> Path:
     """Where the wheel has the parser's table."""
     return folder / f"{name}.json"
 
 
-def written(name: str) -> str:
+def written(name: str) -> bytes:
     """The parser's table, as the wheel has it."""
-    from oomdoctor import lalr  # noqa: PLC0415
+    from oomdoctor import tables  # noqa: PLC0415
 
-    return lalr.written(build(name))
+    return tables.written(build(name))
 
 
-def parse(name: str, text: str) -> Tree[Token] | None:
+def parse(name: str, text: str) -> Node | None:
     """The tree of the text under the grammar, or None where the text is not in its language."""
-    from lark.exceptions import LarkError  # noqa: PLC0415
-
-    parser = _parser(name)  # outside: a grammar that is wrong itself is no text that does not fit
-    try:
-        return parser.parse(text)
-    except LarkError:
-        return None
+    return _parser(name).parse(text)
 
 
-def _trees(name: str, text: str) -> list[Tree[Token]]:
-    """Of the clauses of the text, in order; none where it is not in the language."""
-    from lark import Tree  # noqa: PLC0415
+def _nodes(name: str, text: str) -> list[Node]:
+    """The clauses of the text, in order; none where it is not in the language."""
+    from oomdoctor.lalr import Node  # noqa: PLC0415
 
     tree = parse(name, text)
-    return [child for child in tree.children if isinstance(child, Tree)] if tree else []
+    return [child for child in tree.children if isinstance(child, Node)] if tree else []
 
 
 _KEPT = 1024  # messages
@@ -102,7 +93,7 @@ def clauses(name: str, text: str) -> tuple[Clause, ...]:
 
 
 def _clauses(name: str, text: str) -> tuple[Clause, ...]:
-    return tuple((tree.data, tuple(str(value) for value in tree.children)) for tree in _trees(name, text))
+    return tuple((node.name, tuple(token.text for token in node.tokens())) for node in _nodes(name, text))
 
 
 _remembered = lru_cache(_KEPT)(_clauses)
@@ -138,31 +129,19 @@ def parts(name: str, text: str) -> tuple[Part, ...]:
 
 @lru_cache(_KEPT)
 def _tokens(name: str, shape: str) -> tuple[tuple[str, str, int, int], ...]:
-    from lark import Tree  # noqa: PLC0415
+    from oomdoctor.lalr import Node  # noqa: PLC0415
 
     tree = parse(name, shape)
     found: list[tuple[str, str, int, int]] = []
     for child in tree.children if tree else ():
-        clause, tokens = (child.data, child.scan_values(_is_token)) if isinstance(child, Tree) else ("", (child,))
-        found += ((clause, token.type, token.start_pos or 0, token.end_pos or 0) for token in tokens)
+        clause, tokens = (child.name, child.tokens()) if isinstance(child, Node) else ("", iter((child,)))
+        found += ((clause, token.type, token.start, token.end) for token in tokens)
     return tuple(found)
-
-
-def _is_token(value: object) -> bool:
-    from lark import Token  # noqa: PLC0415
-
-    return isinstance(value, Token)
 
 
 @lru_cache(_KEPT)
 def _places(name: str, shape: str) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """The clauses of a text, and where in it their values stand."""
-    from lark import Token  # noqa: PLC0415
-
     return tuple(
-        (
-            tree.data,
-            tuple((value.start_pos or 0, value.end_pos or 0) for value in tree.children if isinstance(value, Token)),
-        )
-        for tree in _trees(name, shape)
+        (node.name, tuple((token.start, token.end) for token in node.tokens())) for node in _nodes(name, shape)
     )

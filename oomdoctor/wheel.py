@@ -26,7 +26,7 @@ def write(folder: Path) -> None:
     for path in grammars.FOLDER.glob("*.lark"):
         shutil.copyfile(path, _place(folder, grammars.INSIDE / path.name))
     for name in grammars.names():
-        _place(folder, grammars.table(name, grammars.INSIDE)).write_text(grammars.written(name), encoding="ascii")
+        _place(folder, grammars.table(name, grammars.INSIDE)).write_bytes(grammars.written(name))
     _place(folder, families.HEADS).write_text(families.heads(), encoding="utf-8", newline="\n")
     _place(folder, needed.TABLE).write_bytes(needed.written(_patterns()))
     for path in (PACKAGE / "locale").glob("*/*.po"):
