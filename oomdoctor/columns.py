@@ -37,13 +37,29 @@ def filled(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 
+def sized(text: str, width: int) -> str:
+    """So wide: with blanks behind it, or cut."""
+    if text.isascii():
+        return text[:width].ljust(width)
+    from rich.cells import set_cell_size  # noqa: PLC0415
+
+    return set_cell_size(text, width)
+
+
+def fitting(text: str, width: int) -> int:
+    """How many of its signs there is room for."""
+    if text.isascii():
+        return max(0, min(len(text), width))
+    from rich.cells import chop_cells  # noqa: PLC0415
+
+    return len(next(iter(chop_cells(text, width)), "")) if width > 1 else 0
+
+
 def cut(text: str, width: int, ellipsis: str = "...") -> str:
     """As much of it as there is room for, with dots where that is not all."""
     if cells(text) <= width or width <= len(ellipsis):
         return text
-    from rich.cells import set_cell_size  # noqa: PLC0415  (rarely)
-
-    return set_cell_size(text, width - len(ellipsis)).rstrip() + ellipsis
+    return sized(text, width - len(ellipsis)).rstrip() + ellipsis
 
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None, *, has_head: bool = False) -> Iterator[str]:

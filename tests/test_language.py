@@ -26,6 +26,7 @@ from oomdoctor.cli.app import app
 from oomdoctor.helpers import asked, our_form
 from oomdoctor.report import as_markdown, html, text
 from oomdoctor.report.contract import Report
+from oomdoctor.report.lines import drawn
 
 STORIES = ("openrlhf-reward-server", "simplerl-third-rollout")
 SCRIPT = ROOT / ".ci" / "catalogues.py"
@@ -331,7 +332,7 @@ def test_a_word_longer_than_a_line_is_cut() -> None:
 
 def test_a_line_of_settings_ends_between_two_of_them() -> None:
     line = "设置：" + "、".join(f"setting_number_{number}={number}" for number in range(20))
-    told = in_chinese(lambda: text.drawn([text._line(line)], width=60, color=False))
+    told = in_chinese(lambda: drawn([text._line(line)], width=60, color=False))
     assert [part for part in told.splitlines() if columns.cells(part) > 60] == []
     assert all(part.startswith(("设置", "setting_number_")) for part in told.splitlines())
 

@@ -14,7 +14,7 @@ from oomdoctor.cli.knobs import checked, knobs, set_by
 from oomdoctor.cli.near import as_listed, hint
 from oomdoctor.cli.quick import Lang
 from oomdoctor.columns import wrapped
-from oomdoctor.language import ENGLISH, all_of, in_use, listed, say
+from oomdoctor.language import all_of, in_use, listed, say
 from oomdoctor.pages import page
 
 if TYPE_CHECKING:
@@ -137,20 +137,9 @@ def _page(markdown: str) -> str:
     width = min(look.width, out.PIPED_WIDTH)
     if not look.unicode and not look.color:
         return "".join(f"{line}\n" for line in _wrapped(markdown, width))
-    from rich.markdown import Markdown, MarkdownContext, Paragraph  # noqa: PLC0415
+    from oomdoctor.cli import markdown as page  # noqa: PLC0415  (what it takes is found on few ways)
 
-    from oomdoctor.report.text import Words, drawn  # noqa: PLC0415
-
-    class Unbroken(Paragraph):
-        def on_enter(self, context: MarkdownContext) -> None:
-            super().on_enter(context)
-            self.text = Words()
-
-    class Chinese(Markdown):
-        elements = {**Markdown.elements, "paragraph_open": Unbroken}  # noqa: RUF012  (as rich has it)
-
-    page = (Markdown if in_use() == ENGLISH else Chinese)(markdown)
-    return drawn([page], width=width, color=look.color)
+    return page.drawn(markdown, width=width, color=look.color)
 
 
 def _wrapped(markdown: str, width: int) -> Iterator[str]:

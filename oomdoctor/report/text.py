@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, JustifyMethod, OverflowMethod, RenderableType
-from rich.containers import Lines
-from rich.padding import Padding
-from rich.text import Text
 
-from oomdoctor.columns import breaks, wrapped
+from oomdoctor.columns import cells, sized, wrapped
 from oomdoctor.job.names import SMALLER
 from oomdoctor.job.names import row as row_name
-from oomdoctor.language import ENGLISH, counted, in_use, listed, mark, say, semicolons, translated
+from oomdoctor.language import counted, listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.lines import Line, drawn
 from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
     WORTH_A_LINE,
@@ -107,43 +102,6 @@ _COLORS = ("red", "yellow", "blue", "magenta", "cyan", "white")
 _FREE = ("·", ".")
 
 
-class Words(Text):
-    """Text that ends with "..." behind so many lines, and whose Chinese lines may end between two signs."""
-
-    most: int | None = None
-
-    def wrap(
-        self,
-        console: Console,
-        width: int,
-        *,
-        justify: JustifyMethod | None = None,
-        overflow: OverflowMethod | None = None,
-        tab_size: int = 8,
-        no_wrap: bool | None = None,
-    ) -> Lines:
-        if in_use() == ENGLISH:
-            lines = super().wrap(console, width, justify=justify, overflow=overflow, tab_size=tab_size, no_wrap=no_wrap)
-        else:
-            lines = self._between_signs(width, tab_size)
-        if self.most is not None and len(lines) > self.most:
-            last = lines[self.most - 1]
-            last.truncate(width - 3)
-            last.append("...")
-            lines = Lines(lines[: self.most])
-        return lines
-
-    def _between_signs(self, width: int, tab_size: int) -> Lines:
-        lines = Lines()
-        for line in self.split(allow_blank=True):
-            line.expand_tabs(tab_size)
-            parts = line.divide(breaks(line.plain, width))
-            for part in parts:
-                part.rstrip_end(width)
-            lines.extend(parts)
-        return lines
-
-
 class Page(Struct, frozen=True):
     """What the text is set on."""
 
@@ -161,51 +119,32 @@ class Page(Struct, frozen=True):
 def rendered(report: Report, *, width: int, color: bool, unicode: bool, verbose: bool) -> str:
     """The report as a string, for a terminal or a file of that width."""
     tight = 0 if verbose else _tight(report, max(width, WIDE), unicode)
-    return drawn(renderables(report, Page(width, unicode, verbose, tight)), width=width, color=color)
+    return drawn(lines_of(report, Page(width, unicode, verbose, tight)), width=width, color=color)
 
 
 def _tight(report: Report, width: int, unicode: bool) -> int:
     """How much to leave out so that one crash fits on one screen of that width."""
     one = replace(report, incidents=report.incidents[:1])
     for tight in range(TIGHTEST):
-        text = drawn(renderables(one, Page(width, unicode, verbose=False, tight=tight)), width=width, color=False)
+        text = drawn(lines_of(one, Page(width, unicode, verbose=False, tight=tight)), width=width, color=False)
         if text.count("\n") <= SCREEN:
             return tight
     return TIGHTEST
 
 
-def drawn(parts: Iterable[RenderableType], *, width: int, color: bool) -> str:
-    """The parts one under the other; unbreakable lines stay whole, so that they can be copied."""
-    canvas = io.StringIO()
-    console = Console(
-        file=canvas,
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    for part in parts:
-        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
-    return "".join(line.rstrip() + "\n" for line in canvas.getvalue().splitlines())
-
-
-def renderables(report: Report, page: Page) -> list[RenderableType]:
-    """The report's parts, top to bottom."""
+def lines_of(report: Report, page: Page) -> list[Line]:
+    """The report's lines, top to bottom."""
     return list(_report(report, page))
 
 
-def _report(report: Report, page: Page) -> Iterator[RenderableType]:
+def _report(report: Report, page: Page) -> Iterator[Line]:
     if not report.incidents:
         yield from _healthy(report, page)
     if count := crashes(report):
         yield _line((count, "bold"))
     for number, incident in enumerate(report.incidents[: page.some(CRASHES)]):
         if number:
-            yield Text()
+            yield Line()
         yield from _incident(report, incident, page if not number or page.verbose else replace(page, tight=TIGHTEST))
     if not page.verbose and len(report.incidents) > CRASHES:
         yield _line(say("and {count} more (-v)", count=len(report.incidents) - CRASHES))
@@ -221,7 +160,7 @@ def _report(report: Report, page: Page) -> Iterator[RenderableType]:
     yield from _footer(report, page)
 
 
-def _healthy(report: Report, page: Page) -> Iterator[RenderableType]:
+def _healthy(report: Report, page: Page) -> Iterator[Line]:
     told = nothing_found(report)
     yield _line(
         (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
@@ -230,14 +169,14 @@ def _healthy(report: Report, page: Page) -> Iterator[RenderableType]:
         yield _line(say("It failed with another error: {line}", line=error), lines=page.some(ENDING))
 
 
-def _only_trouble(report: Report, page: Page) -> Iterator[RenderableType]:
+def _only_trouble(report: Report, page: Page) -> Iterator[Line]:
     """The one line that is called no memory failure, where nothing else tells what happened."""
     if len(report.lookalikes) == 1 and report.last_error is None and not page.verbose:
         only = report.lookalikes[0]
         yield _quoted(only.file, only.line, only.text, page)
 
 
-def _incident(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
+def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Line]:
     best = incident.diagnoses[0] if incident.diagnoses else None
     yield _verdict(incident)
     root = root_of(report, incident)
@@ -261,13 +200,13 @@ def _incident(report: Report, incident: Incident, page: Page) -> Iterator[Render
     if incident.verdict != "inconclusive":
         yield from _open(incident, told, page)
     if page.verbose:
-        yield Text()
+        yield Line()
         yield from _all_behind(report, incident, page)
 
 
-def _gap(page: Page) -> Iterator[RenderableType]:
+def _gap(page: Page) -> Iterator[Line]:
     if page.tight < WITHOUT_GAPS:
-        yield Text()
+        yield Line()
 
 
 def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Remedy]:
@@ -288,7 +227,7 @@ def _names_it(best: Diagnosis, place: int) -> bool:
     return place == 0 and named and first.snippet is not None and not is_fallback(best.cause)
 
 
-def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
+def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[Line]:
     """What the log leaves open, and what would settle it."""
     question = open_question(incident)
     first = incident.verdict == "inconclusive"  # what would tell stands before the remedies
@@ -301,13 +240,13 @@ def _open(incident: Incident, told: Sequence[Remedy], page: Page) -> Iterator[Re
         yield _to_copy(command)
 
 
-def _verdict(incident: Incident) -> RenderableType:
+def _verdict(incident: Incident) -> Line:
     told = headline(incident)
     color = "bold yellow" if incident.verdict == "inconclusive" else "bold red"
     return _line((told.verdict, color), (verdict(told).removeprefix(told.verdict), "bold"))
 
 
-def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator[RenderableType]:
+def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator[Line]:
     """The cause with its figures, what speaks against it, and the lines that show it."""
     name = say("{cause} ({sure}):", cause=diagnosis.cause, sure=sure(incident, diagnosis))
     told = diagnosis.explanation if page.verbose else _whole(name, diagnosis.explanation, page)
@@ -330,7 +269,7 @@ def _whole(name: str, words: str, page: Page) -> str:
     return words
 
 
-def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
+def _ledger(ledger: Ledger, page: Page) -> Iterator[Line]:
     where = ledger.device
     if ledger.total_bytes is not None:
         where = say("{size} of {device}", size=show(ledger.total_bytes), device=ledger.device)
@@ -341,9 +280,9 @@ def _ledger(ledger: Ledger, page: Page) -> Iterator[RenderableType]:
         yield _bar(ledger.total_bytes, shown, fills, page)
     roomy = page.width >= ROOMY
     names = [sanitize(row_name(row.what)) for row in shown]
-    name_width = min(max(map(cell_len, names), default=0), page.width // 2 if roomy else page.width - 17)
+    name_width = min(max(map(cells, names), default=0), page.width // 2 if roomy else page.width - 17)
     for row, words, fill in zip(shown, names, fills, strict=True):
-        name = set_cell_size(_cut(words, max(name_width, 1), page), max(name_width, 1))
+        name = sized(_cut(words, max(name_width, 1), page), max(name_width, 1))
         yield _line(fill, f" {name}  {_size(row, ledger.total_bytes, page)}", indent=2)
     if ledger.unexplained_bytes and (page.verbose or abs(ledger.unexplained_bytes) >= WORTH_A_LINE):
         size = show(abs(ledger.unexplained_bytes))
@@ -395,14 +334,12 @@ def _fill(number: int, row: LedgerRow, page: Page) -> tuple[str, str]:
     return _FILLS[style][number % len(_FILLS[style])], _COLORS[number % len(_COLORS)]
 
 
-def _bar(total: int, rows: Sequence[LedgerRow], fills: Sequence[tuple[str, str]], page: Page) -> RenderableType:
-    cells = max(1, min(BAR, page.width - 4))
-    widths = _widths(total, [max(row.bytes or 0, 0) for row in rows], cells)
-    bar = Text("  [" if not page.unicode else "  ")
-    for (fill, color), width in zip(fills, widths, strict=True):
-        bar.append(fill * width, color)
-    bar.append(" " * (cells - sum(widths)) + ("]" if not page.unicode else ""))
-    return bar
+def _bar(total: int, rows: Sequence[LedgerRow], fills: Sequence[tuple[str, str]], page: Page) -> Line:
+    wide = max(1, min(BAR, page.width - 4))
+    widths = _widths(total, [max(row.bytes or 0, 0) for row in rows], wide)
+    filled = [(fill * width, color) for (fill, color), width in zip(fills, widths, strict=True)]
+    begin, end = ("  ", "") if page.unicode else ("  [", "]")
+    return Line(((begin, ""), *filled, (" " * (wide - sum(widths)) + end, "")))
 
 
 def _widths(total: int, sizes: Sequence[int], cells: int) -> list[int]:
@@ -417,9 +354,9 @@ def _widths(total: int, sizes: Sequence[int], cells: int) -> list[int]:
 def _cut(words: str, width: int, page: Page) -> str:
     """The words, with an ellipsis where they are longer than that."""
     ellipsis = "…" if page.unicode else "..."
-    if cell_len(words) <= width or width <= cell_len(ellipsis):
+    if cells(words) <= width or width <= cells(ellipsis):
         return words
-    return set_cell_size(words, width - cell_len(ellipsis)) + ellipsis
+    return sized(words, width - cells(ellipsis)) + ellipsis
 
 
 def _size(row: LedgerRow, total: int | None, page: Page) -> str:
@@ -433,22 +370,22 @@ def _size(row: LedgerRow, total: int | None, page: Page) -> str:
 
 
 def _right(words: str, width: int) -> str:
-    return " " * (width - cell_len(words)) + words
+    return " " * (width - cells(words)) + words
 
 
-def _remedies(incident: Incident, remedies: Sequence[Remedy], page: Page) -> Iterator[RenderableType]:
+def _remedies(incident: Incident, remedies: Sequence[Remedy], page: Page) -> Iterator[Line]:
     """What to change; of a death that may not be one of memory, what to change if it was."""
     guess = incident.verdict == "inconclusive"
     yield _heading(say("If it was memory") if guess else say("What to change"))
     for number, remedy in enumerate(remedies, start=1):
-        yield _numbered(number, action(remedy), page)
+        yield from _numbered(number, action(remedy), page)
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
         if page.tight < (WITHOUT_LATER_REASONS if number > 1 else WITHOUT_REASONS):
             yield from _reasons(remedy, page)
 
 
-def _reasons(remedy: Remedy, page: Page) -> Iterator[RenderableType]:
+def _reasons(remedy: Remedy, page: Page) -> Iterator[Line]:
     """How its value comes about, what it costs and takes for granted."""
     cost = say("Cost: {cost}", cost=remedy.cost) if costs(remedy) else ""
     assumed = remedy.assumes if page.verbose or page.tight < WITHOUT_DOUBTS else ()
@@ -462,7 +399,7 @@ def _reasons(remedy: Remedy, page: Page) -> Iterator[RenderableType]:
         yield _line((remedy.reference, "dim"), indent=5)
 
 
-def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[RenderableType]:
+def _enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Iterator[Line]:
     told = enough(gap, remedies)
     if told is not None:
         yield _line((say("{title}: ", title=told.verdict), "bold"), told.words)
@@ -472,13 +409,13 @@ def _remedies_shown(page: Page) -> int:
     return 1 if page.tight >= TIGHTEST else REMEDIES - (page.tight >= WITHOUT_THE_THIRD)
 
 
-def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[RenderableType]:
+def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Line]:
     for diagnosis in incident.diagnoses[1:]:
         yield _line((say("Also possible: "), "bold"), diagnosis.headline)
         yield from _diagnosis(incident, diagnosis, page)
         if diagnosis.remedies:
             yield from _remedies(incident, diagnosis.remedies, page)
-        yield Text()
+        yield Line()
     for ruled in incident.ruled_out:
         yield _line((say("Ruled out: "), "bold"), say("{name}: {why}", name=ruled.cause, why=ruled.why))
     from oomdoctor.remedies.knobs import KNOBS  # noqa: PLC0415  (a table, for the long form alone)
@@ -490,7 +427,7 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Rend
     yield from _timeline(report, incident)
 
 
-def _timeline(report: Report, incident: Incident) -> Iterator[RenderableType]:
+def _timeline(report: Report, incident: Incident) -> Iterator[Line]:
     """What failed first and what followed, each with its time where there is one."""
     events = {event.id: event for event in report.events}
     told = [(moment, events[moment.event]) for moment in incident.timeline if moment.event in events]
@@ -499,12 +436,12 @@ def _timeline(report: Report, incident: Incident) -> Iterator[RenderableType]:
     timed = any(moment.after_seconds is not None for moment, _ in told)
     yield _heading(say("What happened, by the times in the log") if timed else say("In the order of the log"))
     times = [sanitize(since(moment) or moment.time or "") for moment, _ in told]
-    widest = max(map(cell_len, times))
+    widest = max(map(cells, times))
     for (moment, event), time in zip(told, times, strict=True):
         repeated = [say("{count} times", count=event.repeats)] if event.repeats > 1 else []
         what = listed([event.kind, *who(event), *repeated])
         role = say("{title}: ", title=translated(moment.role))
-        when = set_cell_size(time, widest) + "  " if widest else ""
+        when = sized(time, widest) + "  " if widest else ""
         yield _line((when, "dim"), f"{event.file}:{event.line}  ", (role, "bold"), what, indent=2)
 
 
@@ -512,14 +449,14 @@ def _rests_on_growth(best: Diagnosis | None, page: Page) -> bool:
     return best is not None and best.cause.endswith("-leak") and page.tight < WITHOUT_GAPS
 
 
-def _growth(trajectory: Mapping[str, Any], page: Page) -> Iterator[RenderableType]:
+def _growth(trajectory: Mapping[str, Any], page: Page) -> Iterator[Line]:
     sizes = [point["bytes"] for point in trajectory["points"]]
     if line := sparkline(sizes, max(1, min(SPARK, page.width - 4)), unicode=page.unicode):
         yield _line((line, "cyan"), indent=2)
     yield _line(growth(trajectory), indent=2)
 
 
-def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[RenderableType]:
+def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[Line]:
     if not page.verbose and len(quotes) == 1:
         yield _line(
             (say("{title}: ", title=title), "bold"), (f"{quotes[0].file}:{quotes[0].line}", "dim"), f" {quotes[0].why}"
@@ -537,7 +474,7 @@ def _quotes(title: str, quotes: Sequence[Quote], page: Page) -> Iterator[Rendera
         yield _line((say("and {count} more", count=len(quotes) - HINTS), "dim"), indent=2)
 
 
-def _context(report: Report) -> Iterator[RenderableType]:
+def _context(report: Report) -> Iterator[Line]:
     frameworks = report.context.get("frameworks") or {}
     outside = report.context.get("outside") or {}
     from_outside = {name: f" ({source})" for name, source in outside.items()}
@@ -547,7 +484,7 @@ def _context(report: Report) -> Iterator[RenderableType]:
     ]
     settings = (report.context.get("settings") or {}).items()
     models = report.context.get("models") or []
-    yield Text()
+    yield Line()
     for title, found in (
         (say("Software"), names),
         (say("Models"), [f"{name}{from_outside.get(name, '')}" for name in models]),
@@ -557,7 +494,7 @@ def _context(report: Report) -> Iterator[RenderableType]:
             yield _line((say("{title}: ", title=title), "bold"), listed(map(str, found)))
 
 
-def _footer(report: Report, page: Page) -> Iterator[RenderableType]:
+def _footer(report: Report, page: Page) -> Iterator[Line]:
     diagnoses = report.incidents[0].diagnoses if report.incidents else ()
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
@@ -583,28 +520,23 @@ def _left_out(incident: Incident, page: Page) -> str | None:
     )
 
 
-def _heading(title: str) -> RenderableType:
+def _heading(title: str) -> Line:
     return _line((title, "bold"))
 
 
-def _line(*parts: str | tuple[str, str], indent: int = 0, lines: int | None = None) -> RenderableType:
+def _line(*parts: str | tuple[str, str], indent: int = 0, lines: int | None = None) -> Line:
     """Wrapped text, cut behind so many lines; a part is the text alone, or with its style."""
-    text = Words()
-    text.most = lines
-    for part in parts:
-        words, style = (part, "") if isinstance(part, str) else part
-        text.append(sanitize(words), style)
-    return Padding(text, (0, 0, 0, indent))  # rich makes a text of its own of each that it prints bare
+    told = ((part, "") if isinstance(part, str) else part for part in parts)
+    return Line(tuple((sanitize(words), style) for words, style in told), indent, lines)
 
 
-def _numbered(number: int, action: str, page: Page) -> RenderableType:
-    """Not rich.table: its import alone takes longer than all the rest of the rendering."""
-    first, rest = f"  {number}. ", " " * 5
-    return Text("\n".join(wrapped(sanitize(action), page.width, first, rest)), style="bold")
+def _numbered(number: int, action: str, page: Page) -> Iterator[Line]:
+    for line in wrapped(sanitize(action), page.width, f"  {number}. ", " " * 5):
+        yield Line(((line, "bold"),), whole=True)
 
 
-def _to_copy(line: str, indent: int = 2) -> RenderableType:
-    return Text(" " * indent + sanitize(line), style="cyan", no_wrap=True)
+def _to_copy(line: str, indent: int = 2) -> Line:
+    return Line(((" " * indent + sanitize(line), "cyan"),), whole=True)
 
 
 def _shortened(words: str, room: int) -> str:
@@ -614,10 +546,10 @@ def _shortened(words: str, room: int) -> str:
     words = words[bar.end() :] if bar is not None else words
     begin = _begin(words, room - 3)
     amount = _AMOUNT.search(words) or _PROOF.search(words)
-    if amount is not None and cell_len(words[begin : amount.end()]) > room - (6 if begin else 3):
+    if amount is not None and cells(words[begin : amount.end()]) > room - (6 if begin else 3):
         begin = _up_to(words, amount.end(), room - 6)
     words = "..." + words[begin:] if begin or bar is not None else words
-    return words if cell_len(words) <= room else _before_a_figure(words, set_cell_size(words, room - 3)) + "..."
+    return words if cells(words) <= room else _before_a_figure(words, sized(words, room - 3)) + "..."
 
 
 def _before_a_figure(words: str, kept: str) -> str:
@@ -633,34 +565,34 @@ def _begin(words: str, room: int) -> int:
     if error is None or not PREFIX < error.start() <= LONGEST_PREFIX:
         return 0
     ends = error.end() == len(words) and error["name"] is None
-    few = ends or cell_len(words[error.start() :]) < SHORTEST_QUOTE
+    few = ends or cells(words[error.start() :]) < SHORTEST_QUOTE
     return _blank(words, error.start(), len(words), room) if few else error.start()
 
 
 def _up_to(words: str, end: int, room: int) -> int:
     """Where to begin so that the words up to there fit: at an error's name, else at a word."""
     errors = (error.start() for error in _ERROR.finditer(words, 0, end) if error["name"] is not None)
-    fits = next((start for start in errors if cell_len(words[start:end]) <= room), None)
+    fits = next((start for start in errors if cells(words[start:end]) <= room), None)
     return fits if fits is not None else _blank(words, end, end, room)
 
 
 def _blank(words: str, last: int, end: int, room: int) -> int:
     """The first word from which on what stands before the end fits."""
     nearest = range(max(end - room - 1, 0), last)  # further off there are more characters than cells
-    blanks = (at + 1 for at in nearest if words[at] == " " and cell_len(words[at + 1 : end]) <= room)
+    blanks = (at + 1 for at in nearest if words[at] == " " and cells(words[at + 1 : end]) <= room)
     return next(blanks, last)
 
 
-def _quoted(file: str, line: int, quote: str, page: Page) -> RenderableType:
+def _quoted(file: str, line: int, quote: str, page: Page) -> Line:
     """A line of the log; on one screen it is cut to one line, and a long one stands there once."""
     where = f"  {file}:{line}: "
     words = sanitize(quote.strip())
-    room = page.width - cell_len(where)
+    room = page.width - cells(where)
     if not page.verbose and room < SHORTEST_QUOTE:
         return _line((where.strip().removesuffix(":"), "dim"), indent=2)
-    if cell_len(words) > room and (file, line) in page.quoted:
+    if cells(words) > room and (file, line) in page.quoted:
         return _line((say("{place}, as above", place=where.strip().removesuffix(":")), "dim"), indent=2)
     page.quoted.add((file, line))
-    if not page.verbose and cell_len(words) > room:
+    if not page.verbose and cells(words) > room:
         words = _shortened(words, room)
-    return Text(sanitize(where) + words, style="dim", no_wrap=True)
+    return Line(((sanitize(where) + words, "dim"),), whole=True)
