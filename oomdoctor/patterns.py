@@ -98,6 +98,18 @@ else:
                 return
 
 
+class AnyOf:
+    """Searches as one pattern of these alternatives does; each is compiled for itself, when a text holds its word."""
+
+    def __init__(self, *patterns: str) -> None:
+        self._each = [late(pattern) for pattern in patterns]
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first match in the text; of two at one place, that of the first pattern."""
+        found = (match for pattern in self._each if (match := pattern.search(text)) is not None)
+        return min(found, key=re.Match.start, default=None)
+
+
 _Answer = TypeVar("_Answer")
 _KEPT: Final = 4096  # answers: more than the longest window has lines
 _SHORT: Final = 1000  # characters: some megabytes of texts are kept
@@ -109,4 +121,4 @@ def remembered(look: Callable[[str], _Answer]) -> Callable[[str], _Answer]:
     return lambda text: kept(text) if len(text) <= _SHORT else look(text)
 
 
-__all__ = ["late", "remembered"]
+__all__ = ["AnyOf", "late", "remembered"]

@@ -1,6 +1,6 @@
 """What a wheel brings along ready-made, and a checkout works out of its sources when it is asked: the parsers' tables,
-the heads of the families, the words that patterns need, the compiled catalogues. The build writes them:
-`python -m oomdoctor.wheel FOLDER`."""
+the heads of the families, the index of wordings, the words that patterns need, the compiled catalogues. The build
+writes them: `python -m oomdoctor.wheel FOLDER`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from typing import Any, Final
 
 from oomdoctor import families, grammars, needed
 from oomdoctor.causes import causes
+from oomdoctor.families import likeness
+from oomdoctor.job import roles
 from oomdoctor.patterns import late
+from oomdoctor.remedies.functions import COMPUTE, compute
 
 PACKAGE: Final = Path(__file__).parent
 
@@ -28,6 +31,7 @@ def write(folder: Path) -> None:
     for name in grammars.names():
         _place(folder, grammars.table(name, grammars.INSIDE)).write_bytes(grammars.written(name))
     _place(folder, families.HEADS).write_text(families.heads(), encoding="utf-8", newline="\n")
+    _place(folder, likeness.TABLE).write_bytes(likeness.written())
     _place(folder, needed.TABLE).write_bytes(needed.written(_patterns()))
     for path in (PACKAGE / "locale").glob("*/*.po"):
         _compile(path, _place(folder, path.with_suffix(".mo")))
@@ -40,6 +44,10 @@ def _patterns() -> Iterator[tuple[str, int]]:
     causes()
     for name in ("street", "decision.diagnosis", "remedies.advice"):
         importlib.import_module(f"oomdoctor.{name}")
+    for knob in COMPUTE:
+        compute(knob)
+    roles.role_of("ray::Unknown.work")  # makes those of the frameworks' files
+    roles.role_of("unknown")
     kind: Any = late
     for it in gc.get_objects():
         if type(it) is kind and isinstance(it.pattern, str):

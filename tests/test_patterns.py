@@ -7,7 +7,7 @@ import re
 import pytest
 
 from oomdoctor import patterns
-from oomdoctor.patterns import LONG, late
+from oomdoctor.patterns import LONG, AnyOf, late
 
 # Tries every way to split the run of letters before it gives up: with `re`, longer than anybody waits.
 HOSTILE = r"(?:a+)+!"
@@ -61,3 +61,22 @@ def test_a_pattern_is_compiled_when_it_is_first_used() -> None:
     assert lazy.groupindex == {"n": 1}
     with pytest.raises(re.error):
         late("(").search("")
+
+
+ALTERNATIVES = (r"\bkilled\b", r"kill\w*", r"(?:pid|PID) \d", r"\d+ killed", r"x*")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "pid 7 killed", "7 killed by PID 8", "killing pid 9", "skill", "PID x", "unkilled 3"]
+)
+@pytest.mark.parametrize("count", range(1, len(ALTERNATIVES) + 1))
+def test_any_of_them_is_the_match_of_all_in_one(text: str, count: int) -> None:
+    wanted = re.search("|".join(ALTERNATIVES[:count]), text)
+    found = AnyOf(*ALTERNATIVES[:count]).search(text)
+    assert (found and (found.span(), found.re.pattern)) == (
+        wanted and (wanted.span(), first_of(text, wanted.start(), count))
+    )
+
+
+def first_of(text: str, start: int, count: int) -> str:
+    return next(one for one in ALTERNATIVES[:count] if re.compile(one).match(text, start))

@@ -24,6 +24,8 @@ ESC = "\x1b"
         (f"{ESC}(Btext{ESC}c", "text"),
         ("\x9b31mtext\x9d", "text"),
         ("cut off \x1b[3", "cut off "),
+        ("a\x0bb\x0cc\x08\x0e\x1f\x7f", "a b c"),  # of ASCII alone
+        ("a\x0bb\x0cc\x08\x0e\x1f\x7f\xe9", "a b c\xe9"),
         ("cut off \x1b", "cut off "),
         ("a\x00b\x07c\x7fd\x80e", "abcde"),
         ("\u202eyromem\u202c \u2066x\u2069", "yromem x"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oomdoctor import catalogues, families, grammars, needed, wheel
+from oomdoctor.families import likeness
 from oomdoctor.streams import page
 
 in_a_checkout = pytest.mark.skipif(families.HEADS.is_file(), reason="a wheel has it already")
@@ -29,6 +30,7 @@ def test_all_is_written_where_its_reader_looks(built: Path) -> None:
     inside = grammars.INSIDE.relative_to(wheel.PACKAGE)
     assert found == {
         families.HEADS.relative_to(wheel.PACKAGE),
+        likeness.TABLE.relative_to(wheel.PACKAGE),
         needed.TABLE.relative_to(wheel.PACKAGE),
         *(inside / f"{name}.json" for name in grammars.names()),
         *(inside / f"{name}.lark" for name in [*grammars.names(), "common"]),
@@ -47,6 +49,7 @@ def test_every_table_is_read_and_is_of_the_text_beside_it(built: Path) -> None:
 @in_a_wheel
 def test_the_wheel_has_the_tables_and_heads_that_its_sources_give() -> None:
     assert families.HEADS.read_text(encoding="utf-8") == families.heads()
+    assert likeness.TABLE.read_bytes() == likeness.written()
     # what draws a report may be loaded here, too: of its patterns the wheel's table has none
     known = [it for it in wheel._patterns() if needed.needed(*it) is not None]
     assert len(known) > 500

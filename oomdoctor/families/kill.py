@@ -22,7 +22,7 @@ from oomdoctor.families.lines import PROGRESS, goes_on, place_of, process_of
 from oomdoctor.families.loudness import is_error, is_quiet, says_failed
 from oomdoctor.families.peer import own_error
 from oomdoctor.language import mark, say, translated
-from oomdoctor.patterns import late
+from oomdoctor.patterns import AnyOf, late
 from oomdoctor.streams import Line, Page
 
 SIGBUS: Final = "SIGBUS"
@@ -166,7 +166,7 @@ _ABROAD: Final = "|".join(map(re.escape, (*_KILLED_ABROAD, "Terminado (killed)")
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
-    (reporter, late("|".join(patterns)))
+    (reporter, AnyOf(*patterns))
     for reporter, *patterns in (
         ("torchrun", r"\bfailed \(exitcode: -?\d"),
         ("subprocess", r"died with <Signals\.SIG[A-Z]{3,5}: \d", r"returned non-zero exit status (?:-9|137|247)\b"),

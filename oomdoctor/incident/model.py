@@ -109,6 +109,8 @@ class Crash(Struct, frozen=True, dict=True):
 
     def in_trace(self, pattern: str) -> Frame | None:
         """The innermost frame whose file (with slashes, on Windows, too), function or code line holds the pattern."""
+        if not self.root.around.trace:
+            return None  # a pattern takes a while to compile, and most deaths have no traceback
         wanted = re.compile(pattern)
         return next((f for f in self.frames() if wanted.search(f"{f.path} {f.function} {f.code}")), None)
 

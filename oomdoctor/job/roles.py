@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from oomdoctor.job.frameworks import BY_METHOD, frameworks
-from oomdoctor.patterns import late
+from oomdoctor.patterns import AnyOf, late
 
 CHARACTERS: Final = 400  # of a title or command line that are looked at
 SHORT: Final = 48
@@ -115,14 +115,14 @@ def _with_methods() -> re.Pattern[str]:
 
 
 @cache
-def _commands() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _commands() -> tuple[tuple[str, AnyOf], ...]:
     by_role: dict[str, list[str]] = {role: [] for role in _ORDER}
     for each in frameworks():
         for expression, role in each.commands:
             by_role[role].append(expression)
     for role, expression in _COMMANDS:
         by_role[role].append(expression)
-    return tuple((role, late("|".join(expressions))) for role, expressions in by_role.items())
+    return tuple((role, AnyOf(*expressions)) for role, expressions in by_role.items())
 
 
 # titles

@@ -43,7 +43,7 @@ from oomdoctor.remedies import (
 from oomdoctor.remedies.builds import python_builds
 from oomdoctor.remedies.captions import Caption, caption
 from oomdoctor.remedies.engine.known import in_python
-from oomdoctor.remedies.functions import COMPUTE, OF_THE_ENGINE
+from oomdoctor.remedies.functions import OF_THE_ENGINE, compute
 from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.initial import counts_tokens
 from oomdoctor.remedies.knobs import KNOBS, Knob
@@ -170,11 +170,10 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     heard: list[Setting] = []
     crash = from_outside.listening(crash, heard)
     case = _case(knob, cause, crash, row)
-    compute = COMPUTE.get(knob.id)
     answer = loading.reaching(case) if told is None else told
     answer = axes.fewer(case) if answer is None else answer
-    if answer is None and compute is not None:
-        answer = compute(case)
+    if answer is None and (computed := compute(knob.id)) is not None:
+        answer = computed(case)
     if answer is None:
         answer = _plain(case)
     own = _by_its_own_option(case, answer)

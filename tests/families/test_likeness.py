@@ -5,7 +5,7 @@ import re
 import pytest
 
 from oomdoctor import families
-from oomdoctor.families.likeness import NO_FAILURE, WORDINGS, likeness
+from oomdoctor.families.likeness import CLOSEST, LONGEST, NO_FAILURE, WORDINGS, _near, likeness, wording
 from oomdoctor.training import wordings
 from oomdoctor.training.cases import FIXTURES
 
@@ -58,6 +58,17 @@ def test_no_figure_of_another_log_is_taken_over() -> None:
     assert known.partition(" (")[0] in WORDINGS.read_text(encoding="utf-8")
     found = likeness("RuntimeError: DataLoader worker is killed by signal: Killed.")
     assert found is None or "00" not in found.text
+
+
+def test_the_nearest_messages_are_those_with_the_most_words_in_common() -> None:
+    rows = [row for row in dict.fromkeys(WORDINGS.read_text(encoding="utf-8").splitlines()) if not row.startswith("#")]
+    known = [wording(*row.split("\t", 1)) for row in rows]
+    for line in (KNOWN, WANTED, "the py file of torch in the lib of python asked for memory"):
+        given = set(wording("", line[:LONGEST]).words)
+        most = sorted((len(given.intersection(one.words)) for one in known), reverse=True)[:CLOSEST]
+        near = list(_near(tuple(wording("", line[:LONGEST]).words)))
+        assert [len(given.intersection(one.words)) for one in near] == most
+        assert len(set(near)) == CLOSEST
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="the fixtures are not beside an installed package")
