@@ -11,19 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from math import inf
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import ahocorasick_rs
 from msgspec import Struct, field
 
 from oomdoctor.families import machine_memory
-from oomdoctor.job.model import Point, Trajectory, counted
+from oomdoctor.job.model import LEAST_POINTS, Point, Trajectory, counted
 from oomdoctor.job.names import AT_KILLS, IN_THE_CGROUP, ON_THE_CARD, ON_THE_NODE
-from oomdoctor.job.trend import LEAST_POINTS, Trend, trend
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 from oomdoctor.text import sanitize
 from oomdoctor.units import MIB, size
+
+if TYPE_CHECKING:
+    from oomdoctor.job.trend import Trend
 
 SAMPLE: Final = '{"flight":"sample"'  # of what `oomdoctor run` records
 
@@ -209,6 +211,8 @@ def _filled(points: list[Point]) -> list[Point]:
 
 
 def _trend(points: list[Point], prints: int) -> Trend:
+    from oomdoctor.job.trend import trend  # noqa: PLC0415  (with the standard library's statistics: not for every log)
+
     return trend(_places(points, prints), [point.bytes for point in points])
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
 from oomdoctor.job.names import AT_KILLS
-from oomdoctor.job.trend import Shape
 from oomdoctor.language import say
 
 Value = str | int | float | bool | None
@@ -105,6 +105,11 @@ def counted(points: Sequence[Point]) -> list[int] | None:
     """Their steps or their seconds; None where not all name one, or where the job counts anew."""
     steps = [step for point in points if (step := point.second if point.step is None else point.step) is not None]
     return steps if len(steps) == len(points) and all(b > a for a, b in pairwise(steps)) else None
+
+
+Shape = Literal["few", "growing", "plateau", "sawtooth", "level", "falling", "unclear"]
+SHAPES: Final[tuple[Shape, ...]] = ("few", "growing", "plateau", "sawtooth", "level", "falling", "unclear")
+LEAST_POINTS: Final = 3  # that have one
 
 
 class Trajectory(Struct, frozen=True):

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from itertools import combinations
 from math import ceil, sqrt
 from statistics import NormalDist, median
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-Shape = Literal["few", "growing", "plateau", "sawtooth", "level", "falling", "unclear"]
-SHAPES: Final[tuple[Shape, ...]] = ("few", "growing", "plateau", "sawtooth", "level", "falling", "unclear")
+from oomdoctor.job.model import LEAST_POINTS, Shape
 
-LEAST_POINTS: Final = 3
 LEAST_LOWS: Final = 4  # three lows of noise stand in order in one of six logs
 
 # Four of five intervals hold the true slope. Logs print a dozen points: among so few, one spike opens a wider interval

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from oomdoctor.causes import causes
 from oomdoctor.job.frameworks import Task, World
-from oomdoctor.job.trend import SHAPES
+from oomdoctor.job.model import SHAPES
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import SCHEMA_VERSION, Incident, Report
 from oomdoctor.report.vocabulary import BASES, POOLS, ROLES, STAGES

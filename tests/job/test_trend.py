@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from oomdoctor.job.trend import Shape, theil_sen, trend
+from oomdoctor.job.model import Shape
+from oomdoctor.job.trend import theil_sen, trend
 
 STEADY = [100 + 2 * n for n in range(12)]
 
