@@ -23,7 +23,8 @@ A_COUNT: Final = _COUNT + _TOTAL + _NO_UNIT
 _OF_THE_SHELL: Final = late(
     r"^\s{0,4}(?:$|\+ |[$#] |exit code\b|Killed\b|\S{1,60}: line \d)|\bKilled\b|\bexit (?:code|status)\b|Traceback"
     # and the kernel's, of a kill
-    r"|\boom[-_]|\b(?:mem|memory|swap|memory\+swap|kmem): usage|Tasks state|^\s{0,4}\[\s{0,8}(?:pid|\d{1,9})\s{0,2}\]"
+    r"|\boom[-_]|\b(?:mem|memory|swap|memory\+swap|kmem): usage|Tasks state"
+    r"|^\s{0,4}\[\s{0,8}(?:pid\s{0,2}\]|\d{1,9}\s{0,2}\]\s{1,12}\d)"  # its table's rows, and no process that logs
     r"|\bcgroup\b|Call Trace|Mem-Info"
 )
 _DONE: Final = late(
