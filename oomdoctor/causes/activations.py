@@ -73,6 +73,5 @@ CAUSE = Cause(
                  (passes.calibrating, CALIBRATION_KNOBS), (passes.drawing, DRAWING_KNOBS),
                  (arrays.pairs_hold_most, PAIR_KNOBS), (passes.of_a_recording, passes.OF_SOUND),
                  (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
-                 (allocator.beyond_the_watermark, MAC_KNOBS),
-                 (passes.tensor_of_a_running_job, passes.OF_A_GUESS)),
+                 (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, passes.OF_A_GUESS)),
 )  # fmt: skip

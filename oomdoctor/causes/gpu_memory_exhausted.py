@@ -30,6 +30,11 @@ SERVING_KNOBS = ("free-the-gpu", "quantize-weights", "shorter-context", "fewer-s
 STATES_KNOBS = ("smaller-microbatch", "shorter-sequences", "offload-optimizer", "free-the-gpu", "collect-evidence")
 UNIFIED_KNOBS = ("fix-environment", "free-the-gpu", "cap-preallocation", "collect-evidence")
 
+GENERAL_KNOBS = (
+    "collect-evidence", "smaller-buffers", "cap-primitives", "fewer-environments", "smaller-microbatch",
+    "smaller-input", "shorter-sequences", "free-the-gpu", "resize-sim-buffers",
+)  # fmt: skip
+
 CAUSE = Cause(
     id="gpu-memory-exhausted",
     title=mark("GPU memory ran out, and the log does not say for what"),
@@ -40,6 +45,7 @@ CAUSE = Cause(
         mark("An allocation of {requested} failed on {gpu}[ {doing}]; {plenty}[ of {total}] were free"),
         mark("An allocation of {requested} failed on {gpu}[ {doing}][ ({place})]"),
         mark("{failed_allocations} failed on {gpu}, by PyTorch's memory summary"),
+        mark("An allocation of {dimensions} failed on {gpu}[ {doing}][ ({place})]"),
         mark("{allocator} ran out of memory on {gpu}[ {doing}][ ({place})]"),
         mark("An allocation failed on {gpu}[ {doing}][ ({place})]"),
     ),
@@ -53,17 +59,7 @@ CAUSE = Cause(
         Row(card_is_full, Grade.LEFT),  # the last resort, whatever else is known
     ),
     missing=(log_ends_before_the_error,),
-    knobs=(
-        "collect-evidence",
-        "smaller-buffers",
-        "cap-primitives",
-        "fewer-environments",
-        "smaller-microbatch",
-        "smaller-input",
-        "shorter-sequences",
-        "free-the-gpu",
-        "resize-sim-buffers",
-    ),
+    knobs=GENERAL_KNOBS,
     knobs_where=(
         (passes.simulating, SIMULATION_KNOBS),
         (passes.drawing, DRAWING_KNOBS),

@@ -30,6 +30,7 @@ from oomdoctor.report.headline import (
     kills,
     limits,
     made,
+    nearby,
     offload,
     ray,
     release,
@@ -45,7 +46,7 @@ from oomdoctor.report.headline.slot import Slot
 
 ROOMS: Final = (
     job, gpu, sizes, release, engine, visibility, host, growth, kills, limits, deaths, requests, work, offload, ray,
-    shm, scheduling, snapshot, made,
+    shm, scheduling, snapshot, made, nearby,
 )  # fmt: skip
 
 _OPTIONAL: Final = late(r"\[([^\[\]]{1,200})\]")

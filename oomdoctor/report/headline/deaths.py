@@ -27,6 +27,9 @@ _NAMED: Final = late(
     r"|\b[Ww]orker process (?P<pid>\d{1,9})\b|\brank (?P<rank>\d{1,5})\b|'(?P<script>[\w./-]{1,80}\.py)'"
 )
 
+_LISTS_WORDS: Final = "deepspeed"
+_SCRIPT: Final = late(r"'(?:[^'\s]{0,200}/)?([\w.-]{1,60}\.py)'")
+_LOCAL_RANK: Final = late(r"'--local[_-]rank=(\d{1,5})'")
 _SEVERAL: Final = 2
 _LAUNCHERS: Final = {"deepspeed": "DeepSpeed", "mpirun": "mpirun", "slurm": "Slurm", "tgi": "TGI"}
 _POOLS: Final = {
@@ -146,7 +149,8 @@ def _by_its_launcher(kill: Kill) -> str:
     if program_of(kill) is not None:
         return as_reported(kill)
     missed = kill.process.name if kill.reporter == "silence" or _is_postgresqls(kill) else None
-    who = _rank(rank, kill.local_rank) or missed or _named(kill)
+    listed_words = _by_its_words(kill) if kill.reporter == _LISTS_WORDS else None
+    who = _rank(rank, kill.local_rank) or missed or listed_words or _named(kill)
     if who:
         return with_pid(who, pid)
     if pid is not None:
@@ -154,6 +158,17 @@ def _by_its_launcher(kill: Kill) -> str:
     if kill.reporter in _LAUNCHERS:
         return say("A process that {launcher} started", launcher=_LAUNCHERS[kill.reporter])
     return _of_pool(kill.reporter) or say("A process")
+
+
+def _by_its_words(kill: Kill) -> str | None:
+    """DeepSpeed prints the words of the command that ended, which a terminal may have broken: launcher/launch.py."""
+    words = "".join((*kill.around.before[-1:], kill.at.text))
+    script, rank = _SCRIPT.search(words), _LOCAL_RANK.search(words)
+    if script is None:
+        return None
+    if rank is None:
+        return script[1]
+    return say("Local rank {rank} of {script}", rank=rank[1], script=script[1])
 
 
 def _is_postgresqls(kill: Kill) -> bool:

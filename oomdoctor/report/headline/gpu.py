@@ -16,6 +16,7 @@ from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.sglang import UnbalancedCards
+from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
@@ -23,6 +24,7 @@ from oomdoctor.job.model import Trajectory
 from oomdoctor.job.own_line import own_place
 from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
+from oomdoctor.report.headline.beside import largest_piece, source_beside
 from oomdoctor.report.headline.card import figures, on_host, start, teller
 from oomdoctor.report.headline.figures import beside, shown
 from oomdoctor.report.headline.names import title, with_pid
@@ -38,6 +40,7 @@ from oomdoctor.units import show
 # Unsloth's banner: "GPU: Tesla T4. Max memory: 14.741 GB."
 _ITS_MEMORY: Final = late(r"Max memory: (\d{1,4}(?:\.\d{1,3})? GB)")
 _SOURCE: Final = late(r"[\w.-]{1,60}:\d{1,6}")
+_CURRENT: Final = late(r"^\s{0,8}current device: (\d{1,3})\b")
 _ORDINAL: Final = late(r"(?P<said>Failed to allocate request for .{1,80} on device ordinal) (?P<ordinal>\d{1,4})\b")
 UNFILLED: Final = 0.1  # of the GPU: with more of it free nobody would say that it is filled
 SHORT: Final = 40  # characters: a status that is longer is a sentence
@@ -58,7 +61,7 @@ def gpu(crash: Crash) -> str | None:
         return None
     process = (start(crash) or teller(crash)).process
     if process.gpu is None:
-        return say("the GPU")
+        return _told_below(crash) or say("the GPU")
     if len(ordinals := _ordinals(crash)) > 1:
         return say("GPUs {numbers}", numbers=listed(map(str, ordinals)))
     if process.node:
@@ -66,10 +69,22 @@ def gpu(crash: Crash) -> str | None:
     return say("GPU {number}", number=process.gpu)
 
 
+def _told_below(crash: Crash) -> str | None:
+    """ggml says in the next line which device it was: ggml_cuda_error of ggml-cuda.cu, since llama.cpp b2500."""
+    event = crash.root
+    told = (_CURRENT.search(line) for line in (event.at.text, *event.around.after[:2]))
+    found = next((one for one in told if one is not None), None)
+    return say("GPU {number}", number=found[1]) if found is not None else None
+
+
 def _ordinals(crash: Crash) -> list[int]:
-    """The devices on which XLA's program failed in the same words, one after the other."""
-    lines = (crash.root.at.text, *crash.root.around.after) if isinstance(crash.root, ArrayOutOfMemory) else ()
-    first = _ORDINAL.search(crash.root.at.text)
+    """The devices on which XLA's program failed in the same words, or a library for the same ranks."""
+    root = crash.root
+    if isinstance(root, LibraryOutOfMemory):
+        alike = (one for one in crash.every(LibraryOutOfMemory) if one.library == root.library)
+        return sorted({one.process.gpu for one in alike if one.process.gpu is not None})
+    lines = (root.at.text, *root.around.after) if isinstance(root, ArrayOutOfMemory) else ()
+    first = _ORDINAL.search(root.at.text)
     if first is None:
         return []
     same = (one for line in lines if (one := _ORDINAL.search(line)) is not None and one["said"] == first["said"])
@@ -108,12 +123,15 @@ def free(it: Card) -> str | None:
     return show(it.free_bytes) if show(it.free_bytes) != show(it.tried_bytes) else None
 
 
-@about(figures)
-def plenty(it: Card) -> str | None:
-    """What was free of the GPU; None where that was not enough."""
+def plenty(crash: Crash) -> str | None:
+    """What was free of the GPU, and in which pieces; None where that was not enough."""
+    it = figures(crash)
     if it.free_bytes is None or it.tried_bytes is None or it.free_bytes < it.tried_bytes:
         return None
-    return show(it.free_bytes)
+    piece = largest_piece(teller(crash))
+    if piece is None:
+        return show(it.free_bytes)
+    return say("{free} (at most {piece} in one piece)", free=show(it.free_bytes), piece=piece)
 
 
 def total(crash: Crash) -> str | None:
@@ -173,7 +191,9 @@ def place(event: Event) -> str | None:
     own = own_place(event.around.trace, cut=event.around.cut)
     source = event.source or "" if isinstance(event, DeviceRefusal) else ""
     file = source.replace("\\", "/").rpartition("/")[2]
-    return own or (file if _SOURCE.fullmatch(file) else None)
+    if own is not None or _SOURCE.fullmatch(file):
+        return own or file
+    return source_beside(event) if isinstance(event, DeviceRefusal | Shortage) and not event.around.trace else None
 
 
 def allocator(crash: Crash) -> str | None:
