@@ -374,7 +374,8 @@ class _Told:
         name = stated.name.strip("-+").replace("-", "_")
         if not name or is_secret(name, stated.value):
             return
-        self._take_setting(Setting(name, stated.value, file, stated.line.number, stated.written, stated.mentioned))
+        number, told = stated.line.number, stated.mentioned
+        self._take_setting(Setting(name, stated.value, file, number, stated.written, told, stated.call))
 
     def _take_setting(self, setting: Setting) -> None:
         """The last one stated counts, and stands where it was stated."""
@@ -422,8 +423,11 @@ def _by_shape(here: Here, continued: bool) -> dumps.Reader | str | None:
 
 # Readers of single lines may read a line that a dump before it has swallowed: the dump may have been cut.
 _ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
-    {dumps.command, dumps.continuation, dumps.known, dumps.overridden, dumps.banner, dumps.offloaded}
-)
+    {
+        dumps.command, dumps.continuation, dumps.known, dumps.overridden, dumps.banner, dumps.offloaded, dumps.prose,
+        dumps.ranks,
+    }
+)  # fmt: skip
 
 _WORDS: Final = (
     ("python?", ("/python3.",)),

@@ -79,10 +79,29 @@ _PAIR: Final = late(r"(?:^|, )([a-z]\w{0,40})=((?:(?!, [a-z]\w{0,40}=).){0,200})
 FEWEST_PAIRS: Final = 4
 LONGEST_PAIRS: Final = 4000  # characters
 _BANNER: Final = late(
-    r"(Num examples|Num Epochs|Instantaneous batch size per device|Gradient Accumulation steps|Total optimization steps"
-    r"|Total (?:training )?steps|Using max model len|Number of trainable parameters|Total [Pp]arameters)\s?[=:]?\s?"
+    r"(Num examples|Num Epochs|[Gg]radient [Aa]ccumulation steps"
+    r"|Total optimization steps|Total (?:training )?steps|Using max model len|Number of trainable parameters"
+    r"|Total [Pp]arameters)(?: ?/ ?[^\W\d][^\d=:\n]{0,23})?\s?[=:]?\s?"
     r"([\d,]{1,18})(?![\d.,]{0,12} ?[BMK]\b)"
 )
+# "64 train batches of size 36", "Batch size per device = 2", "using a batch size of 16"; kohya-ss/sd-scripts 0.8 has
+# the same in Japanese behind a stroke (train_network.py). A size that goes on is another figure: "8.5", "32x32",
+# "8 GiB"
+_OF_BATCHES: Final = late(
+    r"(?i)(?<![\w.-])(?:(?P<of>train(?:ing)?|eval(?:uation)?|test(?:ing)?|val(?:idation)?|global|total|effective"
+    r"|micro|mini|rollout)[ _-]?)?batch(?:es of size|[ ]size)(?P<each> per (?:device|gpu|core|replica))?"
+    r"(?: ?/ ?[^\W\d][^\d=:\n]{0,23})?(?: is| of)?\s?[=:]?\s?(?P<size>[1-9]\d{0,5})(?![\w.]?\d|[x/*]| ?[KMG]i?B\b)"
+)
+# mpirun(1) of Open MPI and MPICH, srun(1) of Slurm, horovodrun: the program's own options come behind its name
+_RANKS: Final = late(
+    r"(?:^|[$#>/\s])(?P<flag>(?P<by>mpirun|mpiexec|srun|horovodrun)"
+    r"(?: --?[a-z][\w-]{0,40}(?:[ =](?!-)[\w:./,]{1,60})?){0,8}? -np?) (?P<count>[1-9]\d{0,4})(?=\s|$)"
+)
+_OF_AN_ENGINE: Final = late(r"(?i)\b(?:vllm|sglang|generat\w{1,6}|roll-?outs?|serving)\b")  # whose batches are requests
+_SAME_BATCH: Final = ("", "train", "training", "micro", "mini")
+CALL_CHARACTERS: Final = 300
+_ENDS_AN_ARGUMENT: Final = late(r"\s{0,4}[,)]")
+_CALLED: Final = late(r"[A-Za-z_][\w.]{0,80}\Z")
 # What Chainer's examples print of their options: "# Minibatch-size: 100"; and what Dorado chooses or is told (0.1 on)
 _OF_A_SIZE: Final = late(
     r"^\s{0,4}# (?P<name>[A-Z][a-z]{2,20}[ -][Ss]ize): (?P<size>\d{1,9})\s{0,4}$"
@@ -148,6 +167,7 @@ class Stated(Struct, frozen=True):
     line: Line
     mentioned: bool = False
     written: str | None = None  # as a launch line spells it, up to its value
+    call: str | None = None  # of Python, that takes it as an argument
 
 
 def command(here: Here, *, continued: bool = False) -> Iterator[Stated]:
@@ -292,7 +312,39 @@ def known(here: Here) -> Iterator[Stated]:
     if _ADVICE.search(here.text[:8000]):
         return
     for match in _KNOWN_STATED.finditer(here.text[:8000]):
-        yield Stated(match["name"], typed(match["value"].strip("\"'")), here.line, mentioned=True)
+        value = typed(match["value"].strip("\"'"))
+        yield Stated(match["name"], value, here.line, mentioned=True, call=_call_around(here.text[:8000], match))
+
+
+def _call_around(text: str, argument: re.Match[str]) -> str | None:
+    """The function of the job's own code that takes the argument: "make_loaders(batch_size=8, num_workers=4)"."""
+    if not _ENDS_AN_ARGUMENT.match(text, argument.end()) or "=" not in argument[0] or argument["quote"]:
+        return None
+    depth = 0
+    for at in range(argument.start() - 1, max(-1, argument.start() - CALL_CHARACTERS), -1):
+        depth += (text[at] == ")") - (text[at] == "(")
+        if depth < 0:
+            called = _CALLED.search(text, max(0, at - CALL_CHARACTERS), at)
+            return called[0] if called is not None and _RENDERED.search(f"{called[0]}(") is None else None
+    return None
+
+
+def prose(here: Here) -> Iterator[Stated]:
+    """What programs say of the size of their batches in a sentence: the name has blanks, and is no option."""
+    text = here.text[:2000]
+    if _ADVICE.search(text) or _OF_AN_ENGINE.search(text):
+        return
+    for match in _OF_BATCHES.finditer(text):
+        of = " ".join(match["of"].lower().split()).rstrip("-_ ") if match["of"] else ""
+        words = "batch size" if of in _SAME_BATCH else f"{of} batch size"
+        yield Stated(f"{words} per device" if match["each"] else words, int(match["size"]), here.line, mentioned=True)
+
+
+def ranks(here: Here) -> Iterator[Stated]:
+    """How many processes a launcher of MPI starts: "mpirun -np 64 ./solver"."""
+    match = _RANKS.search(here.text[:2000])
+    if match:
+        yield Stated(f"{match['by']} processes", int(match["count"]), here.line, written=f"{match['flag']} ")
 
 
 def variable(here: Here) -> Iterator[Stated]:
@@ -320,13 +372,16 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     (("offload_optimizer", "offload_param", "CPU Offload: "), offloaded),
     (
         (
-            "Num examples", "Num Epochs", "Instantaneous batch", "Gradient Accumulation steps", "Total optimization",
+            "Num examples", "Num Epochs", "Gradient Accumulation steps", "Total optimization",
+            "radient accumulation steps",
             "Total steps", "Total training steps", "Number of trainable parameters", "Total Parameters",
             "Total parameters", "Using max model len",
             "maximum sequence length for this model", "-size: ", " Size: ", "selected batchsize ", "set batch size ",
         ),
         banner,
     ),
+    (("atch size", "atches of size"), prose),
+    (("mpirun ", "mpiexec ", "srun ", "horovodrun "), ranks),
     (tuple(dict.fromkeys([*KNOWN, *(name.replace("_", "-") for name in KNOWN)])), known),
 )  # fmt: skip
 

@@ -23,6 +23,7 @@ class Setting(Struct, frozen=True):
     line: int
     written: str | None = None  # as a launch line spells it, up to its value: "--block-size ", "trainer.nnodes="
     mentioned: bool = False  # no flag and no dump: the line only speaks of it
+    call: str | None = None  # of Python, that takes it as an argument: "make_loaders"
     outside: str | None = None  # where it is from if not from the log: "run.sh line 12", "--assume"
 
     @property

@@ -22,7 +22,7 @@ def half(case: Case) -> Answer:
     if least is not None and then < least.value + (not least.equal):
         return _down_to(case.now, least)
     own = case.own_name()
-    name = case.name if case.is_printed_by_a_bar else case.now.name
+    name = case.row.setting if case.is_no_option and case.row is not None else case.now.name
     return Proposal(
         action=say("Halve {name}: {now} -> {then}", name=name, now=in_digits(now), then=then),
         current=case.now.value,

@@ -48,14 +48,18 @@ class Case(Struct, frozen=True):
         return self.now.name if self.now is not None else self.knob
 
     @property
-    def is_printed_by_a_bar(self) -> bool:
-        """What a library was called with, by a program that has another option for it."""
-        own = self.row is not None and not self.row.is_call
-        return own and self.now is not None and self.now.name == _OF_A_BAR and self.now.written is None
+    def is_no_option(self) -> bool:
+        """What a library was called with, by a program that has another option for it; and what a sentence says."""
+        if self.now is None or self.now.written is not None or self.now.call is not None:
+            return False
+        by_a_bar = self.row is not None and not self.row.is_call and self.now.name == _OF_A_BAR
+        return by_a_bar or " " in self.now.name
 
     def own_name(self) -> str | None:
-        """The log's own name, where it is another option than the framework's usual one."""
-        if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name) or self.is_printed_by_a_bar:
+        """The log's own name, where it is another option than the framework's usual one, or another program's call."""
+        if self.now is not None and (self.now.call is not None or " " in self.now.name) and not self.is_no_option:
+            return self.now.name
+        if self.now is None or self.row is None or not _NAME.fullmatch(self.now.name) or self.is_no_option:
             return None
         stated, usual = (name.rsplit(".", 1)[-1] for name in (self.now.name, self.row.key))
         if stated in _NO_OPTIONS or (stated == usual and not self.row.is_argument):
@@ -63,8 +67,12 @@ class Case(Struct, frozen=True):
         return self.now.name
 
     def as_launched(self, value: Value) -> str | None:
-        """The option as the launch line in the log spells it, with another value."""
-        if self.now is None or self.now.written is None or not isinstance(value, int | float):
+        """The option as the launch line or the call in the log spells it, with another value."""
+        if self.now is None or not isinstance(value, int | float):
+            return None
+        if self.now.call is not None and self.now.written is None:
+            return f"{self.now.call}(..., {self.now.name}={value})"
+        if self.now.written is None:
             return None
         if isinstance(value, bool) and not self.now.written.endswith("="):
             return None  # a flag that is there or is not takes no value

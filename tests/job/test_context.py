@@ -230,7 +230,7 @@ def test_what_trainers_print_in_their_banners() -> None:
     assert settings(transformers) == {
         "num_examples": 12345,
         "num_epochs": 3,
-        "instantaneous_batch_size_per_device": 8,
+        "batch size per device": 8,
         "gradient_accumulation_steps": 4,
         "total_optimization_steps": 302,
         "number_of_trainable_parameters": 6_738_415_616,

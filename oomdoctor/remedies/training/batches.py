@@ -83,7 +83,7 @@ def smaller_microbatch(case: Case) -> Answer:
         return replace(proposal, cost=say("smaller global batch without more accumulation"))
     now, assumed = accumulation
     shown = as_default(str(now)) if assumed else now
-    line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case.crash, times * now)
+    line = _accumulated(proposal.snippet or case.snippet(proposal.suggested), case, times * now)
     return replace(
         proposal,
         action=say(
@@ -315,13 +315,15 @@ def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
     return 1, (say("{option} is 1 (its default, not in the log)", option=ACCUMULATION),)
 
 
-def _accumulated(line: str | None, crash: Crash, steps: int) -> str | None:
+def _accumulated(line: str | None, case: Case, steps: int) -> str | None:
     """The option for the steps beside that for the batch, in the same manner."""
     if line is None:
         return None
-    stated = crash.setting(ACCUMULATION)
+    stated = case.crash.setting(ACCUMULATION)
     if stated is not None and stated.written is not None:
         return f"{line} {stated.written}{steps}"
+    if case.row is not None and case.row.is_argument and line.startswith(case.row.key):
+        return f"{line}, {ACCUMULATION}={steps}"
     if line.startswith("--"):
         return f"{line} --{ACCUMULATION} {steps}"
     if line.startswith('"'):
