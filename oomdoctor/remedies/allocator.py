@@ -22,16 +22,18 @@ from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
 _SPLITS: Final = f"max_split_size_mb:{_SPLIT_MB}"
+_IN_PIECES: Final = "allocator-fragmentation"  # a cause
 _ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 EXPANDABLE: Final = "expandable_segments:True"
 ROUNDING: Final = GIB // 100 + 1  # two of the figures of a message are printed in hundredths of a GiB
+A_REMAINDER: Final = 0.05  # of the card: PyTorch rounds what it reserves, 20 MiB for each request of 1 to 10 MiB
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 
 
 def allocator_config(case: Case) -> Answer:
     """Segments that grow clash with the pools of an engine that sleeps, and cost nothing where no engine is."""
-    answer, job = _allocator(case), case.crash.job
+    answer, job = _with_a_newer_release(case) or _allocator(case), case.crash.job
     if not isinstance(answer, Proposal) or answer.cost is not None or job.runs_engine or job.learns:
         return answer
     return replace(answer, cost=say("none"))
@@ -66,6 +68,19 @@ def _allocator(case: Case) -> Answer:
         suggested=True if case.row is not None and case.row.type == "bool" else EXPANDABLE,
         derivation=_unused(card_of(root)),
         assumes=tuple(assumes),
+    )
+
+
+def _with_a_newer_release(case: Case) -> Proposal | None:
+    """Memory in pieces is what the setting is for, and a release without it is no reason to keep the pieces."""
+    if case.cause != _IN_PIECES or not comes_later(case.knob, "torch", case.crash.context):
+        return None
+    value, since = (_SPLITS, "1.10") if is_on_windows(case.crash) else (EXPANDABLE, "2.1")
+    return Proposal(
+        action=say("Upgrade PyTorch to {since} or later, whose allocator can be set: the log's is older", since=since),
+        setting=_ALLOCATOR,
+        snippet=f"export {_ALLOCATOR}={value}",
+        cost=say("an upgrade"),
     )
 
 
@@ -158,12 +173,15 @@ def little_is_unused(card: Card) -> bool:
 
 
 def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
-    """Why the allocator's settings do not matter here, None where they may."""
+    """Why the allocator's settings do not matter here, None where they may: what is reserved but unused, with what is
+    free, holds the request, and is more than a remainder that every full GPU has."""
     card = card_of(event)
     unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
-    if unused is None or tried is None or unused >= tried or (total and unused >= LITTLE * total):
+    if unused is None or tried is None:
         return None
-    if card.missing_bytes is not None or tried <= (card.free_bytes or 0) + unused + ROUNDING:
+    enough = card.missing_bytes is not None or tried <= max(unused, (card.free_bytes or 0) + unused + ROUNDING)
+    enough = enough or (total is not None and unused >= LITTLE * total)
+    if enough and (not total or unused >= A_REMAINDER * total):
         return None
     if not unused:
         return say("nothing is reserved but unused; {tried} was requested", tried=show(tried))

@@ -17,6 +17,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import driven
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies.in_force import half_precision, merges
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.split import whole_on_one
 from oomdoctor.remedies.training.precision import is_mixed
@@ -150,6 +151,8 @@ def _half_before_the_move() -> Proposal:
 
 
 def _in_half_precision(case: Case) -> Answer:
+    if (why := half_precision(case.crash)) is not None:
+        return Refusal(why)
     kind = "bfloat16" if case.crash.job.task in _TRAINING else "float16"
     size, total = whole(case.crash), _total(case.crash)
     if size is not None and total is not None and _half_is_too_much(case.crash):
@@ -221,6 +224,18 @@ def _over_several(case: Case) -> Answer:
     )
 
 
+def _on_the_host(case: Case) -> Answer:
+    """What is only merged and saved needs no GPU: peft/tuners/lora/model.py 0.17, `merge_and_unload`."""
+    if not merges(case.crash):
+        return None
+    return Proposal(
+        action=say("Merge in host RAM: load the weights there, merge, save, and load the result on the GPU"),
+        snippet=_CALL.format(argument='device_map="cpu"'),
+        setting="",
+        cost=say("slower; the whole model in host RAM"),
+    )
+
+
 def _comes_too_late(case: Case) -> Answer:
     return Skip() if case.row is None or case.row.is_call else None
 
@@ -235,6 +250,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Case], Answer]]] = {
     "quantize-weights": _in_fewer_bits,
     "tensor-parallel": _over_several,
     "more-gpus": _starts_processes,
+    "offload-parameters": _on_the_host,
     "shard-states": _comes_too_late,
     "lora": _comes_too_late,
 }

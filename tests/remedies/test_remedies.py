@@ -495,7 +495,7 @@ def test_allocator_settings_only_where_memory_lies_idle() -> None:
 @pytest.mark.parametrize(("unused", "is_refuted"), [("538.40 MiB", False), ("500.00 MiB", True)])
 def test_what_is_unused_counts_beside_what_is_free(unused: str, *, is_refuted: bool) -> None:
     """3.88 GiB requested, 3.35 GiB free: within rounding, 538.40 MiB are all that was missing."""
-    log = cuda(tried="3.88 GiB", free="3.35 GiB", unused=unused)
+    log = cuda(tried="3.88 GiB", free="3.35 GiB", total="9.50 GiB", own="6.00 GiB", unused=unused)
     assert ("allocator-config" in advise(log, "allocator-config")[1]) is is_refuted
 
 

@@ -246,7 +246,7 @@ def test_an_option_for_quantized_weights_quantizes_none() -> None:
     )
     own = frame("/x/vllm_ascend/worker/worker.py", "load_model", "self.model_runner.load_model()")
     chosen, _ = advise(f"Traceback (most recent call last):\n{own}{npu}", BITS, cause="model-does-not-fit")
-    assert "--quantization quantizes nothing" in chosen[BITS].action
+    assert "(--quantization only names its format)" in chosen[BITS].action
     assert chosen[BITS].snippet == "--quantization ascend"
 
 

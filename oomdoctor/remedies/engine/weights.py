@@ -11,26 +11,16 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting
 from oomdoctor.language import say, semicolons
-from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line
 from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import known_versions, of_knob
-from oomdoctor.remedies.sizes import has_few_bits, size_of_model, tensor_parallel, trains_adapters
+from oomdoctor.remedies.sizes import size_of_model, tensor_parallel, trains_adapters
 from oomdoctor.spellings import title
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
 from oomdoctor.versions import ALL, versions
 
-_OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
-# Layers of few bits: of vLLM and SGLang those that are not for the cache alone or for whole weights
-_QUANTIZING: Final = (
-    r"bitsandbytes/nn|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
-    r"|\blayers/quantization/(?!base_|kv_cache|unquant|utils/|__init__)"
-)
-# scaled_fp8_quant in vllm/_custom_ops.py since 0.5.4 makes what takes the values in 8 bits
-_INTO_8_BITS: Final = r"\bscaled_fp8_quant\b|torch\.empty\(shape, device=input\.device, dtype=out_dtype\)"
-_OF_8_BITS: Final = "fp8"
 _NAMED: Final = 80  # characters of a model's name
 # Engines whose option lays all weights out in 16 bits on the GPU and quantizes them there, and the releases that do:
 # vllm/model_executor/layers/quantization/fp8.py before #31914; python/sglang/srt/layers/quantization/fp8.py, #17945
@@ -41,31 +31,8 @@ _TRAINING: Final = ("training", "rl")  # tasks
 _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
 
 
-def quantized(crash: Crash) -> str | None:
-    """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
-    name = next((each for each in crash.context.models if has_few_bits(each)), None)
-    if name is not None:
-        return name
-    said = _OF_QUANTIZED.search(crash.root.at.text)
-    if said is not None:
-        return said[0]
-    frame = crash.in_trace(_QUANTIZING)
-    return frame.file.rsplit("/", 1)[-1] if frame is not None else _in_8_bits(crash)
-
-
-def _in_8_bits(crash: Crash) -> str | None:
-    """vLLM was making FP8 values: of weights or for layers of such weights, if not for a cache of FP8."""
-    cache = crash.setting("kv_cache_dtype")
-    if cache is not None and _OF_8_BITS in str(cache.value):
-        return None
-    return _OF_8_BITS if crash.shows(_INTO_8_BITS) else None
-
-
 def smaller_weights(case: Case) -> Answer:
     """What the weights take now, in fewer bits or of another model."""
-    shown = quantized(case.crash) if case.knob == "quantize-weights" else None
-    if shown is not None:
-        return Refusal(say("weights already quantized ({shown})", shown=shown))
     row, models_named = case.row, case.crash.context.models
     if case.knob == "quantize-weights" and (release := _too_old(case.crash)) is not None:
         return Refusal(say("{release} reads no weights of 8 or 4 bits", release=release))
@@ -127,7 +94,8 @@ def _of_a_checkpoint(case: Case) -> Proposal | None:
     if case.row is not None and some([case.row.framework], "quantizes nothing itself"):
         option = case.row.setting
         action = say(
-            "Load a checkpoint that was quantized to 8 or 4 bits before: {option} quantizes nothing", option=option
+            "Load a checkpoint that is quantized already, to 8 or 4 bits ({option} only names its format)",
+            option=option,
         )
         return Proposal(action=action, suggested=case.row.value)
     after_loading = _QUANTIZED_AFTER_LOADING.get(framework or "")

@@ -14,7 +14,7 @@ from oomdoctor.job.frameworks import driven
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import own_options
-from oomdoctor.remedies.engine.weights import quantized
+from oomdoctor.remedies.in_force import half_precision
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
@@ -32,20 +32,16 @@ _TOO_LARGE: Final = "model-does-not-fit"
 _OF_WEIGHTS: Final = (_TOO_LARGE, "optimizer-states")  # causes
 _WITH_WEIGHTS: Final = ("model_load", "optimizer_step")  # stages
 _MIXED: Final = frozenset({"bf16", "fp16", "amp", "use_amp", "mixed_precision"})
+# accelerate/accelerator.py, prepare_model: outputs are converted where passes run in 16 bits, and only there
 _RUNS_MIXED: Final = (
     r"grad_scaler|GradScaler|autocast_mode|\bscaler\.(?:scale|step)\(|with (?:torch\.)?(?:cuda\.amp\.)?autocast"
+    r"|\b_convert_to_fp32\b|\bconvert_outputs_to_fp32\b"
 )
 # model.to: torch/nn/modules/module.py; tree_map: jax/_src/tree_util.py
 _TO_16_BITS: Final[Mapping[str, str]] = {
     "torch": "model = model.to(torch.bfloat16)",
     "jax": "params = jax.tree_util.tree_map(lambda p: p.astype(jax.numpy.bfloat16), params)",
 }
-# As calls, options and dumps have it
-_IN_16_BITS: Final = (
-    r"(?i)\b(?:torch_|param_|model_|weight_)?d?type\W{1,4}(?:torch\.)?(?:bfloat16|float16|bf16|fp16|half)\b"
-    r"|\.(?:half|bfloat16)\(\)|\.to\((?:dtype=)?torch\.b?float16\)"
-)
-_IN_32_BITS: Final = r"(?i)d?type\W{1,4}(?:torch\.)?(?:float32|fp32)\b|\.float\(\)|\bautocast\b|Expected.{1,60}dtype"
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 
 
@@ -118,10 +114,8 @@ def _half_while_they_load(crash: Crash) -> Proposal:
 def _half_the_weights(case: Case) -> Answer:
     """Mixed precision keeps the weights and the optimizer's states in 32 bits: they have to be converted themselves."""
     crash, row = case.crash, case.row
-    if (shown := quantized(crash)) is not None:
-        return Refusal(say("weights already quantized ({shown})", shown=shown))
-    if crash.shows(_IN_16_BITS) and not crash.shows(_IN_32_BITS):
-        return Refusal(say("the weights are in 16 bits already"))
+    if (why := half_precision(crash)) is not None:
+        return Refusal(why)
     if own_option(case.knob, crash) is not None:
         own = own_options.proposal(case.knob, KNOBS[case.knob].action, crash)
         slow = say("lower precision; slow on CPUs without bf16 instructions")

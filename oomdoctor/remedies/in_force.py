@@ -1,0 +1,106 @@
+"""What is in force already, as the log shows it in other ways than by an option: weights of few bits or of 16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oomdoctor.incident.model import Crash
+from oomdoctor.language import say
+from oomdoctor.patterns import late
+from oomdoctor.remedies.sizes import has_few_bits
+
+_OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
+# Layers of few bits: of vLLM and SGLang those that are not for the cache alone or for whole weights. Of bitsandbytes
+# (0.48: functional.py, autograd/_functions.py) not its optimizers, whose states are of few bits, and not the weights
+_LAYERS: Final = (
+    r"bitsandbytes/(?:nn|autograd)\b|quantizers/quantizer_|auto_?gptq/|gptqmodel/|awq/(?:modules|models)/"
+    r"|\blayers/quantization/(?!base_|kv_cache|unquant|utils/|__init__)"
+    r"|\bdequantize_(?:4bit|nf4|fp4)\(|\b(?:bnb\.)?matmul_4bit\(|\bMatMul(?:4Bit|8bitLt)\b|\bLinear(?:4bit|8bitLt)\b"
+)
+# scaled_fp8_quant in vllm/_custom_ops.py since 0.5.4 makes what takes the values in 8 bits
+_INTO_8_BITS: Final = r"\bscaled_fp8_quant\b|torch\.empty\(shape, device=input\.device, dtype=out_dtype\)"
+_OF_8_BITS: Final = "fp8"
+# The call by which AutoAWQ (awq/models/base.py 0.2), AutoGPTQ and GPTQModel make weights of few bits; PyTorch's own
+# method of that name, of one tensor, is called with a scale
+_QUANTIZES: Final = (
+    r"\bmodel\.quantize\(\s{0,8}(?:tokenizer|examples|calibration\w{0,40}|\w{0,40}dataset|quant_config)\b"
+)
+# PEFT's adapters become part of the weights, which are whole for it: the sums would be rounded to few bits
+# (peft/tuners/lora/bnb.py 0.17, "may get different generations due to rounding errors")
+_MERGES: Final = r"(?i)\bmerge_and_unload\(|#[^\n]{0,80}\bmerg(?:e|ing)\b[^\n]{0,40}\b(?:lora|adapters?)\b"
+# As calls, options and dumps have it, and as a comment says it of what is loaded
+_IN_16_BITS: Final = (
+    r"(?i)\b(?:torch_|param_|model_|weight_)?d?type\W{1,4}(?:torch\.)?(?:bfloat16|float16|bf16|fp16|half)\b"
+    r"|\.(?:half|bfloat16)\(\)|\.to\((?:dtype=)?torch\.b?float16\)"
+    r"|#\s{0,4}(?:re-?)?load(?:ing)?\b[^\n]{0,60}\b(?:in|as) (?:fp16|bf16|b?float16|half[- ]precision|16[- ]bits?)\b"
+)
+_IN_32_BITS: Final = r"(?i)d?type\W{1,4}(?:torch\.)?(?:float32|fp32)\b|\.float\(\)|\bautocast\b|Expected.{1,60}dtype"
+_WORDS: Final = 40  # characters of a line of the log
+
+
+def quantized(crash: Crash) -> str | None:
+    """What shows that the weights are of few bits already: the model's name, or the loader that failed with it."""
+    name = next((each for each in crash.context.models if has_few_bits(each)), None)
+    if name is not None:
+        return name
+    said = _OF_QUANTIZED.search(crash.root.at.text)
+    if said is not None:
+        return said[0]
+    frame = crash.in_trace(_LAYERS)
+    if frame is not None and frame.file:
+        return frame.file.rsplit("/", 1)[-1]
+    shown = _found(_LAYERS, crash)
+    return shown.strip("(") if shown is not None else _in_8_bits(crash)
+
+
+def _found(pattern: str, crash: Crash) -> str | None:
+    """What the pattern finds in the line nearest to the failure that holds it."""
+    line = crash.mentions(pattern)
+    found = late(pattern).search(line) if line is not None else None
+    return found[0] if found is not None else None
+
+
+def _in_8_bits(crash: Crash) -> str | None:
+    """vLLM was making FP8 values: of weights or for layers of such weights, if not for a cache of FP8."""
+    cache = crash.setting("kv_cache_dtype")
+    if cache is not None and _OF_8_BITS in str(cache.value):
+        return None
+    return _OF_8_BITS if crash.shows(_INTO_8_BITS) else None
+
+
+def fewer_bits(crash: Crash) -> str | None:
+    """Why the weights cannot be of fewer bits: they are, the job is making them so, or it needs whole ones."""
+    if (shown := quantized(crash)) is not None:
+        return say("weights already quantized ({shown})", shown=shown)
+    if crash.shows(_QUANTIZES):
+        return say("the program is quantizing the weights itself")
+    if merges(crash):
+        return say("adapters are merged into the weights: into 8 or 4 bits that would be rounded")
+    return None
+
+
+def merges(crash: Crash) -> bool:
+    """Whether the weights are loaded so that adapters become part of them."""
+    return crash.shows(_MERGES)
+
+
+def half_precision(crash: Crash) -> str | None:
+    """Why the weights cannot be halved: they have 16 bits or fewer."""
+    if (shown := quantized(crash)) is not None:
+        return say("weights already quantized ({shown})", shown=shown)
+    if crash.shows(_IN_16_BITS) and not crash.shows(_IN_32_BITS):
+        return say("the weights are in 16 bits already")
+    return None
+
+
+_OF_A_KNOB: Final[Mapping[str, Callable[[Crash], str | None]]] = {"quantize-weights": fewer_bits}
+
+
+def refused(knob: str, crash: Crash) -> str | None:
+    """Why there is nothing to turn; None where nothing shows that it is in force."""
+    question = _OF_A_KNOB.get(knob)
+    return question(crash) if question is not None else None
+
+
+__all__ = ["fewer_bits", "half_precision", "merges", "quantized", "refused"]

@@ -1,0 +1,145 @@
+"""What the log shows to be in force is not advised, and what only resembles it says nothing."""
+
+from __future__ import annotations
+
+import pytest
+from remedy_logs import advise, crashes_of, cuda
+
+from oomdoctor.remedies import in_force
+
+BITS = "quantize-weights"
+HALF = "mixed-precision"
+LOADER = (
+    'Traceback (most recent call last):\n  File "/x/merge.py", line 9, in <module>\n'
+    "    model = AutoModelForCausalLM.from_pretrained(\n"
+    '  File "/env/site-packages/accelerate/utils/modeling.py", line 200, in set_module_tensor_to_device\n'
+    "    new_value = value.to(device)\n"
+)
+
+
+def frame(file: str, code: str, function: str = "forward") -> str:
+    return f'Traceback (most recent call last):\n  File "{file}", line 7, in {function}\n    {code}\n{cuda()}'
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        # near misses: an optimizer's states, a cache, a tensor, a comment about something else
+        (frame("/env/site-packages/bitsandbytes/optim/adamw.py", "self.state1 = torch.zeros_like(p)"), None),
+        (frame("/x/net.py", "q = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)"), None),
+        (frame("/x/net.py", "y = self.model.quantize(x, scale=0.1)"), None),
+        (frame("/x/net.py", "k = self.cache.quantize(tokenizer_ids)"), None),
+        (frame("/x/net.py", "x = dequantize(x)"), None),
+        (frame("/x/net.py", "x = self.merge(x)  # merge the two branches"), None),
+        # weights of few bits, by their layers or by a line without a frame
+        (frame("/env/site-packages/bitsandbytes/autograd/_functions.py", "out = A @ B"), "already quantized"),
+        ("--> 31 y = linear(A, F.dequantize_4bit(B, state).t(), bias)\n" + cuda(), "already quantized"),
+        ("  (up): Linear4bit(in_features=64, out_features=64)\n" + cuda(), "already quantized"),
+        # the job is making them
+        ("model.quantize(tokenizer, quant_config=made)\n" + cuda(), "is quantizing"),
+        (frame("/x/awq.py", "model.quantize(examples)", "<module>"), "is quantizing"),
+        # or needs whole ones
+        ("# Load it again to merge the LoRA weights\n" + LOADER + cuda(), "adapters are merged"),
+        (frame("/x/join.py", "model = model.merge_and_unload()", "<module>"), "adapters are merged"),
+    ],
+)
+def test_weights_that_are_or_become_of_few_bits_are_not_made_so(log: str, why: str | None) -> None:
+    told = in_force.refused(BITS, crashes_of(log)[0])
+    assert (told is None) if why is None else (why in (told or ""))
+    if why is not None:
+        assert BITS not in advise(log, BITS, cause="model-does-not-fit")[0]
+
+
+@pytest.mark.parametrize(
+    ("comment", "advised"),
+    [
+        ("# Load the model in FP16", False),
+        ("# Reload weights as bfloat16", False),
+        ("# load in half precision first", False),
+        ("# Load the tokenizer", True),
+        ("# FP16 needs another card", True),
+        ("# Load the model in FP32", True),
+        ("# Load the images in 16 colours", True),
+    ],
+)
+def test_a_loader_that_is_told_to_halve_is_not_told_again(comment: str, advised: bool) -> None:
+    log = f"{comment}\n{LOADER}{cuda()}"
+    assert (HALF in advise(log, HALF, cause="model-does-not-fit")[0]) is advised
+
+
+@pytest.mark.parametrize(
+    ("code", "advised"),
+    [("return tensor.float()", False), ("return self.net(x)", True)],
+)
+def test_outputs_are_widened_only_where_passes_are_narrow(code: str, advised: bool) -> None:
+    function = "_convert_to_fp32" if not advised else "convert"
+    log = frame("/env/site-packages/accelerate/utils/operations.py", code, function)
+    assert (HALF in advise(log, HALF, cause="activations")[0]) is advised
+
+
+def test_adapters_are_merged_where_there_is_room() -> None:
+    log = "# Merge the LoRA weights into the base\n" + LOADER + cuda()
+    known = advise(log, "offload-parameters", cause="model-does-not-fit")[0]["offload-parameters"]
+    assert known.snippet == 'from_pretrained(..., device_map="cpu")'
+    plain = advise(LOADER + cuda(), "offload-parameters", cause="model-does-not-fit")[0]
+    assert "Merge" not in str(plain)
+
+
+@pytest.mark.parametrize(
+    ("code", "advised"),
+    [
+        ("dec = self.spatial_tiled_decode(z)", False),
+        ("dec = vae.decode_tiled(z)", False),
+        ("dec = self.decode(z)", True),
+        ("tiled = decode(z)", True),
+    ],
+)
+def test_one_tile_is_as_large_for_a_small_picture(code: str, advised: bool) -> None:
+    log = frame("/x/autoencoder_kl.py", code, "decode")
+    assert ("smaller-input" in advise(log, "smaller-input", cause="activations")[0]) is advised
+
+
+@pytest.mark.parametrize(("file", "option"), [("hyvideo/vae/net.py", True), ("models/hyvideo/vae/net.py", False)])
+def test_a_folder_of_another_program_has_its_options(file: str, option: bool) -> None:
+    log = frame(file, "y = self.conv2d(x)") + "hyvideo/"
+    known = advise(log, "offload-parameters", cause="activations")[0]
+    assert ("--use-cpu-offload" in str(known)) is option
+
+
+# the allocator
+
+
+@pytest.mark.parametrize(
+    ("tried", "free", "total", "unused", "advised"),
+    [
+        # near misses: a remainder that each full GPU has, however small the request; nothing at all
+        ("64.00 MiB", "0 bytes", "24.00 GiB", "451.00 MiB", False),
+        ("64.00 MiB", "0 bytes", "24.00 GiB", "1.10 GiB", False),
+        ("128.00 MiB", "30.00 GiB", "45.00 GiB", "0 bytes", False),
+        ("6.00 GiB", "10.00 MiB", "79.00 GiB", "4.50 GiB", False),
+        ("64.00 MiB", "0 bytes", "24.00 GiB", "1.30 GiB", True),
+        ("2.00 GiB", "1.00 GiB", "24.00 GiB", "1.50 GiB", True),
+        ("4.00 GiB", "10.00 MiB", "79.00 GiB", "4.50 GiB", True),
+    ],
+)
+def test_the_allocator_matters_where_a_good_part_lies_idle(
+    tried: str, free: str, total: str, unused: str, advised: bool
+) -> None:
+    log = 'Traceback (most recent call last):\n  File "/x/fit.py", line 3, in forward\n    y = self.mlp(x)\n'
+    chosen, rejected = advise(log + cuda(tried, total, free, unused=unused), "allocator-config", cause="activations")
+    assert ("allocator-config" in chosen) is advised
+    assert ("allocator-config" in rejected) is not advised
+
+
+OLD = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 11.00 GiB total capacity; 6.00 GiB already "
+    "allocated; 20.00 MiB free; 9.50 GiB reserved in total by PyTorch)\n"
+)
+
+
+@pytest.mark.parametrize(("cause", "advised"), [("activations", False), ("allocator-fragmentation", True)])
+def test_an_old_release_is_upgraded_where_memory_lies_in_pieces(cause: str, advised: bool) -> None:
+    known = advise(OLD, "allocator-config", cause=cause)[0]
+    assert ("allocator-config" in known) is advised
+    if advised:
+        assert known["allocator-config"].action.startswith("Upgrade PyTorch to 2.1 or later")
