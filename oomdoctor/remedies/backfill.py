@@ -21,6 +21,7 @@ from oomdoctor.signs.kills import only_small_processes_were_killed
 
 ENOUGH: Final = 3
 _NOTHING_ELSE: Final = (RACE, "absurd-size")  # causes of which less of anything is no remedy
+_LEARNS: Final = ("training", "rl")  # tasks
 Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
 
 
@@ -47,13 +48,23 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     lacking = ENOUGH - len(chosen) if cause not in _NOTHING_ELSE else 0
     more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
     found = remedies(cause, more, crash)[0] if more else []
-    further = [replace(one, general=True) for one in found if one.knob not in listed]
+    further = [replace(one, general=True) for one in found if one.knob not in listed and _has_a_sign(one, crash)]
     chosen = [*_real(chosen), *(further[:lacking] if lacking > 0 else [])]
     return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
 
 
+def _has_a_sign(remedy: Remedy, crash: Crash) -> bool:
+    """What is advised of any job is worth a line where it names something of this one, or where the job is known to
+    learn; a library's line of code names nothing of it."""
+    told = remedy.setting or remedy.subject or remedy.derivation or remedy.current is not None
+    return bool(told) or crash.job.task in _LEARNS
+
+
 def _real(chosen: Sequence[Remedy]) -> list[Remedy]:
-    """Those that name what to change first; the others fall away where these are enough."""
+    """Those that name what to change first; the others fall away where these are enough, and beside any other one what
+    only says that something is to be recorded."""
+    if any(one.knob != EVIDENCE for one in chosen):
+        chosen = [one for one in chosen if one.knob != EVIDENCE or one.has_object]
     real = [one for one in chosen if one.has_object]
     if sum(one.knob != EVIDENCE for one in real) >= ENOUGH:
         return real

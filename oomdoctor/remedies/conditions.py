@@ -36,7 +36,7 @@ from oomdoctor.remedies.host.processes import of_threads, several_tasks
 from oomdoctor.remedies.inputs import (
     OF_NATURE,
     axes_of_the_largest,
-    computes_pictures,
+    computes_anything,
     has_axes_of_pictures,
     pictures,
     sequences,
@@ -109,11 +109,9 @@ LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
 _AXIS: Final = late(r"\d{1,20}")
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_ATTENTION: Final = (
-    r"(?i)attention|\battn|softmax|transformers?\b|\btokens?\b|\bseq(?:uence)?_?len|\bllms?\b"
+    r"(?i)attention|attn|\bqkv\b|\bq\w{0,8} ?@ ?k|softmax|transformers?\b|\btokens?\b|\bseq(?:uence)?_?len|\bllms?\b"
     r"|\b(?:bert|gpt|llama|gemma)"
 )
-_OF_ONE_TENSOR: Final = "allocator-cap"  # a cause
-_OF_ANY_GRAPH: Final = "ONNX Runtime"  # a library, of whose nodes few attend
 _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # XLA's names of what a jitted function computes; those of a gradient have the transformation around them:
 # jax/_src/interpreters/ad.py, jvp and backward_pass
@@ -312,16 +310,14 @@ def wide_numbers(case: Case) -> bool:
 
 
 def attention(case: Case) -> bool:
-    """Arrays of JAX and TensorFlow are of anything, so is a tensor that is too large at once, and who computes pictures
-    may have none: there, a frame, a line or a model's name tells of attention. The scores of few tokens are small."""
+    """A tensor is of anything: a frame, a line, a model's name or a framework's own option tells of attention. The
+    scores of few tokens are small."""
     crash = case.crash
     if little_was_generated(crash) is not None:
         return False
     if "mlx" in crash.job.frameworks:
         return option_for_it(case)  # it has no other: mlx/fast.cpp, `scaled_dot_product_attention`
-    of_anything = crash.job.world in _ARRAYS_OF_ANYTHING or case.cause == _OF_ONE_TENSOR or computes_pictures(crash)
-    of_anything = of_anything or (isinstance(crash.root, LibraryOutOfMemory) and crash.root.library == _OF_ANY_GRAPH)
-    if not of_anything or case.now is not None or own_line.shows(case.knob, crash):
+    if case.now is not None or own_line.shows(case.knob, crash):
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
     return of_a_framework or bool(crash.context.models) or crash.shows(_OF_ATTENTION)
@@ -347,7 +343,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if case.now is None and crash.job.task == "data" and isinstance(crash.root, LibraryOutOfMemory):
         return False  # tables and clouds of points are parted, and by another knob
-    if _has_no_batches(crash):
+    if _has_no_batches(crash) or computes_anything(case):
         return False
     if case.cause == "shm-too-small" and not _loads_batches(crash):
         return False
@@ -491,6 +487,8 @@ def worker_processes(case: Case) -> bool:
     if only_small_processes_were_killed(crash) is not None or _one_of_them_holds_all(crash):
         return False
     if case.row is None and case.cause != "too-many-workers" and ray_workers.are_one_for_each_gpu(crash):
+        return False
+    if case.now is None and node_memory(crash) is None and ray_workers.killed_held_little(crash):
         return False
     if a_thread_was_refused(crash) is not None or of_threads(case.row):
         return True

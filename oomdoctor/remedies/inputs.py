@@ -33,11 +33,25 @@ _SIZE_OF_PICTURES: Final = (
 # What only text has
 _OF_TEXT: Final = (
     r"(?i)attention(?!_?unet)|\battn|transformers?\b|token|\bseq(?:uences?)?(?:_len\w*)?\b|\bllms?\b|\bprompts?\b"
-    r"|\blm_?head|\blogits|vocab|\b(?:bert|gpt|llama|gemma|qwen|mistral|bloom|opt|t5|phi|glm)(?:\b|[\d_-])"
+    r"|\blm_?head|\blogits|vocab|\b(?:bert|gpt|llama|gemma|qwen|mistral|bloom|opt|t5|phi|(?:chat)?glm|baichuan|vicuna)"
+    r"(?:\b|[\d_-])"
     r"|cross_entropy|\bmax_len|softmax|einsum"
+)
+_OF_SOUND: Final = (
+    r"(?i)audio|\bi?stft\b|spectrogram|\bmel_?(?:spec|filter|bank)|waveform|\.(?:wav|mp3|flac)\b|\bspeech|\btts\b"
+    r"|\bvocoder"
+)
+_OF_MOVING_PICTURES: Final = r"(?i)video|frames?\b.{0,20}\b(?:image|resolution)|\.mp4\b"
+_OF_A_NETWORK: Final = ("activations", "logits-spike", "optimizer-states")  # causes
+# What only programs have that learn, or that compute with a network
+OF_LEARNING: Final = (
+    r"(?i)batch|\bepochs?\b|\bloss(?:es)?\b|data_?loader|\btrain|\bmodels?\b|\bnetworks?\b|\bneural|\btensors?\b"
+    r"|\blayers?\b|torch|tensorflow|keras|caffe|mxnet|paddle|onnx|mindspore|\bnccl\b|cudnn|bitsandbytes"
+    r"|\bRuntimeError: CUDA\b"
 )
 LENGTH: Final = "shorter-sequences"
 SIZE: Final = "smaller-input"
+_OF_ANY_TASK: Final = ("unknown", "system")
 _WITHOUT_INPUTS: Final = ("data", "system", "serving")  # tasks
 _OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
 _OPS_ON_SEQUENCES: Final = r"(?i)attention|softmax|matmul|einsum"
@@ -71,6 +85,21 @@ def may_be_anything(crash: Crash) -> bool:
     if _shows_pictures(crash) or own_options.own_option(SIZE, crash) is not None:
         return False
     return spelling(LENGTH, crash.context) is None and not crash.shows(_OF_TEXT) and not _has_a_shape(crash)
+
+
+def computes_anything(case: Case) -> bool:
+    """Whether nothing is known of the program: no library of arrays, no framework, no task and no step of it."""
+    crash, job = case.crash, case.crash.job
+    if case.cause in _OF_A_NETWORK or isinstance(crash.root, ArrayOutOfMemory):
+        return False
+    if job.frameworks or crash.context.models or crash.stage != "unknown":
+        return False
+    return job.world == "none" and job.task in _OF_ANY_TASK and not crash.shows(OF_LEARNING)
+
+
+def of_sound(crash: Crash) -> bool:
+    """Whether recordings or speech are computed."""
+    return crash.shows(_OF_SOUND) and not crash.shows(_OF_MOVING_PICTURES)
 
 
 def _has_a_shape(crash: Crash) -> bool:

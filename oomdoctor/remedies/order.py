@@ -18,11 +18,11 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.vllm_error import ContextDoesNotFit
 from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import early_kill, is_a_bystander, node_memory, ray_kill, used_bytes
+from oomdoctor.incident.node import early_kill, node_memory, ray_kill
 from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.remedies import Remedy, misread, own_options
+from oomdoctor.remedies import Remedy, misread, own_options, ray_workers
 from oomdoctor.remedies.allocator import little_is_unused
 from oomdoctor.remedies.engine.requests import cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
@@ -300,11 +300,7 @@ def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list
 
 def _is_held_elsewhere(crash: Crash, first: Remedy) -> bool:
     """Fewer workers free little where Ray killed one that held next to nothing."""
-    kill = ray_kill(crash)
-    if kill is None or first.knob != _WORKERS:
-        return False
-    sizes = [one.bytes for one in kill.victims if one.bytes is not None]
-    return is_a_bystander(max(sizes, default=None), used_bytes(crash))
+    return first.knob == _WORKERS and ray_workers.killed_held_little(crash)
 
 
 def others_ahead(remedies: Sequence[Remedy], cause: str) -> list[Remedy]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory, Victim
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import Holder, is_rank, node_memory
+from oomdoctor.incident.node import Holder, is_a_bystander, is_rank, node_memory, ray_kill, used_bytes
 from oomdoctor.job.job import remote_call
 from oomdoctor.job.roles import class_and_method, role_of
 from oomdoctor.patterns import late
@@ -86,6 +86,13 @@ def own_actor(crash: Crash) -> str | None:
     return None if role_of(shown.name) in _OF_GPUS else shown.name
 
 
+def killed_held_little(crash: Crash) -> bool:
+    """Whether what Ray killed is next to nothing of what was in use: fewer of these free little."""
+    kill = ray_kill(crash)
+    sizes = [one.bytes for one in kill.victims if one.bytes is not None] if kill is not None else []
+    return kill is not None and is_a_bystander(max(sizes, default=None), used_bytes(crash))
+
+
 def nodes_in_sight(crash: Crash) -> int:
     """Whose processes the failure and the errors around it name by their addresses."""
     around = crash.root.around
@@ -94,4 +101,12 @@ def nodes_in_sight(crash: Crash) -> int:
     return len(nodes.union(*told))
 
 
-__all__ = ["NAME", "are_one_for_each_gpu", "are_unnamed", "nodes_in_sight", "own_actor", "tasks"]
+__all__ = [
+    "NAME",
+    "are_one_for_each_gpu",
+    "are_unnamed",
+    "killed_held_little",
+    "nodes_in_sight",
+    "own_actor",
+    "tasks",
+]

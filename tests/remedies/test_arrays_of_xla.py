@@ -71,9 +71,13 @@ def test_attention_is_advised_where_there_may_be_some(above: str, *, named: bool
     assert (ATTENTION in found(above + REFUSED)) is named
 
 
-def test_a_step_of_pytorch_may_have_attention_everywhere() -> None:
-    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.\n"
-    assert ATTENTION in advise(log, ATTENTION, cause="activations")[0]
+@pytest.mark.parametrize(
+    ("above", "named"),
+    [("", False), ("  tension = self.hold(x)\n", False), ("attn: 8 heads\n", True), ("tokens: 4096\n", True)],
+)
+def test_nor_has_a_step_of_pytorch_that_shows_none(above: str, *, named: bool) -> None:
+    log = f"{above}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.\n"
+    assert (ATTENTION in advise(log, ATTENTION, cause="activations")[0]) is named
 
 
 # pictures and their batch

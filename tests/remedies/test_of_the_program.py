@@ -614,7 +614,9 @@ DRAWN = (
         ("viewer/renderer.py", False),
         ("scene/voxel_grid.py", False),
         ("viewer/renderer_attention.py", True),
-        ("trainer.py", True),  # may be of anything
+        ("trainer.py", False),  # may be of anything
+        ("trainer_of_gpt.py", False),
+        ("gpt_trainer.py", True),
     ],
 )
 def test_who_only_renders_has_no_attention(file: str, has_attention: bool) -> None:

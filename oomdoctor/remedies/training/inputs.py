@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.language import say
-from oomdoctor.remedies.inputs import SIZE, may_be_anything
+from oomdoctor.remedies.inputs import SIZE, computes_anything, may_be_anything, of_sound
 from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import comes_later
@@ -79,8 +79,7 @@ def fewer(case: Case) -> Answer:
             cost=say("the ends of the pieces are computed less well"),
         )
     if case.knob == SIZE and case.now is None and _of_no_program(case) and may_be_anything(case.crash):
-        action = say("Make each input smaller: a shorter text, a lower resolution, fewer frames or points")
-        return Proposal(action=action, setting="")  # each kind of input has a line of its own
+        return _smaller_by_its_kind(case)
     if case.knob == SIZE and row is None and case.now is not None and case.now.whole is not None:
         return Proposal(
             action=say("Make each input smaller: {name} is {now} now", name=case.now.name, now=case.now.value),
@@ -95,6 +94,17 @@ def fewer(case: Case) -> Answer:
         return Proposal(action=say("Halve {name} (value not in the log)", name=row.setting))
     counts = not isinstance(usual, int) or default is None or default > usual
     return halved(case) if counts and (usual is None or case.number() is not None) else None
+
+
+def _smaller_by_its_kind(case: Case) -> Proposal:
+    """In words: each kind of input has a line of its own."""
+    if of_sound(case.crash):
+        return Proposal(action=say("Compute shorter pieces of audio at once"), setting="", cost=say("more steps"))
+    if computes_anything(case):
+        action = say("Compute a smaller problem, or a part of it at a time (a coarser grid, a smaller volume)")
+        return Proposal(action=action, setting="")
+    action = say("Make each input smaller: a shorter text, a lower resolution, fewer frames or points")
+    return Proposal(action=action, setting="")
 
 
 def _of_no_program(case: Case) -> bool:
