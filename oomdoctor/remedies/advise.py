@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -31,6 +30,7 @@ from oomdoctor.remedies import (
     evaluation,
     fractions,
     from_outside,
+    in_force,
     inputs,
     loading,
     own_line,
@@ -38,11 +38,12 @@ from oomdoctor.remedies import (
     placement,
     ray_workers,
     reach,
+    shells,
     together,
 )
 from oomdoctor.remedies.builds import python_builds
 from oomdoctor.remedies.captions import Caption, caption
-from oomdoctor.remedies.engine.known import in_python
+from oomdoctor.remedies.engine.known import is_set_in_code
 from oomdoctor.remedies.functions import OF_THE_ENGINE, compute
 from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.initial import counts_tokens
@@ -83,10 +84,7 @@ _CHOICES: Final = frozenset(
     }
 )  # fmt: skip
 _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a class, or who wrote the line and when
-_EXPORT: Final = re.compile(r"^export (\w{1,80})=(.{0,300})$", re.MULTILINE)
-_IN_POWERSHELL: Final = r'$env:\1 = "\2"'
 _OF_A_BUILD: Final = "fewer-build-jobs"
-_IN_A_DOCKERFILE: Final = r"ENV \1=\2   # in the Dockerfile, above the RUN that failed"
 _TELLING: Final = 8  # characters of a function's name
 _STATES: Final = "low-memory-optimizer"  # whose words each world has of its own
 _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
@@ -164,7 +162,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
             place=hindrance.place,
         )
         return Rejected(knob.id, why)
-    unfit = together.refused(knob.id, crash)
+    unfit = together.refused(knob.id, crash) or in_force.refused(knob.id, crash)
     if unfit is not None:
         return Rejected(knob.id, unfit)
     heard: list[Setting] = []
@@ -187,7 +185,10 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
 
 def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:
     stated = evaluation.now_of if evaluation.concerns(knob.id, crash) else partial(current, knob.id)
-    return Case(knob.id, cause, crash, row, stated(row, crash.context) or axes.now(knob.id, crash))
+    now = stated(row, crash.context) or axes.now(knob.id, crash)
+    if now is not None and now.call is not None and own_line.shows(knob.id, crash):
+        now = replace(now, call=None)  # the line itself can be written anew
+    return Case(knob.id, cause, crash, row, now)
 
 
 def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
@@ -224,7 +225,7 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         row = of_call(row, crash.context, _calls(knob, crash), in_sight)
     if evaluation.concerns(knob.id, crash):
         row = evaluation.row_of(row, crash.context)
-    if row is not None and some([row.framework], "takes its options as arguments") and in_python(crash):
+    if row is not None and is_set_in_code(row, crash):
         row = row.as_argument
     if row is not None and (port := of_devices(devices.device_name((crash,)), row.framework)) is not None:
         row = spelling(knob.id, crash.context, port.name) or row
@@ -441,10 +442,10 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
-    if snippet is not None and _EXPORT.search(snippet) is not None and is_on_windows(case.crash):
-        snippet = _EXPORT.sub(_IN_POWERSHELL, snippet)
+    if snippet is not None and is_on_windows(case.crash):
+        snippet = shells.in_powershell(snippet)
     elif snippet is not None and knob.id == _OF_A_BUILD and in_a_dockerfile(case.crash):
-        snippet = _EXPORT.sub(_IN_A_DOCKERFILE, snippet)
+        snippet = shells.in_a_dockerfile(snippet)
     setting = (_setting(row, inner) if answer.setting is None else answer.setting) or None
     tells = snippet or setting or answer.subject or answer.derivation
     held_by = holder(knob.id, case.crash) if not tells else None

@@ -22,10 +22,12 @@ _WINDOWS: Final = (
     r"|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
     r"|\bWinError\b|\bpaging file\b|(?<![\w./-])/[C-F]/[\w.-]"  # the last as llamafile's C library writes C:\
 )
-# Jupyter, Colab and Kaggle run cells in ipykernel; IPython/core/ultratb.py has its own form of a traceback
+# Jupyter, Colab and Kaggle run cells in ipykernel; IPython/core/ultratb.py has its own form of a traceback. Databricks
+# names its cells "<command-4200133>"
 _OF_A_KERNEL: Final = r"/ipykernel(?:_\d+)?/|\bipython-input-\d|/ipykernel_launcher\.py"
 _FROM_A_CELL: Final = (
-    r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^(?:File )?<ipython-input|^Cell In ?\[\d+\]"
+    r"^\w+(?:Error|Exception)\s{2,}Traceback \(most recent call last\)|^(?:File )?<(?:ipython-input|command-\d{3,20}>)"
+    r"|^Cell In ?\[\d+\]"
 )
 _KILLED: Final = (Kill, KernelKill, UserspaceKill, LimitKill, LoaderDeath, WorkerDeath, NodeOutOfMemory)
 # What Python raises has a class; a driver, a kernel or a simulator prints its own sentence and no traceback.

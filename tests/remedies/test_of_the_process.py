@@ -82,7 +82,8 @@ def test_one_rustc_that_optimizes_everything_is_no_matter_of_jobs(options: str, 
 def test_a_variable_of_the_shell_does_not_reach_a_dockerfile(below: str, *, dockerfile: bool) -> None:
     text = f"{RUST.format(options='')}{below}"
     snippet = advise(text, "fewer-build-jobs")[0]["fewer-build-jobs"].snippet or ""
-    assert snippet.startswith("ENV CARGO_BUILD_JOBS=1 " if dockerfile else "export CARGO_BUILD_JOBS=1")
+    assert snippet.endswith("\nENV CARGO_BUILD_JOBS=1" if dockerfile else "export CARGO_BUILD_JOBS=1")
+    assert snippet.startswith("# in the Dockerfile" if dockerfile else "export")
 
 
 STATE = """\

@@ -67,7 +67,7 @@ Trait = Literal[
     "counts cards as nodes",
     "runs inside trainers",  # an engine that they start themselves
     "hands its engine only its own options",  # that engine's other ones are out of reach
-    "takes its options as arguments",  # of the same names, where a program builds the engine
+    "takes its options as arguments",  # of the same names, where a program builds the engine or its configuration
     "takes what it needs",  # an engine, and no share
     "takes a share of the card",
     "takes a share of what is free",  # when it starts

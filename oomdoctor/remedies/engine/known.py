@@ -12,8 +12,10 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NotEnoughFree
 from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile, Sleep, WeightsLoaded
 from oomdoctor.incident.engine_facts import loading, phase
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import framework
 from oomdoctor.language import say
 from oomdoctor.remedies import models
+from oomdoctor.remedies.settings import Spelling
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.units import show
@@ -21,6 +23,12 @@ from oomdoctor.versions import Version, version_of
 
 _LENGTHS: Final = ("max_model_len", "max_seq_len")
 _BUILT: Final = r"/vllm/entrypoints/llm\.py|\bLLM\(|/lmdeploy/api\.py|\bsgl\.Engine\("
+# The same as lines of a script that stand beside the error: of lmdeploy and vLLM, whose servers print no such line
+_WRITTEN: Final = (
+    r"\bpipeline\(.{0,300}\bbackend_config ?=|\bfrom lmdeploy import pipeline\b|\bllm ?= ?(?:vllm\.)?LLM\("
+)
+# Where a script makes the trainer's configuration itself, and no command line does: TRL's and transformers' classes
+_CONFIGURED: Final = r"\b(?:\w{0,20}TrainingArguments|[A-Z]{2,6}Config)\("
 # Engines that a program of one's own makes from arguments, and servers, which take them as flags
 _MADE: Final = r"\bLLMEngine\.from_engine_args\(|\bAsyncLLMEngine\.from_engine_args\("
 _BY_A_SERVER: Final = r"api_server|/vllm/entrypoints/|(?i:uvicorn|vllm serve)"
@@ -88,11 +96,22 @@ def sleeps(crash: Crash) -> bool:
 
 def in_python(crash: Crash) -> bool:
     """Whether a program or a notebook builds the engine itself, by arguments of the options' names."""
-    if crash.in_trace(_BUILT) is not None or is_in_a_notebook(crash):
+    if crash.in_trace(_BUILT) is not None or is_in_a_notebook(crash) or crash.mentions(_WRITTEN) is not None:
         return True
     if crash.in_trace(_MADE) is not None and not crash.shows(_BY_A_SERVER):
         return True
     return phase(crash) == "waking" and not crash.shows(_SERVER)
+
+
+def is_set_in_code(row: Spelling, crash: Crash) -> bool:
+    """Whether a framework's flags are written as arguments of the same names here."""
+    own = framework(row.framework)
+    if own is None or "takes its options as arguments" not in own.traits:
+        return False
+    if own.layer == "engine":
+        return in_python(crash)
+    launched = any((one.written or "").startswith("-") for one in crash.context.settings.values())
+    return is_in_a_notebook(crash) or (crash.in_trace(_CONFIGURED) is not None and not launched)
 
 
 def one_request(crash: Crash) -> tuple[int, str] | None:
