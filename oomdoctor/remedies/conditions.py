@@ -110,7 +110,7 @@ _AXIS: Final = late(r"\d{1,20}")
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_ATTENTION: Final = (
     r"(?i)attention|attn|\bqkv\b|\bq\w{0,8} ?@ ?k|softmax|transformers?\b|\btokens?\b|\bseq(?:uence)?_?len|\bllms?\b"
-    r"|\b(?:bert|gpt|llama|gemma)"
+    r"|\b(?:bert|gpt|llama|gemma)|chat_?completion"
 )
 _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # XLA's names of what a jitted function computes; those of a gradient have the transformation around them:

@@ -73,7 +73,13 @@ def test_attention_is_advised_where_there_may_be_some(above: str, *, named: bool
 
 @pytest.mark.parametrize(
     ("above", "named"),
-    [("", False), ("  tension = self.hold(x)\n", False), ("attn: 8 heads\n", True), ("tokens: 4096\n", True)],
+    [
+        ("", False),
+        ("  tension = self.hold(x)\n", False),
+        ("  in create_chat_completion\n", True),
+        ("attn: 8 heads\n", True),
+        ("tokens: 4096\n", True),
+    ],
 )
 def test_nor_has_a_step_of_pytorch_that_shows_none(above: str, *, named: bool) -> None:
     log = f"{above}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.\n"
