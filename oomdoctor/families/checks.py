@@ -68,6 +68,7 @@ CHARACTERS: Final = 800
 
 # What a program looked up, and found less than it was to have: "available_size()=9.0 < need_size=30"
 # What a check compares, and what both sides were: "allocating <= available failed, 900 > 300", "(900 vs. 300)"
+_NO_HELP = late(r"(?i)\b(?:not|won't|cannot|never) (?:be of )?help\b|\bnot an? (?:out[- ]of[- ]memory|OOM|memory)\b")
 _AMOUNTS: Final = late(
     r"\b(?P<asked>[A-Za-z_][\w.>()-]{0,60}) ?<=? ?(?P<left>[A-Za-z_][\w.>()-]{0,60})\W{1,3}"
     r"(?:fail(?:ed|s|ure)?\b\W{0,3})?\(?(?P<needed>\d{1,19}) (?:>=?|vs\.?) (?P<there>\d{1,19})\b(?![.\d])"
@@ -125,7 +126,7 @@ def refused_by_a_check(text: str) -> str | None:
 def mended_by_a_smaller_share(text: str) -> bool:
     """Whether an exception says that something failed, and advises a smaller share of a device's memory."""
     shown = text[:CHARACTERS]
-    if "mem" not in shown or _MORE.search(shown):
+    if "mem" not in shown or _MORE.search(shown) or _NO_HELP.search(shown):
         return False
     return all(words.search(shown) is not None for words in (_FAILS, _SHARE, _LESS))
 

@@ -60,7 +60,7 @@ _LOOKALIKES = tuple(
             mark("a requested limit was rejected or cannot be changed; nothing ran out of memory"),
             # the JVM's
             r"Initial heap size set to a larger value than|Invalid maximum heap size: |Too small maximum heap",
-            r"(?i:\b(?:updating|setting|changing|raising|lowering) memory limit\b)",
+            r"(?i:\b(?:updating|setting|changing|raising|lowering|cannot decrease) memory limit\b)",
             r"\bset memory limit \d{1,20} too low|requested amount of memory \(\d{1,9} MB\) greater than total system",
         ),
         (
@@ -208,6 +208,7 @@ FAMILY = Family(
         "memory is already over",
         "memory is under",
         "ing memory limit",
+        "decrease memory limit",
         "set memory limit",
         "heap size ",
         "maximum heap",

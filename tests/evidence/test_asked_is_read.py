@@ -41,6 +41,7 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "free -h": ("asked/free-h.txt", {"machine_memory"}),
     "free -m; df -h -t tmpfs; grep": ("asked/outside-processes.txt", {"machine_memory", "df"}),
     "df -h /dev/shm": ("asked/df-shm.txt", {"df"}),
+    "ipcs -lm": ("asked/ipcs.txt", set()),  # for a person to look at: nobody's limit is a size
     "ray memory --stats-only": ("asked/ray-memory.txt", {"ray_store"}),
     "ray status -v": ("asked/ray-status.txt", {"ray_schedule"}),
     "grep -A 10 'MEM(GB)'": ("asked/rays-rows-by-grep.txt", {"ray_kill"}),
