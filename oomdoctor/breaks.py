@@ -22,7 +22,7 @@ PID: Final = " pid="  # in the names of Ray's writers
 SEVERAL: Final = 3  # writers on one line: a message of one may name another
 PADDING: Final = " " * 8  # what a terminal's rows are filled up with, and some copy along
 # Python's logging without a format of its own
-_ROW = late(rf"{PADDING} {{0,400}}(?=(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{{1,80}}:)")
+_ROW = late(rf"(?<! ){PADDING} {{0,400}}(?=(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{{1,80}}:)")
 _PART = late(
     rf"{_FRAME}|Traceback \(most recent call (?:last|first)\):?"
     r"|During handling of the above exception, another exception occurred:"
@@ -59,7 +59,7 @@ def of_writers(text: str) -> list[str]:
 
 def of_rows(text: str) -> list[str]:
     """The messages of one line that a terminal had shown in rows, each filled up with blanks."""
-    return _ROW.split(text)
+    return [row for row in _ROW.split(text) if row] or [text]
 
 
 def parts(text: str) -> list[str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from oomdoctor import grammars
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import COMMENT, SOURCE, echo
@@ -84,6 +86,7 @@ _OTHER_SEGMENT = late(
     r"|System memory request exceeds memory available in /dev/shm"
 )
 _SYSTEM_V: Final = "shmget("  # PostgreSQL names the call in the line below
+_OF_SHMGET = late(r"\bshmget\((?:[^,()]{1,60}, ?)?(?:size=)?(\d{3,20})\b")
 _OF_POSTGRESQL = late(
     r"/PostgreSQL\.\d|\b(?:ERROR|FATAL): {1,2}could not (?:create|resize|map) (?:\w{1,12} )?shared memory"
 )
@@ -118,7 +121,8 @@ _NOT_ALLOWED = late(r"\b(?:Permission denied|Operation not permitted|Read-only f
 _CALLS: Final = 3  # lines between a failed call and what it was for
 # What processes talk through, where the message names no path
 _BETWEEN_PROCESSES = late(r"(?i)\bIPC\b|\b(?:shared[ -]memory|message queues?|semaphores?|ring buffers?)\b")
-_SHM_SHOWN = late(r"(?:^|\s)/dev/shm(?:\s|$)")  # in the rows of df and mount
+# A file system of 64 MiB for it in a row of mount, which may be wrapped, or one that is full in a row of df
+_SHM_SHOWN = late(r"/dev/shm\b.{0,200}?\btmpfs\b.{0,80}?\bsize=(?:65536k|64[mM])\b|\b(?:9\d|100)% {1,8}/dev/shm\b")  # noqa: S108  (read, not written to)
 
 _FILE_ABOVE: Final = 30  # lines above a failure, in which the file is named
 _SETTINGS: Final = 200  # lines above a failure, in which a folder may be set
@@ -187,11 +191,18 @@ def _segment(page: Page, index: int) -> Iterator[Read]:
 def _nccl_segment(page: Page, index: int) -> Iterator[Read]:
     """NCCL names the reason in the line above, where its call failed."""
     line = page.lines[index]
-    if any(_NOT_ALLOWED.search(near.text) for near in (*page.before(index, _CALLS), line)):
+    if _may_not_write(page, index):
         why = mark("the folder of shared memory cannot be written or read (permissions, a mount); it is not full")
         yield Lookalike(place_of(page, line), why)
     else:
         yield _full(page, line, "nccl")
+
+
+def _may_not_write(page: Page, index: int) -> bool:
+    """Whether the nearest call on shared memory that failed was not allowed, and did not find it full."""
+    near = (page.lines[index], *reversed(page.before(index, _CALLS)))
+    said = next((line.text for line in near if _NO_SPACE.search(line.text) or _NOT_ALLOWED.search(line.text)), "")
+    return _NOT_ALLOWED.search(said) is not None and "shm" in said
 
 
 def _other_segment(page: Page, index: int) -> Iterator[Read]:
@@ -230,9 +241,11 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
     elif _SERIAL.search(line.text):
         yield _no_semaphore(page, index)
+    elif (call := next((near.text for near in page.after(index, 2)[:2] if _SYSTEM_V in near.text), None)) is not None:
+        size_asked = _OF_SHMGET.search(call)
+        yield replace(_full(page, line, "system-v"), tried_bytes=int(size_asked[1]) if size_asked else None)
     elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
-        below = next((one.text for one in page.after(index, 1)), "")
-        yield _full(page, line, "system-v" if _SYSTEM_V in below else _user(line.text))
+        yield _full(page, line, _user(line.text))
     elif unnamed and any(_JOBLIB_FRAME.search(text) for text in above) and not _elsewhere(page, index):
         yield _full(page, line, "joblib")
     elif unnamed and any(map(_BETWEEN_PROCESSES.search, (*above[-_CALLS:], line.text))) and _shows_shm(page, index):
@@ -242,9 +255,9 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
 
 
 def _shows_shm(page: Page, index: int) -> bool:
-    """Whether somebody looked at the file system of shared memory beside it."""
+    """Whether somebody looked at the file system of shared memory beside it, and it is small or full."""
     near = (*page.before(index, _FILE_ABOVE), *page.after(index, _FILE_ABOVE))
-    return any(_SHM_SHOWN.search(line.text) for line in near)
+    return _SHM_SHOWN.search(" ".join(line.text[:CHARACTERS] for line in near)) is not None
 
 
 def _no_semaphore(page: Page, index: int) -> Read:

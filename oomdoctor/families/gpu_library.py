@@ -137,7 +137,7 @@ _OUT_OF_MEMORY = tuple(
         (
             "TorchRec",
             (
-                r"Device partition failed\. Couldn't find a rank for shard [^\n]{0,300}?\bhbm=(?P<tried>\d{1,20})"
+                r"Device partition failed\. Couldn't find a rank for shard [^\n]{0,300}?\bhbm=(?P<tried>[1-9]\d{0,19})"
                 r"[^\n]{0,400}?largest device storage: \w{0,12}\(?hbm=(?P<free>\d{1,20})"
             ),
         ),
@@ -187,6 +187,11 @@ _OUT_OF_MEMORY = tuple(
                 rf"Check failed: \(?result\)?[^\n]{{0,20}}: "
                 rf"Failed to allocate (?P<tried>{_NUMBER}) bytes with alignment \d"
             ),
+        ),
+        # CL_MEM_OBJECT_ALLOCATION_FAILURE by its number (cl.h)
+        (
+            "OpenCL",
+            r"\bcl(?:Enqueue|Create|Build|Finish)[A-Za-z]{0,30}\b[^\n\w-]{0,6}(?:[a-z]{4,8}\W{1,4}){0,3}-4\b(?!\d)",
         ),
         ("OpenCL", r"(?P<status>(?:CL_)?\bMEM_OBJECT_ALLOCATION_FAILURE)|\bMemory Object Allocation Failure\b"),
         # The runtime says so of threads, too: here no memory was left
@@ -477,6 +482,10 @@ FAMILY = Family(
         "[malloc] Unable to allocate",
         "in AlignedAllocator",
         "OpenEncodeSessionEx failed",
+        "clEnqueue",
+        "clCreate",
+        "clBuild",
+        "clFinish",
         _NO_SURFACE,
         "_STATUS_NOT_INITIALIZED",
         "_STATUS_INTERNAL_ERROR",

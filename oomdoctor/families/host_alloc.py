@@ -132,6 +132,8 @@ _DEVICE_FAILED = late(
     r"|\b(?:CUDA|HIP) error: ?7\d\d\b"
     r"|launch timed out|\b(?:memcpy|kernel|stream) \w{0,12} ?failed"
 )
+# What a kernel did before, and the next call reports
+_FAULT = late(rf"(?i){DEVICE_FAULT}|\b(?:CUDA|HIP) error: ?7\d\d\b|\b(?:cuda|hip)Error(?:Illegal|Launch)\w{{4,20}}")
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))
@@ -288,7 +290,8 @@ MESSAGE_LINES: Final = 30
 _GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock \d|Unable to lock JVM Memory")
 
 _COMPILERS = late(
-    r"Killed signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
+    # gcc.c names the signal in the user's language, of which a pipe may leave nothing
+    r"(?:Killed|fatal error:) signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
     r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9"
     r"|unable to execute command: Killed"
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
@@ -498,7 +501,7 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     if allocator == "python" and _OF_ANOTHER.search(text):
         return True
     following = [line.text for line in page.after(index, 2)[:2]]
-    if any(_DEVICE_FAILED.search(line.text) for line in (*page.before(index, 2), *page.after(index, 2))):
+    if any(_FAULT.search(line.text) for line in (*page.before(index, 2), *page.after(index, 2))):
         return True
     if any(_OF_THE_SYSTEM.search(text) for text in following):
         return False
@@ -510,10 +513,8 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
 
 def _is_its_own(text: str) -> bool:
     """Whether the program itself raised it, and names its setting, or says what it wanted and what there was."""
-    if OF_A_SETTING.search(text) is not None:
-        return True
     found = shortfall(text, raised=True)
-    return found is not None and found.compared is not None
+    return found is not None and (found.compared is not None or OF_A_SETTING.search(text) is not None)
 
 
 def _refused(page: Page, index: int, allocator: str, text: str) -> Read:
@@ -779,7 +780,7 @@ _TRIGGERS: Final = (
     "libfabric:",
     "lock JVM Memory",
     "mlock",
-    "Killed signal",
+    "signal terminated program",
     "Killed (program",
     "died due to signal",
     "terminated with signal",

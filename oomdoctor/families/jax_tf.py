@@ -197,10 +197,13 @@ _FAILURES = tuple(
         ("tensorflow", r"could not allocate (?P<pinned>pinned) host memory of size: (?P<tried>\d{1,20})"),
     )
 )
+# One of these at the end of a paste, by the file that writes it
+_CUT_PROBE = late(rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\)\s{{0,4}}$")
+_DRIVERS: Final = ("cuda_driver.cc", "rocm_driver.cc")
 _PROBES = (
     late(
-        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\)"
-        r"(?: from device: (?:CUDA_ERROR_OUT|hipError|HIP_ERROR_OutOfMemory)|\s{0,4}$)"  # a paste may end before it
+        rf"failed to allocate [\d.]{{1,20}}\w{{1,3}} \((?P<tried>{AMOUNT})\) from device: "
+        r"(?:CUDA_ERROR_OUT|hipError|HIP_ERROR_OutOfMemory)"
     ),
     late(rf"Memory usage: (?P<free>{AMOUNT}) free, (?P<total>{AMOUNT}) total"),
 )
@@ -301,10 +304,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if _DUMP_SUM in text:
         yield from _dump_alone(page, index, place, process)
         return
-    for pattern in _PROBES:
-        if match := pattern.search(text):
-            yield _probe(page, index, _sizes(match))
-            return
+    if (probed := _probed(line, text)) is not None:
+        yield _probe(page, index, _sizes(probed))
+        return
     if match := _REMATERIALIZED.search(text):
         sizes: dict[str, Any] = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
         yield ProgramTooLarge(at=place, time=line.mark.time, process=process, **sizes)
@@ -332,6 +334,13 @@ def _failed(page: Page, index: int, framework: str, match: re.Match[str], last: 
     if pinned and not is_loud(page, index, line.text[:1200], sure=True, compared=True):
         return Lookalike(place_of(page, line), mark("pageable memory works too; the program continued"))
     return _failure(page, index, _framework(page, index, framework, match), match, last)
+
+
+def _probed(line: Line, text: str) -> re.Match[str] | None:
+    """The figures that a driver of TensorFlow's was refused or counted."""
+    found = next((match for pattern in _PROBES if (match := pattern.search(text))), None)
+    of_a_driver = (line.mark.source or "").partition(":")[0].endswith(_DRIVERS)
+    return found or (_CUT_PROBE.search(text) if of_a_driver else None)
 
 
 def _framework(page: Page, index: int, framework: str, match: re.Match[str]) -> str:

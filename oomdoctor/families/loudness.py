@@ -47,6 +47,10 @@ _RAISED = late(
 # What an exception's next line says, where its own ends with a colon: "Exception from src/plugin.cpp:54:"
 _HEADLINE = late(r"(?:[^\n]{0,200}\b\w{0,40}(?:Exception|Error)\b|Check ')[^\n]{0,400}:\s?$")
 _HEADLINES: Final = 4
+# An exception of what could not be had or begun: what it lists below may say why
+_OF_A_DEVICE = late(
+    r"(?i)\b(?:gpus?|devices?|memory|cuda|model|engine|alloc\w{0,8}|initiali[sz]\w{1,6}|load(?:ing)?)\b"
+)
 _ANOTHER = late(r"\W{0,4}[\w./-]{1,60}(?:\(\))?: ")  # "mimalloc: ": another one speaks
 _MESSAGE: Final = 3  # lines of an exception below its first
 # What an exception's second line supposes of its reason
@@ -186,7 +190,7 @@ def _ends_a_message(page: Page, index: int) -> bool:
     for at in range(index, max(0, index - _MESSAGE) - 1, -1):
         text = page.lines[at].text
         if is_exception(text):
-            return True
+            return _OF_A_DEVICE.search(text) is not None
         if not text.strip() or _level(page, at, text):
             return False
     return False

@@ -193,7 +193,7 @@ def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
     """The memory that a device's, a function's or a structure's name alone decides."""
     if _ON_THE_CPU.search(text):
         return "host_ram"
-    if _FUNCTION_OF_A_CARD.search(text):
+    if _FUNCTION_OF_A_CARD.search(text) and not _OF_THE_CPU.search(text):
         return "gpu"
     return "host_ram" if "v" not in letters and _is_of_the_program(found, text) else None
 

@@ -402,11 +402,14 @@ _OBSERVER = late(
 _COUNTER = late(r"\s{0,8}(?:/[\w./@-]{1,200}:)?[a-z][a-z\d]{0,40}(?:_[a-z\d]{1,40}){1,10}\s{1,8}\d{1,20}\s{0,8}$")
 # What a program guards its memory with, and nothing else that is counted in bytes
 _GUARD = late(r"(?i)\b(?:circuit )?break(?:er|ing)\b|\bmem(?:ory)? ?guard\b|\b(?:query|spill) ?guard\b")
-_OF_A_DATABASE = late(r"(?i)\b(?:database|tablespace|filegroup|table|index|segment|extent|volume|partition|log)s?\b")
+_ON_A_DISK = late(
+    r"(?i)\b(?:database|tablespace|filegroup|table|index|segment|extent|volume|partition|log|journal|file|disk|inode"
+    r"|snapshot|backup|archive|swap|director(?:y|ie)|core)s?\b"
+)
 # The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "PYSCF_MAX_MEMORY"
 OF_A_SETTING: Final = late(
-    r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limit|budget|quota|cap)\w{0,12}"
-    r"|max_\w{0,20}(?:memory|mem|heap)\w{0,12}|[A-Z][A-Z\d]{1,16}_MAX_(?:MEMORY|MEM|HEAP)"
+    r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limits?|budget|quota|cap)(?:_\w{1,12})?"
+    r"|max_\w{0,20}(?:memory|mem|heap)(?:_\w{1,12})?|[A-Z][A-Z\d]{1,16}_MAX_(?:MEMORY|MEM|HEAP)"
     r"|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead)|[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
 )
 _RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
@@ -525,8 +528,8 @@ class Shortfall(Struct, frozen=True):
 
     @property
     def _of_space(self) -> bool:
-        """Whether space was to be allocated, and not that of a database's files: "could not allocate space for ..."."""
-        return re.search("Aa{0,2}e", self.letters) is not None and _OF_A_DATABASE.search(self.sentence.text) is None
+        """Whether space was to be allocated, and not on a disk: "could not allocate space for ..."."""
+        return re.search("Aa{0,2}e", self.letters) is not None and _ON_A_DISK.search(self.sentence.text) is None
 
     @property
     def _goes_on_after(self) -> bool:

@@ -89,7 +89,7 @@ def _begins(text: str, room: int) -> list[int]:
             found.append(begin)
             used = 0
         while long > room:  # it fits no row
-            begin += fitting(text[begin:end], room)
+            begin += max(1, fitting(text[begin:end], room))
             found.append(begin)
             long = cells(text[begin:end].rstrip())
         used += cells(text[begin:end])

@@ -174,3 +174,26 @@ def test_a_ladder_of_impossible_requests_is_what_was_counted_as_free(tmp_path: P
     steps = ("111.00TiB (122045790683136 bytes) from device: HIP_ERROR_OutOfMemory", "99.90TiB (109841211614822 bytes)")
     said = body(tmp_path, "".join(PROBE.format(n, step) + "\n" for n, step in enumerate(steps)))
     assert said["diagnoses"][0]["remedies"][0]["knob"] == "cap-preallocation"
+
+
+def test_of_two_calls_the_nearest_tells_why(tmp_path: Path) -> None:
+    calls = (
+        "gpu03:4410:4471 [1] NCCL WARN Call to sched_setaffinity failed : Operation not permitted\n"
+        "gpu03:4410:4471 [1] NCCL WARN Call to posix_fallocate failed : No space left on device\n"
+    )
+    assert first(tmp_path, calls + SEGMENT)[0] == "oom"
+
+
+def test_a_full_disk_beside_an_empty_shared_memory_is_a_disk(tmp_path: Path) -> None:
+    shown = "/dev/sda1  104857600  104857600  0  100% /\nshm  65536  0  65536  0% /dev/shm\n"
+    assert first(tmp_path, QUEUES + FULL_DISK + shown) == ("no-oom", [])
+
+
+def test_what_postgresql_asked_of_system_v_stands_in_its_detail(tmp_path: Path) -> None:
+    text = (
+        "FATAL:  could not create shared memory segment: No space left on device\n"
+        "DETAIL:  Failed system call was shmget(key=5432001, size=8964661248, 03600).\n"
+    )
+    answer = body(tmp_path, text)["diagnoses"][0]
+    assert "kernel.shmmni" in str(answer["remedies"])
+    assert body(tmp_path, text)["events"][0]["usage"]["tried_bytes"] == 8_964_661_248

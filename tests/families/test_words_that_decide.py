@@ -148,3 +148,48 @@ def test_who_watches_a_container_tells_of_its_kill(tmp_path: Path, text: str) ->
 def test_a_sampler_is_warmed_up_on_any_device(tmp_path: Path, device: str) -> None:
     text = f"RuntimeError: {device} out of memory occurred when warming up sampler with 512 dummy requests.\n"
     assert first(tmp_path, text)[1] == "sampler-warmup"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("ERROR: All memory pool allocations are in use.\n", "host-memory-exhausted"),
+        ("c++: fatal error: signal terminated program cc1plus\ncompilation terminated.\n", "build-parallelism"),
+        ("cl-0: OpenCL Error: clEnqueueNDRangeKernel -4\n", "gpu-memory-exhausted"),
+        ("clCreateBuffer failed with error -4\n", "gpu-memory-exhausted"),
+    ],
+)
+def test_a_reason_without_its_name_is_one(tmp_path: Path, text: str, cause: str) -> None:
+    assert first(tmp_path, text)[:2] == ("oom", cause)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INFO: all memory pool allocations are in use by the cache\nepoch 2 done\n",
+        "all worker slots are in use.\n",
+        "cl-0: OpenCL Error: clEnqueueNDRangeKernel -48\n",
+        "clGetDeviceIDs returned -1\n",
+        "c++: fatal error: Segmentation fault signal terminated program cc1plus\n",
+        "postgres: failed to allocate 2.00G (2147483648 bytes)\npostgres: retry with smaller buffers succeeded\n",
+        "monitor: received an OOM event counter of 0\n",
+        "kata-agent: if we received an OOM event the sandbox would restart\n",
+        "ValueError: invalid literal\nchecker could not allocate memory block of 2 GiB and uses disk\nfinished\n",
+        "WARN job 7 not started; others failed because of low memory earlier, see history\n",
+        "could not allocate space for the journal\n",
+    ],
+)
+def test_what_only_sounds_like_one(tmp_path: Path, text: str) -> None:
+    assert first(tmp_path, text)[0] == "no-oom"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MemoryError: cannot grow the member table beyond max_members\n",
+        "MemoryError\nkernel restart failed\n",
+        "ERROR offload_from_gpu(layer=3): failed to allocate 12.0 GiB of host memory\n",
+    ],
+)
+def test_what_else_is_named_takes_nothing_from_a_refusal_of_the_host(tmp_path: Path, text: str) -> None:
+    assert first(tmp_path, text)[::2] == ("oom", "host_ram")

@@ -20,7 +20,8 @@ _RUNC = late(
 # "/tasks/oom" is containerd's name of the event, as `ctr events` prints it
 _EVENT = late(
     r"(?<!for )\bTaskOOM\b|\bcontainer oom\b|(?<![\w./])/tasks/oom\"?,? ?(?:\"\w{1,12}\": ?)?\{"
-    r"|\b(?:got|received|observed|caught) an? OOM event\b(?! (?:handler|listener|channel|stream))"  # kata's agent
+    # kata's agent, and others: the message begins with it
+    r"|(?:^|[\"\]:] ?)(?:got|received|observed) an? OOM event\b(?! (?:handler|listener|channel|stream|count))"
     r"|\bconmon \S{1,64} <n\w{3,5}>: OOM (?:event )?received|\"(?:[Aa]ction|[Ss]tatus)\": ?\"oom\""
 )
 _ENGINES: Final = (

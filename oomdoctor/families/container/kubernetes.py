@@ -28,7 +28,8 @@ _WAITS = late(
 _KILLED = late(
     r"(?<![.\w])OOMKill(?:ed)?\b(?!\"?[=:] ?true\b)|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
     r"|(?<!whether it )(?<!if it )\bwas OOM[- ]killed\b"
-    r"|(?<!no )(?<!No )\bOOM detected in (?:the |a )?(?:pod|container)\b"  # the autoscaler's, vertical-pod-autoscaler
+    # the autoscaler's, vertical-pod-autoscaler
+    r"|(?:^|[\"\]] ?)(?:Quick )?OOM detected in (?:the |a )?(?:pod|container)\b(?!\"?[:=] ?(?:false|no)\b)"
 )
 _EVICTED = late(
     r"low on resource: memory|System OOM encountered|Evicting job because system is out of memory"
