@@ -32,6 +32,7 @@ from oomdoctor.units import GIB, MIB, percent, show
 A_DESKTOP: Final = 2 * GIB  # a display with its programs, or the driver's own reserve, takes so much of a card
 SMALL_PROGRAM: Final = 256 * MIB  # of arguments, temporaries and outputs together
 MUCH: Final = 0.25  # of the card, held by processes that the message lists
+MOST: Final = 0.8  # of the card
 HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
 LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
 FULL: Final = 0.5  # of the card, in use behind the refusal
@@ -136,8 +137,17 @@ def others_hold_very_much(crash: Crash) -> Seen | None:
 def others_hold_much(crash: Crash) -> Seen | None:
     """Others hold 25 % of the GPU (10 % if the driver does not list them). If this process itself fills most of the
     GPU, they only took the rest."""
-    others = _neighbours(card(crash))
-    return _seen(crash, others) if others and others.share >= others.counts_from else None
+    it = card(crash)
+    others = _neighbours(it)
+    if others is None or others.share < others.counts_from or _is_a_desktop(it, others):
+        return None
+    return _seen(crash, others)
+
+
+def _is_a_desktop(it: Card, others: _Neighbours) -> bool:
+    """Whether what nobody lists is no more than a display takes, and this process fills the rest."""
+    small = not others.listed and others.bytes < A_DESKTOP
+    return small and (it.own_bytes or 0) >= MOST * (it.total_bytes or 0)
 
 
 @sign

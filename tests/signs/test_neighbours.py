@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from engine_logs import not_enough_free
 from gpu_logs import crash, refused
+from reports import body
 
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.signs import Sign, neighbours
@@ -176,3 +179,16 @@ def test_a_layer_that_is_built_is_the_first_use_of_the_gpu(lines: tuple[str, ...
     assert (neighbours.refused_at_the_first_touch(log) is not None) is is_first
     printed = crash(*BUILDS, *lines, refused("64.00 MiB"))
     assert neighbours.refused_at_the_first_touch(printed) is None  # the allocator prints what it has
+
+
+@pytest.mark.parametrize(("own", "first"), [(13.94, "activations"), (11.4, "gpu-shared"), (13.4, "gpu-shared")])
+def test_what_a_display_takes_of_a_card_that_the_job_fills_is_no_neighbour(
+    tmp_path: Path, own: float, first: str
+) -> None:
+    text = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 226.00 MiB. GPU 0 has a total capacity of 15.58 "
+        f"GiB of which 71.25 MiB is free. Including non-PyTorch memory, this process has {own} GiB memory in use. Of "
+        f"the allocated memory {own - 0.3:.2f} GiB is allocated by PyTorch, and 67.23 MiB is reserved by PyTorch but "
+        "unallocated.\n"
+    )
+    assert body(tmp_path, text)["diagnoses"][0]["cause"] == first
