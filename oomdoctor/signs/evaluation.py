@@ -28,18 +28,26 @@ _GATHERING = (
     r"|\b(?:torch|np|xp|tf)\.(?:cat|concat\w*|[vh]?stack)\("
     r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
 )
+# What no layer hands on to the next one
+_FINAL: Final = (
+    r"(?:(?:\w{1,30}_)?(?:preds|predictions?|results?|estimates?|answers|heatmaps)(?:_(?:all|list|sum|total))?"
+    r"|all_\w{1,30}|\w{1,30}_(?:all|total))"
+)
 _RESULTS: Final = (
-    r"(?:\w{1,30}_)?(?:outputs|outs|preds|predictions?|results?|estimates?|scores|logits|probs|probabilities|embeddings|embs"
-    r"|feats|features|answers|heatmaps|all_\w{1,30})(?:_(?:all|list|sum|total))?"
+    rf"(?:{_FINAL}|(?:\w{{1,30}}_)?(?:outputs|outs|scores|logits|probs|probabilities|embeddings|embs|feats|features)"
+    r"(?:_(?:list|sum))?)"
 )
 # "estimates += out", "preds = torch.cat([preds, p])", "results.append(r)"; not a layer's sum, a loss or a bias
 _KEPT: Final = late(
-    rf"^(?:self\.)?(?P<sum>{_RESULTS})(?:\[[^\]\n]{{0,60}}\])? ?(?:\+= ?|= ?(?P=sum) ?\+ ?)"
+    rf"^(?P<sum>(?:self\.)?{_FINAL}|self\.{_RESULTS})(?:\[[^\]\n]{{0,60}}\])? ?(?:\+= ?|= ?(?P=sum) ?\+ ?)"
     r"(?!.{0,60}(?:loss|grad|identity|residual|shortcut|skip|bias|mask|noise|pos(?:ition)?_|weights?\b))"
-    rf"|^(?:self\.)?(?P<joined>{_RESULTS}) ?= ?\w{{1,12}}\.(?:cat|concat|concatenate|[hv]stack)\([(\[] ?(?:self\.)?"
+    rf"|^(?P<joined>(?:self\.)?{_FINAL}|self\.{_RESULTS}) ?= ?\w{{1,12}}\.(?:cat|concat|concatenate|[hv]stack)\([(\[] ?"
     rf"(?P=joined)\b"
-    rf"|^(?:self\.)?(?P<name>{_RESULTS})\.(?:append|extend)\("
+    rf"|^(?:self\.)?(?P<name>{_RESULTS})\.(?:append|extend)\((?=.)"
 )
+_CALLED: Final = late(r"(\w+)\(")
+# What a result passes on its way to the others; another call may have failed itself, and C++ shows no frame
+_MOVES: Final = ("detach", "cpu", "clone", "numpy", "item", "to", "float", "half", "squeeze", "unsqueeze")
 _IN_A_MODEL: Final = r"torch/nn/modules/|keras/(?:src/)?(?:layers|engine)|flax/|\bforward\b|\b_?generate\b|beam_search"
 _NOT_OF_RESULTS: Final = (
     "forward", "backward", "optimizer_step", "data_load", "model_load", "checkpoint_load", "checkpoint_save", "rollout",
@@ -102,11 +110,13 @@ def kept_results(crash: Crash) -> str | None:
     """What the innermost line calls the results that it adds to."""
     frame = next(crash.frames(), None)
     kept = _KEPT.search(frame.code) if frame is not None else None
-    if kept is None or crash.job.trains or crash.job.task in _LEARNS or crash.job.in_engine or not crash.proven:
+    if kept is None or any(called not in _MOVES for called in _CALLED.findall(kept.string, kept.end())):
+        return None
+    if crash.job.trains or crash.job.task in _LEARNS or crash.job.in_engine or not crash.proven:
         return None
     if crash.stage in _NOT_OF_RESULTS or crash.in_trace(_IN_A_MODEL) is not None or crash.pool not in ("gpu", *RAM):
         return None
-    return kept["name"] or kept["sum"] or kept["joined"]
+    return (kept["name"] or kept["sum"] or kept["joined"]).removeprefix("self.")
 
 
 @sign

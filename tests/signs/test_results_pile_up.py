@@ -33,6 +33,18 @@ def log(code: str, *, function: str = "run", end: str = "", above: tuple[str, ..
         "lines.append(line)",
         "result = compute(x)",
         "predict(x)",
+        # a layer hands them on
+        "features = features + upsampled",
+        "features = torch.cat([features, new], 1)",
+        "scores = scores + relative",
+        "outputs += shift",
+        # the pass or the reading itself may have failed, without a frame of its own
+        "results.append(compiled(image))",
+        "features.append(kernels.attend(q, k, v).cpu())",
+        "results.append(json.load(f))",
+        "embeddings.append(np.load(f))",
+        "estimates += compiled(image)",
+        "results.append(",
     ],
 )
 def test_what_keeps_no_results(code: str) -> None:
@@ -64,7 +76,9 @@ def test_not_in_a_pass_nor_in_a_training(lines: list[str]) -> None:
         ("self.predictions.extend(part)", "predictions"),
         ("logits_all = torch.vstack([logits_all, logits])", "logits_all"),
         ("heatmaps[i] += h", "heatmaps"),
-        ("scores = scores + s", "scores"),
+        ("results.append(r.detach().cpu())", "results"),
+        ("self.features = torch.cat([self.features, f])", "features"),
+        ("total_scores_all = total_scores_all + s", "total_scores_all"),
         ("features.append(f)", "features"),
     ],
 )
