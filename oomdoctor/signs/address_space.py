@@ -152,7 +152,7 @@ def limit_of_r_is_hit(crash: Crash) -> Seen | None:
     """R up to 4.1 on Windows reached what it allows itself in all, and the vector alone would be less than that: for a
     larger one no limit makes room."""
     refused = host_refusal(crash)
-    if refused is None or refused.allocator != "r" or refused.limit_bytes is None:
+    if refused is None or refused.allocator != "r" or not refused.limit_bytes:
         return None
     if (refused.tried_bytes or 0) > refused.limit_bytes:
         return None

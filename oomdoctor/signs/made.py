@@ -76,8 +76,10 @@ _NO_FRAMES: Final = ("message", "lines")
 OF_ONE_INPUT: Final = ("picture", "masks", "output")
 _OF_PAIRS: Final = ("square", "pairs", "boxes", "suppression", "pixels")
 DEPTH: Final = 4  # frames: behind these another part of the program is at work
-# What runs a network: which of its tensors failed says nothing of who called it
-_RUNS_A_NETWORK: Final = late(r"(?:^|/)torch/nn/modules/module\.py$")
+# What runs a network, or copies an input to check it: which array failed says nothing of who called it
+_OF_ITS_OWN: Final = late(r"(?:^|/)(?:torch/nn/modules/module|sklearn/utils/validation)\.py$")
+_IN_BLOCKS_ALREADY: Final = r"\bpairwise_distances_chunked\b"
+_LENGTH: Final = late(r"\d+")
 FLOAT32: Final = 4  # bytes: PyTorch's default
 DIGITS: Final = 3  # of a number of nodes that is computed
 # Lengths of a weight are multiples of it
@@ -192,10 +194,18 @@ def _of_frames(crash: Crash) -> Made | None:
     for depth, frame in enumerate(islice(crash.frames(), DEPTH)):
         row = _row(frame, innermost=depth == 0)
         if row is not None:
-            return Made(row, frame.function)
-        if _RUNS_A_NETWORK.search(frame.path):
+            return Made(row, frame.function) if row.kind != "pairs" or _may_be_of_pairs(crash) else None
+        if _OF_ITS_OWN.search(frame.path):
             return None
     return None
+
+
+def _may_be_of_pairs(crash: Crash) -> bool:
+    """Not of a printed shape with one axis, or with one of length 1, which is one row against all others, and not where
+    they come in blocks already."""
+    shape = crash.root.shape if isinstance(crash.root, HostAllocation) else None
+    lengths = _LENGTH.findall(shape or "")
+    return (not shape or (len(lengths) > 1 and "1" not in lengths)) and crash.in_trace(_IN_BLOCKS_ALREADY) is None
 
 
 @lru_cache(maxsize=4096)  # causes ask for each of their signs

@@ -26,21 +26,32 @@ _MAKES: Final = late(
     r"\b(?:(?:np|numpy|onp|cp|xp)\.(?:empty|zeros|ones|full|array|asarray|asanyarray|ascontiguousarray|asfortranarray|copy"
     r"|tile|repeat|concatenate|stack|[vhd]stack|column_stack|row_stack|append|insert|pad|eye|identity|meshgrid|mgrid|indices"
     r"|fromiter|fromfile|frombuffer|block|lib\.stride_tricks\.as_strided|random\.(?:rand|randn|random|random_sample"
-    r"|uniform|normal|standard_normal|randint|choice|permutation))(?:_like)?|to_categorical|bytearray)(?=[(\[])"
-    r"|(?<=\w|\]|\))\.(?P<method>astype|copy|toarray|todense|flatten|tolist|repeat)(?=\()"
+    r"|uniform|normal|standard_normal|randint|choice|permutation))(?:_like)?|to_categorical)(?=[(\[])"
+    # arrays' own: a dictionary, a file or a tensor has a copy() or a tolist(), too
+    r"|(?<=\w|\]|\))\.(?P<method>astype|toarray|todense)(?=\()"
 )
-_KEEPS: Final = late(r"(?<=\w|\]|\))\.(?P<method>append|extend|appendleft|setdefault|update)(?=\()")
-# What is allocated once for all that will come: a replay memory, a ring, a store of transitions
+# Collections' own: a progress bar or a digest has an update(), too
+_KEEPS: Final = late(r"(?<=\w|\]|\))\.(?P<method>append|extend|appendleft|setdefault)(?=\()")
+# What is allocated once for all that will come (a replay memory, a ring, a store of transitions) has it as its first
+# length: a later one is what a sequence is padded to
 _CAPACITY: Final = late(
-    r"\b(?:self\.)?_{0,2}(?:(?:max|mem(?:ory)?|buf(?:fer)?|replay)_?){0,2}(?:capacity|maxlen)\b"
-    r"|\b(?:self\.)?_{0,2}(?:max_)?(?:mem(?:ory)?|buf(?:fer)?|replay(?:_buffer)?)_(?:size|len(?:gth)?|cap)\b"
+    r"(?<=[(\[])(?P<name>(?:self\.)?_{0,2}(?:(?:max|mem(?:ory)?|buf(?:fer)?|replay)_?){0,2}(?:capacity|maxlen)"
+    r"|(?:self\.)?_{0,2}(?:max_)?(?:mem(?:ory)?|buf(?:fer)?|replay(?:_buffer)?)_(?:size|len(?:gth)?|cap))\b"
 )
-_OF_A_BUFFER: Final = late(r"(?i)replay|experience|transition|trajector|rollout_?(?:buffer|storage)")
+_OF_A_BUFFER: Final = late(
+    r"(?i)(?:replay|experience|transition|trajectory|rollout)s?_?(?:buffer|storage|memory|pool)"
+    r"|(?:^|experience_?|prioriti[sz]ed_?)replay\b"
+)
+# What is kept for an agent; transitions are a Markov chain's, too, and trajectories a molecule's
+_OF_AN_AGENT: Final = late(r"(?:^|\bself\.)_{0,2}(?:experiences?|transitions|trajectories)\b ?=(?!=)")
+_AGENTS: Final = (
+    r"(?i)replay|\bagents?\b|\b(?:rainbow|(?:\w{1,9}_)?dqn|ddpg|td3|gym(?:nasium)?|dopamine|stable_baselines3)\b"
+)
 _OF_A_NETWORK: Final = late(
     r"(?i)\bregister_buffer\b|grad|momentum|optim|(?:^|[\s.,(])(?:d?w(?:eights?|\d{0,2}|_?[a-z]{0,3})|biases|bias|b\d|kernels?"
     r"|params?|theta)(?:\[[^\]]{0,40}\])? ?[-+*/]?=(?!=)"
 )
-_TENSORS: Final = late(r"\btorch\.(?:empty|zeros|ones|full|rand|randn)(?=\()")
+_LAYS_OUT: Final = late(r"\b(?:np|numpy|onp|torch)\.(?:empty|zeros|ones|full)(?=\()")
 
 
 @sign
@@ -50,8 +61,8 @@ def a_buffer_is_made_at_once(crash: Crash) -> Seen | None:
     if (_tried(crash) or 0) >= MANY_HOSTS:
         return None
     frame = _innermost(crash, (*_OF_PYTHON, "torch"))
-    made = (_MAKES.search(frame.code) or _TENSORS.search(frame.code)) if frame is not None else None
-    if frame is None or made is None or not _is_of_a_buffer(frame):
+    made = _LAYS_OUT.search(frame.code) if frame is not None else None
+    if frame is None or made is None or not _is_of_a_buffer(crash, frame):
         return None
     words = say(
         "A buffer lays out all of its room at once ({call}), however little is in it yet, and there was no memory for "
@@ -113,12 +124,22 @@ def capacity_of(crash: Crash) -> str | None:
     if frame is None or a_buffer_is_made_at_once(crash) is None:
         return None
     named = _CAPACITY.search(frame.code)
-    return named[0] if named is not None else None
+    return named["name"] if named is not None else None
 
 
-def _is_of_a_buffer(frame: Frame) -> bool:
-    named = _OF_A_BUFFER.search(f"{frame.path.rpartition('/')[2]} {frame.function} {frame.code}")
-    return named is not None or _CAPACITY.search(frame.code) is not None
+def an_agent_is_in_sight(crash: Crash) -> bool:
+    """Whether a frame or a line near the failure speaks of an agent, its library or its replay."""
+    return crash.job.task == "rl" or crash.shows(_AGENTS)
+
+
+def _is_of_a_buffer(crash: Crash, frame: Frame) -> bool:
+    if _CAPACITY.search(frame.code) or _OF_A_BUFFER.search(f"{_file(frame)} {frame.function} {frame.code}"):
+        return True
+    return _OF_AN_AGENT.search(frame.code) is not None and an_agent_is_in_sight(crash)
+
+
+def _file(frame: Frame) -> str:
+    return frame.path.rpartition("/")[2]
 
 
 def _is_small(crash: Crash) -> bool:
@@ -139,6 +160,7 @@ def _call(found: re.Match[str]) -> str:
 __all__ = [
     "a_buffer_is_made_at_once",
     "a_line_fills_the_memory",
+    "an_agent_is_in_sight",
     "an_array_is_made_at_once",
     "capacity_of",
     "one_thing_more_is_kept",

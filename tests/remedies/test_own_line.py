@@ -55,6 +55,24 @@ def of(log: str, knob: str) -> Remedy:
     return remedy
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        # blocks of distances, one after the other, are no matrix, and no similarities
+        ("sim = cosine_similarity(vectors)", "computes the similarity of every pair"),
+        ("d = euclidean_distances(left, right)", "computes the distance of every pair"),
+        # one row against all others
+        ("x = frames[:, None, :] - mean", ""),
+        ("d = a[:, None, :] - b[None, :, :]", "computes a value for every pair"),
+    ],
+)
+def test_pairs_are_told_in_words(code: str, told: str) -> None:
+    remedy = of(in_ram(code), "smaller-partitions")
+    assert ("(line" in remedy.action) == bool(told)
+    assert not told or f"(line 212 of job.py {told}" in remedy.action
+    assert remedy.snippet is None
+
+
 # What is read of a line, and how it is changed
 
 

@@ -23,7 +23,8 @@ def log(size: str, limit: str) -> list[str]:
     [
         [ERROR.format("1.9 Gb")],
         [ERROR.format("1.9 Gb"), "  Reached total elapsed time limit: see help(setTimeLimit)"],
-        # no limit is as large as that vector
+        # no limit is 0, nor as large as that vector
+        log("0.0 Kb", "0"),
         log("97.2 Gb", "8062"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_logs import TRACEBACK, crash, ranking
+from gpu_logs import TRACEBACK, crash, frame, ranking
 
 from oomdoctor.signs import own_arrays
 from oomdoctor.signs.made import made_of, of_all_pairs_in_ram
@@ -38,6 +38,12 @@ def log(code: str, *, file: str = "prepare.py", function: str = "build", below: 
         "raise MemoryError(n)",
         "loss = criterion(out, y)",
         "y = jnp.zeros((n, n))",
+        # what others than arrays have, too
+        "shutil.copy(src, dst)",
+        "env = os.environ.copy()",
+        "frame = part.copy()",
+        "ids = tokens.tolist()",
+        "blob = bytearray(size)",
     ],
 )
 def test_what_makes_no_array_of_data(code: str) -> None:
@@ -74,14 +80,12 @@ def test_what_was_refused_for_something_else(lines: list[str]) -> None:
         ("data = np.concatenate(chunks, axis=0)", "np.concatenate"),
         ("images = np.array(images, dtype='float32') / 255.0", "np.array"),
         ("x_train = x_train.astype('float32')", "astype"),
-        ("frame = part.copy()", "copy"),
         ("padded = np.pad(volume, 64)", "np.pad"),
         ("grid = np.tile(row, (n, 1))", "np.tile"),
         ("xx, yy = np.meshgrid(a, b)", "np.meshgrid"),
         ("labels = np.eye(classes)[y]", "np.eye"),
         ("noise = np.random.normal(size=(n, d))", "np.random.normal"),
         ("y = to_categorical(y, classes)", "to_categorical"),
-        ("blob = bytearray(size)", "bytearray"),
         ("counts = vectors.toarray()", "toarray"),
     ],
 )
@@ -104,6 +108,17 @@ def test_numpys_own_frames_stand_below_the_line() -> None:
         ("k_cache = torch.zeros(layers, heads, length, dim)", "attention.py"),
         ("flat = torch.zeros(numel)", "param_and_grad_buffer.py"),
         ("x = torch.zeros(batch, length)", "step.py"),
+        # a Markov chain's, a molecule's, a study's
+        ("self.transition_matrix = np.zeros((n, n))", "chain.py"),
+        ("self.transitions = np.zeros((n, n))", "chain.py"),
+        ("coords = np.empty((frames, atoms, 3))", "trajectory_reader.py"),
+        ("trajectories = np.empty((frames, atoms, 3))", "md.py"),
+        ("table = np.zeros((rows, columns))", "experience.py"),
+        ("events = np.empty(len(replayed))", "journal.py"),
+        # what sequences are padded to, and what is read from a buffer
+        ("x = np.zeros((samples, maxlen))", "pad.py"),
+        ("batch = np.stack(parts)", "replay_buffer.py"),
+        ("ids = np.concatenate(trajectory_ids)", "agent.py"),
     ],
 )
 def test_what_is_no_buffer_of_data(code: str, file: str) -> None:
@@ -122,6 +137,7 @@ def test_what_is_no_buffer_of_data(code: str, file: str) -> None:
         ("self.states = np.ones([self.maxlen, n])", "ring.py", "self.maxlen"),
         ("self.transitions = np.zeros(n, dtype=self.dtype)", "rainbow.py", None),
         ("self.screens = np.empty((self.size, h, w))", "replay_memory.py", None),
+        ("self.states = np.zeros((n, d))", "prioritized_replay.py", None),
     ],
 )
 def test_a_buffer_lays_out_its_room(code: str, file: str, name: str | None) -> None:
@@ -147,10 +163,12 @@ def test_a_buffer_that_no_machine_holds_is_a_wrong_count(size: str, *, made: boo
         ("rows = rows.sort()", False),
         ("append(rows)", False),
         ("self.momentum.append(v)", False),
+        ("bar.update(1)", False),
+        ("digest.update(f.read())", False),
+        ("settings.update(yaml.safe_load(f))", False),
         ("rows.append(json.loads(line))", True),
         ("self.samples.extend(part)", True),
         ("index.setdefault(word, []).append(at)", True),
-        ("cache.update(part)", True),
     ],
 )
 def test_one_thing_more(code: str, *, keeps: bool) -> None:
@@ -170,6 +188,9 @@ def test_one_thing_more(code: str, *, keeps: bool) -> None:
         "z = x.unsqueeze(1) * w",
         "y = outer(a, b)",
         "x = x[:, None].repeat(k)",
+        "x = x[:, None, :] - self.mean",
+        "x = frames[:, None, :] - centers[i]",
+        "angles = at[:, None] * rates[None, :]",
     ],
 )
 def test_no_value_for_each_pair(code: str) -> None:
@@ -193,8 +214,58 @@ def test_no_value_for_each_pair(code: str) -> None:
 )
 def test_a_value_for_each_pair(code: str) -> None:
     it = crash(*log(code))
+    found = made_of(it)
     assert of_all_pairs_in_ram(it) is not None
+    assert found is not None and ("differences" in found.what) == ("==" not in code and "outer" not in code)
     assert ranking(*log(code))[0] == "dataset-in-ram"
+
+
+NO_ARRAY = "numpy.core._exceptions.MemoryError: Unable to allocate 60.0 GiB for an array with shape {} and data type"
+
+
+@pytest.mark.parametrize(
+    ("shape", "pairs"), [("(9000, 1, 700)", False), ("(9000,)", False), ("(9000, 700)", True), ("(11, 10, 12)", True)]
+)
+def test_a_printed_shape_tells_a_broadcast_from_pairs(shape: str, *, pairs: bool) -> None:
+    lines = log("d = a[:, None] - b[None, :]", end=f"{NO_ARRAY.format(shape)} float64")
+    assert (made_of(crash(*lines)) is not None) == pairs
+
+
+PAIRWISE = "sklearn/metrics/pairwise.py"
+NUMPY = "numpy/lib/_function_base_impl.py"
+
+
+@pytest.mark.parametrize(
+    ("below", "what"),
+    [
+        # the input is copied
+        ([(NUMPY, "cov", "X = array(m, ndmin=2, dtype=dtype)")], None),
+        ([(NUMPY, "corrcoef", "c = cov(x, y, rowvar)"), (NUMPY, "cov", "X = array(m, ndmin=2, dtype=dtype)")], None),
+        (
+            [
+                (PAIRWISE, "euclidean_distances", "X, Y = check_pairwise_arrays(X, Y)"),
+                (PAIRWISE, "check_pairwise_arrays", "X = check_array(X)"),
+                ("sklearn/utils/validation.py", "check_array", "array = np.asarray(array, order=order, dtype=dtype)"),
+            ],
+            None,
+        ),
+        # in blocks already
+        (
+            [
+                (PAIRWISE, "pairwise_distances_chunked", "D_chunk = pairwise_distances(X_chunk, Y)"),
+                (PAIRWISE, "euclidean_distances", "distances = -2 * safe_sparse_dot(X, Y.T)"),
+            ],
+            None,
+        ),
+        ([(NUMPY, "cov", "c = dot(X, X_T.conj())")], "covariances"),
+        ([(PAIRWISE, "euclidean_distances", "distances = -2 * safe_sparse_dot(X, Y.T)")], "distances"),
+        ([(PAIRWISE, "cosine_similarity", "K = safe_sparse_dot(X_normalized, Y_normalized.T)")], "similarities"),
+    ],
+)
+def test_what_a_function_of_pairs_makes(below: list[tuple[str, str, str]], what: str | None) -> None:
+    found = made_of(crash(*log("d = of(X)", below=[line for each in below for line in frame(*each)])))
+    assert (found is None) == (what is None)
+    assert found is None or what is None or what in found.what
 
 
 def test_pairs_on_a_gpu_are_no_data_in_ram() -> None:

@@ -9,6 +9,8 @@ from oomdoctor.signs.replays import a_replay_memory_is_large, replay_of
 
 REFUSED = (TRACEBACK, '  File "/home/ann/main.py", line 7, in <module>', "    agent = Agent(env)", "MemoryError")
 
+NO_AGENT = (TRACEBACK, '  File "/home/ann/main.py", line 7, in <module>', "    y = decode(x)", "MemoryError")
+
 
 @pytest.mark.parametrize(
     "lines",
@@ -20,10 +22,15 @@ REFUSED = (TRACEBACK, '  File "/home/ann/main.py", line 7, in <module>', "    ag
         ("replay_ratio: 1000000", "observation_shape: (84, 84)"),
         ("replay_capacity: 1000000", "output_shape: (84, 84)"),
         ("replay_capacity: 120.50", "observation_shape: (84, 84)"),
+        # a decoder's, a data set's
+        ("buffer_size=2097152", "frame_size: (720, 1280)"),
+        ("buffer_size: 20000", "frame_shape: (96, 96, 3)"),
+        ("memory_size: 20000", "state_shape: (96, 96, 3)"),
     ],
 )
 def test_what_tells_of_no_replay_memory(lines: tuple[str, ...]) -> None:
-    assert replay_of(crash(*lines, *REFUSED)) is None
+    refused = REFUSED if "observation" in lines[-1] or "output" in lines[-1] else NO_AGENT
+    assert replay_of(crash(*lines, *refused)) is None
 
 
 @pytest.mark.parametrize(
@@ -48,6 +55,12 @@ def test_a_replay_memory_in_a_programs_words(lines: tuple[str, ...], least: int)
 
 @pytest.mark.parametrize(("capacity", "large"), [(149130, False), (149131, True)])
 def test_a_gibibyte_is_large(capacity: int, *, large: bool) -> None:
+    it = crash(f"replay_capacity: {capacity}", "observation_shape: (80, 90)", *REFUSED)
+    assert (a_replay_memory_is_large(it) is not None) == large
+
+
+@pytest.mark.parametrize(("capacity", "large"), [(114532461, True), (114532462, False)])
+def test_what_no_machine_has_is_a_wrong_count(capacity: int, *, large: bool) -> None:
     it = crash(f"replay_capacity: {capacity}", "observation_shape: (80, 90)", *REFUSED)
     assert (a_replay_memory_is_large(it) is not None) == large
 
