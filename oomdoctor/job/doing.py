@@ -18,7 +18,7 @@ from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.frames import FRAME
 from oomdoctor.job import frames, rows, verbs
 from oomdoctor.job.roles import class_and_method, role_of
-from oomdoctor.job.rows import CHARACTERS, GENERATION, SILENCE, STEPS, TRAINING, Row
+from oomdoctor.job.rows import CHARACTERS, GENERATION, INFERENCE, SILENCE, STEPS, TRAINING, Row
 from oomdoctor.patterns import late
 
 UNKNOWN: Final = "unknown"
@@ -110,7 +110,9 @@ def _settled(stage: str, event: Event) -> str:
     """The stage of the contract."""
     if stage == TRAINING:
         return "forward" if event.pool == "gpu" else ""
-    if stage == GENERATION or (stage == "forward" and _names_an_engine(event)):
+    if stage == INFERENCE and event.pool != "gpu":
+        return ""  # any program has chunks, segments and tracks
+    if stage in (GENERATION, INFERENCE) or (stage == "forward" and _names_an_engine(event)):
         return "rollout" if _is_learning(event) else "serving"
     if stage == "forward" and role_of(event.process.name or "") == "reward":
         return "reward"

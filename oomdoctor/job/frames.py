@@ -24,6 +24,8 @@ from oomdoctor.patterns import late
 
 RAY: Final = "ray"  # the file of a frame that is Ray's line about a call
 TELLING: Final = 2  # the weight from which a frame needs no other witness
+MOVING: Final = 1.5  # the weight of a move: beyond what every stage does, and below a stage's own work
+_MOVED: Final = SILENCE._replace(weight=MOVING, stage="model_load", step="move")
 
 # Physics has verbs of networks: MuJoCo's `forward` computes accelerations
 _SIMULATOR: Final = late(rf"(?:^|/)(?:{files_of_simulation()})/")
@@ -52,6 +54,10 @@ _ONLY_BUILDS: Final = late(
     r"\A\s{0,80}\Z|\b__(?:post_)?(?:init|new)__\(|\.(?:to|cuda|half|bfloat16|float)\(|deepcopy\("
     r"|\b_?(?:load|init|create|build|make|get|prepare|setup|set|move|place|wrap|shard|register|from|configure)(?:_\w{1,60})?\("
     r"|(?:\A|[\s=.(])_?[A-Z]\w{1,80}\(|\btorch\.(?:empty|zeros|ones|full|rand\w{0,6})\("
+)
+# The innermost line, where it is a layer or a model that moves: whoever moves it does not compute with it yet
+_MOVES_A_LAYER: Final = late(
+    r"\b(?:\w{1,40}_)?(?:model|module|layer|block)s?(?:\[\w{1,20}\])?\.(?:cuda\(|to\([\"']?(?:(?i:cuda)|\w{0,20}device))"
 )
 # What happens again and again; what is built on the way belongs to a batch
 _STEP: Final = late(
@@ -110,6 +116,8 @@ def _of_frame(frame: Frame, after: Frame | None) -> Row:
     if _SIMULATOR.search(frame.path):
         return SILENCE
     row = _by_name(frame)
+    if after is None and row.weight <= MOVING and _MOVES_A_LAYER.search(frame.code):
+        return _MOVED
     if frame.file != RAY and (after is None or _WRAPPER.search(after.function)):
         return max(verbs.of_call(frame.code), row, key=lambda one: one.weight)  # of equals what is called
     return row

@@ -12,6 +12,7 @@ import ahocorasick_rs
 TABLE: Final = Path(__file__).with_name("doing.txt")
 CHARACTERS: Final = 400  # of a line that are looked at
 GENERATION: Final = "generation"  # an engine's work: the rollout of a trainer, or somebody's service
+INFERENCE: Final = "inference"  # a model's work on what a program was given, where a GPU ran out
 TRAINING: Final = "training"  # a loop's step: where the card is short mostly its forward pass, and elsewhere anything
 # What is done in each stage, where its row has no finer verb
 STEPS: Final = {
@@ -36,6 +37,7 @@ STEPS: Final = {
     "serving": "generate",
     "shutdown": "stop",
     GENERATION: "generate",
+    INFERENCE: "generate",
     TRAINING: "train",
 }
 

@@ -9,6 +9,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import is_after
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -102,12 +103,12 @@ def compiler_reports_it(crash: Crash) -> Seen | None:
 
 @sign
 def a_compiler_stopped_beside_free_memory(crash: Crash) -> Seen | None:
-    """A compiler was refused memory with a quarter of the machine's RAM at most, and swap was not in use: a full
-    machine swaps before it refuses."""
+    """A compiler was refused a piece, with a quarter of the machine's RAM at most, and right after it swap was not in
+    use. By itself the kernel refuses obvious overcommits alone: Documentation/mm/overcommit-accounting.rst, mode 0."""
     refused = next((one for one in crash.every(CompilerKill) if one.used_bytes), None)
     if refused is None:
         return None
-    machine = next((one for one in crash.every(MachineMemory) if one.total_bytes), None)
+    machine = next((one for one in crash.every(MachineMemory) if is_after(one, refused)), None)
     if machine is None or (refused.used_bytes or 0) * FAR_LESS > (machine.total_bytes or 0):
         return None
     if not machine.swap_total_bytes or machine.swap_used_bytes != 0:

@@ -256,7 +256,7 @@ def _evaluating(crash: Crash) -> bool:
     return (
         crash.job.task not in _WITHOUT_EVALUATION
         and not checked(crash)
-        and crash.stage != "serving"
+        and crash.stage not in ("serving", "launch")
         and crash.proven
         and (crash.stage == "eval" or crash.in_trace(_EVALUATING) is not None)
     )

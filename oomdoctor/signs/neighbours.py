@@ -48,6 +48,9 @@ _FIRST_TOUCH: Final = (
     # a layer that is built, where tensors of the GPU are the default
     r"|torch/nn/(?:(?:modules/\w{1,40}|parameter)\.py (?:\w{1,40}\.)?(?:__init__|__new__|reset_parameters)|init\.py) "
 )
+# torch/random.py, torch/cuda/random.py, torch/cuda/__init__.py: they take no memory of their own, but open the context
+_SEEDS: Final = r"torch/(?:cuda/)?random\.py (?:manual_)?seed(?:_all)? "
+_OPENS: Final = r"torch/cuda/__init__\.py _lazy_init "
 LINES_OF_A_CALL: Final = 2  # a check prints the place, then the call
 _TRAINER: Final = "policy"  # a role
 _CREATING: Final = frozenset({"launch", "model_load"})
@@ -381,8 +384,11 @@ def _loads_into_it(crash: Crash, refused: DeviceRefusal) -> bool:
 def refused_at_the_first_touch(crash: Crash) -> Seen | None:
     """The process failed, without figures, at its first use of the GPU: its context, a first tensor, moving the
     model."""
-    refused = _without_figures(crash)
-    if refused is None or refused.layer == "nvml" or not innermost(crash, _FIRST_TOUCH):
+    opens = innermost(crash, _OPENS) or (not stepped(crash) and innermost(crash, _SEEDS))
+    refused = _without_figures(crash) or (_bare(crash) if opens else None)
+    if refused is None or (isinstance(refused, DeviceRefusal) and refused.layer == "nvml"):
+        return None
+    if not opens and not innermost(crash, _FIRST_TOUCH):
         return None
     if crash.stage == "data_load":
         return None  # what is loaded before may lie on the GPU
@@ -608,6 +614,14 @@ def _without_figures(crash: Crash) -> DeviceRefusal | None:
     """A refusal that prints nothing, where no other message prints the card's figures."""
     root = crash.root
     return root if isinstance(root, DeviceRefusal) and not card(crash).total_bytes else None
+
+
+def _bare(crash: Crash) -> DeviceOutOfMemory | None:
+    """PyTorch's own words of a refusal, and no figure with them."""
+    root = crash.root
+    if not isinstance(root, DeviceOutOfMemory) or root.tried_bytes is not None or card(crash).total_bytes:
+        return None
+    return root
 
 
 def _others(crash: Crash, table: GpuTable) -> list[int]:

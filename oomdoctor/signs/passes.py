@@ -64,7 +64,8 @@ _OF_INDUCTOR: Final = late(
     r"\(\d[\d, ]{0,80}\),[^()\n]{0,40}?\btorch\.(\w{3,12})\)"
 )
 _CALIBRATES: Final = (
-    r"\.quantize(?:_model|_and_save)?\(|\boneshot\(|/(?:awq/quantize|auto_gptq|gptqmodel|llmcompressor|auto_round)/"
+    r"\bmodel\.quantize\(|\.quantize_(?:model|and_save)\(|\boneshot\("
+    r"|/(?:awq/quantize|auto_gptq|gptqmodel|llmcompressor|auto_round)/"
 )
 _STARTS: Final = frozenset({"engine_init", "memory_profiling"})
 _MADE_UP: Final = r"\b_?(?:dummy_run|(?:run_)?warm_?up)(?: |$|\()"
@@ -88,7 +89,7 @@ OF_SOUND: Final = ("tiled-processing", "smaller-input", "mixed-precision", "smal
 _ON_THE_CPU: Final = ("torch", "torch7", "c++")  # TensorFlow's is C++'s
 # torch/functional.py, torchaudio, librosa; names that programs give what they read with these
 _SOUND: Final = (
-    r"(?i)(?:\b|_)i?stft\b|\b(?:mel_?)?spec(?:trogram)?s?\b|\bwaveforms?\b|\b(?:audio|wav|song|mixture)s?\b(?=[,)])"
+    r"(?i)(?:\b|_)i?stft\b|\b(?:mel_?specs?|(?:mel_?)?spectrograms?)\b|\bwaveforms?\b|\b(?:audio|wav|song)s?\b(?=[,)])"
 )
 _IN_WINDOWS: Final = r"(?i)whisper|ctranslate2"  # of half a minute, however long the recording is
 _TRAINS: Final = r"(?i)\b(?:train|fit|training_step|loss|criterion|backward)\b|_loss\b"
@@ -377,21 +378,21 @@ def _refused_without_figures(crash: Crash) -> Event | None:
 
 @sign
 def a_piece_of_a_training_on_the_cpu(crash: Crash) -> Seen | None:
-    """PyTorch could not allocate 1 GiB or more of host memory for a training that counts its steps or whose trainer was
-    running it, and nothing shows another stage."""
+    """PyTorch could not allocate 1 GiB or more of host memory for a training that has done steps by its count, so that
+    its weights were there, and nothing shows another stage."""
     root = crash.root
     if not isinstance(root, HostAllocation) or root.allocator != "torch" or not (root.tried_bytes or 0) >= LARGE:
         return None
     if crash.job.in_engine or crash.stage not in ("unknown", "forward", "backward", "eval"):
         return None
     last = next(crash.frames(), None)
-    trains = crash.job.trains or crash.job.task == "training"
-    counts = last is None and trains and bool(crash.context.progress)
-    if not counts and (last is None or _TRAINER.search(last.path) is None):
+    progress = crash.context.progress
+    if not progress.get("step", progress.get("done")) or not (crash.job.trains or crash.job.task == "training"):
+        return None
+    if last is not None and _TRAINER.search(last.path) is None:
         return None
     words = say(
-        "The training was under way on the CPU and needed {tried} in one allocation. Tensors of this size come from "
-        "its passes, not from its weights.",
+        "The training was under way on the CPU and needed {tried} in one allocation.",
         tried=show(root.tried_bytes or 0),
     )
     against = (say("the log does not show which line requested it"),)

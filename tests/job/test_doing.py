@@ -826,3 +826,37 @@ def test_the_operator_that_ascends_report_names_tells_what_was_computed(operator
 def test_work_that_began_after_loading_is_what_is_under_way(line: str, stage: str) -> None:
     assert doing(before=("Loading the model weights...", line)).stage == stage
     assert doing(before=(line, "Loading the model weights...")).stage == "model_load"
+
+
+@pytest.mark.parametrize(
+    ("frames", "stage"),
+    [
+        (("app/etl.py process_chunk",), "serving"),
+        (("app/parts.py run_segmentation",), "serving"),
+        (("app/stems.py separate_track",), "serving"),
+        (("torch/cuda/random.py manual_seed_all", "torch/cuda/random.py cb"), "launch"),
+        (("app/gen.py generate_image", "torch/random.py manual_seed"), "launch"),
+        (("app/run.py evaluate", "torch/cuda/random.py seed_all"), "launch"),
+        (("torch/utils/checkpoint.py backward", "torch/cuda/random.py set_rng_state"), "backward"),
+        (("app/random.py manual_seed",), "unknown"),
+        (("app/net.py forward self.blocks[3].cuda()",), "model_load"),
+        (("app/net.py forward self.text_model.to(self.device)",), "model_load"),
+        (("app/net.py forward hidden = hidden.to(self.device)",), "forward"),
+        (("app/net.py forward layer.to(torch.float16)",), "forward"),
+        (("app/net.py forward self.blocks[3].cuda()", CALL, FORWARD), "forward"),
+        (("app/net.py training_step layer.to(device)",), "forward"),
+    ],
+)
+def test_what_was_done_where_the_gpu_ran_out(frames: tuple[str, ...], stage: str) -> None:
+    assert doing(*frames).stage == stage
+
+
+@pytest.mark.parametrize("frame", ["process_chunk", "run_segmentation", "separate_track"])
+def test_chunks_segments_and_tracks_of_a_host_are_any_programs(frame: str) -> None:
+    assert doing(f"app/rows.py {frame}", pool="host_ram").stage == "unknown"
+
+
+def test_a_segmentation_of_customers_is_no_service() -> None:
+    line = "INFO Starting segmentation of buyers (3 clusters)"
+    assert doing(before=(line,), pool="host_ram").stage == "unknown"
+    assert doing(before=(line,)).stage == "serving"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from oomdoctor.job import rows
-from oomdoctor.job.rows import GENERATION, STEPS, TABLE, TRAINING, Names, Row
+from oomdoctor.job.rows import GENERATION, INFERENCE, STEPS, TABLE, TRAINING, Names, Row
 from oomdoctor.report.vocabulary import STAGES
 
 WHERE = (
@@ -26,7 +26,7 @@ def test_every_row_is_of_a_known_place_and_none_is_lost() -> None:
 
 
 def test_every_stage_is_one_of_the_contract_and_has_a_verb() -> None:
-    assert {row.stage for row in ALL} - {GENERATION, TRAINING, ""} <= set(STAGES)
+    assert {row.stage for row in ALL} - {GENERATION, INFERENCE, TRAINING, ""} <= set(STAGES)
     assert set(STAGES) - {"unknown"} <= set(STEPS)
     assert {row.step for row in ALL} - {""} <= {*STEPS.values(), "move", "wake", "warm", "tokenize", "train"}
     assert all(row.step != STEPS[row.stage] for row in ALL if row.step), "the stage's own verb needs no word"

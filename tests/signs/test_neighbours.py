@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from engine_logs import not_enough_free
-from gpu_logs import crash, refused
+from gpu_logs import crash, ranking, refused
 from reports import body
 
 from oomdoctor.remedies.advise import remedies
@@ -192,3 +192,48 @@ def test_what_a_display_takes_of_a_card_that_the_job_fills_is_no_neighbour(
         "unallocated.\n"
     )
     assert body(tmp_path, text)["diagnoses"][0]["cause"] == first
+
+
+SEED = (
+    '  File "/env/torch/cuda/random.py", line 9, in {}', "    _lazy_call(cb)",
+    '  File "/env/torch/cuda/random.py", line 8, in cb', "    default_generator.{}(value)",
+)  # fmt: skip
+BAR = "Epoch 3:  41%|####1     | 410/1000 [02:11<03:08,  3.13it/s, loss=0.41]"
+
+
+def seeding(function: str, *above: str) -> tuple[str, ...]:
+    return (*above, *BUILDS, *(line.format(function) for line in SEED))
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_first"),
+    [
+        (seeding("set_rng_state"), False),  # of a checkpoint of activations
+        (seeding("manual_seed", BAR), False),  # long since in use
+        ((*BUILDS, '  File "/srv/random.py", line 9, in manual_seed', "    draw(seed)"), False),
+        ((*BUILDS, '  File "/env/torch/random.py", line 9, in fork_rng', "    yield"), False),
+        (seeding("manual_seed"), True),
+        (seeding("manual_seed_all"), True),
+        ((*BUILDS, '  File "/env/torch/random.py", line 9, in manual_seed', "    return gen.manual_seed(s)"), True),
+    ],
+)
+def test_seeding_is_a_first_use_of_the_gpu(lines: tuple[str, ...], is_first: bool) -> None:
+    assert (neighbours.refused_at_the_first_touch(crash(*lines, BARE)) is not None) is is_first
+    assert (ranking(*lines, BARE)[0] == "gpu-shared") is is_first
+
+
+@pytest.mark.parametrize("caller", ["evaluate", "generate_image", "training_step"])
+@pytest.mark.parametrize("said", [BARE, "RuntimeError: CUDA out of memory."])
+def test_seeding_is_no_pass(caller: str, said: str) -> None:
+    head = (BUILDS[0], f'  File "/srv/run.py", line 9, in {caller}', "    torch.cuda.manual_seed(7)")
+    seed = [line.format("manual_seed") for line in SEED]
+    assert ranking(*head, *seed, said)[0] == "gpu-shared"
+    assert neighbours.refused_at_the_first_touch(crash(*head, *seed, refused("64.00 MiB"))) is None
+
+
+@pytest.mark.parametrize("said", [BARE, "RuntimeError: CUDA out of memory."])
+def test_a_context_that_is_opened_within_a_step(said: str) -> None:
+    head = (BUILDS[0], '  File "/srv/run.py", line 9, in training_step', "    y = net(x)")
+    opens = ('  File "/env/torch/cuda/__init__.py", line 9, in _lazy_init', "    torch._C._cuda_init()")
+    assert ranking(*head, *opens, said)[0] == "gpu-shared"
+    assert ranking(*head, said)[0] == "activations"

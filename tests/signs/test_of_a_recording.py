@@ -26,6 +26,10 @@ def log(*frames: tuple[str, str]) -> list[str]:
         [("transcribe", "segments = whisper_model(audio)")],
         [("audio_config", "y = model(x)")],
         [("main", "inspect(species)")],
+        [("load", "spec.loader.exec_module(plugin)")],  # what a module is made of
+        [("chat", "y = model.forward(tokens, spec)")],
+        [("main", "y = model(specs)")],
+        [("route", "y = self.experts(mixture)")],
     ],
 )
 def test_no_recording_that_could_be_cut(frames: list[tuple[str, str]]) -> None:
@@ -37,9 +41,9 @@ def test_no_recording_that_could_be_cut(frames: list[tuple[str, str]]) -> None:
     [
         [("separate", "stems = separator(audio)")],
         [("enhance", "clean = model(wav)")],
-        [("main", "out = net(mixture, mask)")],
         [("main", "spec = torch.stft(x, n_fft)"), ("main", "y = net(spec)")],
         [("convert", "y = vocoder(spectrogram)")],
+        [("convert", "y = vocoder(mel_spec)")],
         [("main", "y = model(waveforms)")],
     ],
 )

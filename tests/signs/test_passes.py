@@ -152,6 +152,7 @@ def quantizing(*lines: str) -> Crash:
     return crash(*lines, refused("96.00 GiB", free="70.12 GiB", own=None, allocated=None, unallocated=None))
 
 
+AWQ = ("awq/quantize/quantizer.py", "quantize", "self._search_best_scale(block)")
 LOAD = "model = AutoModelForCausalLM.from_pretrained(path)"
 
 
@@ -169,6 +170,13 @@ LOAD = "model = AutoModelForCausalLM.from_pretrained(path)"
         (("model = AutoModel.from_pretrained(path).quantize(4).cuda()",), False),  # the weights alone
         (("model = model.quantize(8)",), False),
         (("nn.quantize(model, bits=4)",), False),
+        (("codes = self.codebook.quantize(latents)",), False),  # a layer's own
+        (("price = price.quantize(CENT)",), False),
+        (("small = picture.quantize(64)",), False),
+        (tuple(trace(AWQ, ("torch/nn/modules/module.py", "convert", "return t.to("))), False),  # a layer moves first
+        (tuple(trace(("gptqmodel/models/base.py", "quantize", 'layers[0] = layers[0].to("cuda:1")'))), False),
+        (tuple(trace(AWQ)), True),
+        (tuple(trace(AWQ, ("awq/quantize/quantizer.py", "pseudo_quantize_tensor", "w = w.reshape(-1, size)"))), True),
         (tuple(trace(("auto_gptq/modeling/_base.py", "from_quantized", "model = load_checkpoint(m)"))), False),
         (tuple(trace(BACKWARD)), False),
     ],

@@ -26,6 +26,10 @@ def free(total: int, used: int) -> list[str]:
         [ENDED.format(900_000_000), MAKE, *free(4_000_000, 51_200)],  # it swapped
         [ENDED.format(1_100_000_000), MAKE, *free(4_000_000, 0)],  # four of them would fill it
         ["cc1plus: out of memory", MAKE, *free(4_000_000, 0)],
+        [*free(4_000_000, 0), ENDED.format(900_000_000), MAKE],  # as it was before
+        [*free(4_000_000, 0), ENDED.format(900_000_000), MAKE, *free(4_000_000, 2_097_148)],
+        [ENDED.format(900_000_000), MAKE, *free(4_000_000, 51_200), *free(4_000_000, 0)],  # the next print counts
+        [ENDED.format(0), MAKE, *free(4_000_000, 0)],
     ],
 )
 def test_a_machine_that_may_have_been_full(lines: list[str]) -> None:
@@ -37,6 +41,7 @@ def test_a_compiler_that_had_a_small_part_of_the_machine() -> None:
     seen = builds.a_compiler_stopped_beside_free_memory(crash(*lines))
     assert seen is not None and "858 MiB" in seen.words
     assert ranking(*lines)[0] == "address-space-limit"
+    assert ranking(*free(4_000_000, 0), *lines[:2])[0] == "build-parallelism"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ ENDS = (
     "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried "
     "to allocate {} bytes. Error code 12 (Cannot allocate memory)"
 )
+FIRST = "Epoch 0:   0%|          | 0/1500 [00:00<?, ?it/s]"
 END = ENDS.format(38654705664)
 OWN = [TRACEBACK, '  File "/home/ann/fit.py", line 20, in main', "    trainer.fit(model, data)"]
 TRAINER = ['  File "/opt/env/lib/python3.9/site-packages/{}", line 756, in _run', "    self.dispatch()"]
@@ -33,6 +34,12 @@ def trainer(file: str) -> list[str]:
         [BAR, *OWN, *trainer("torch/serialization.py"), END],
         ["Encoding:  62%|######2   | 930/1500 [31:07<19:04,  2.01s/it]", END],
         [BAR, *OWN, *trainer("pytorch_lightning/trainer/trainer.py"), "MemoryError"],
+        # no step was done: the model may be built or placed, or the optimizer makes its states
+        [*OWN, *trainer("pytorch_lightning/trainer/trainer.py"), END],
+        [*OWN, '  File "/opt/env/lightning/pytorch/trainer/call.py", line 9, in _call_setup_hook', "    hook()", END],
+        [*OWN, *trainer("transformers/trainer.py"), END],
+        [FIRST, *OWN, *trainer("pytorch_lightning/trainer/trainer.py"), END],
+        [FIRST, END],
     ],
 )
 def test_not_what_may_be_anything(lines: list[str]) -> None:
@@ -42,9 +49,9 @@ def test_not_what_may_be_anything(lines: list[str]) -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        [*OWN, *trainer("pytorch_lightning/trainer/trainer.py"), END],
-        [*OWN, *trainer("lightning/pytorch/trainer/trainer.py"), END],
-        [*OWN, *trainer("transformers/trainer.py"), END],
+        [BAR, *OWN, *trainer("pytorch_lightning/trainer/trainer.py"), END],
+        [BAR, *OWN, *trainer("lightning/pytorch/trainer/trainer.py"), END],
+        [BAR, *OWN, *trainer("transformers/trainer.py"), END],
         [BAR, *OWN, *trainer("fastai/learner.py"), END],
         [BAR, ENDS.format(2**30)],
         [BAR, *OWN, *trainer("ignite/engine/engine.py"), END],
@@ -53,3 +60,8 @@ def test_not_what_may_be_anything(lines: list[str]) -> None:
 def test_a_training_that_was_under_way(lines: list[str]) -> None:
     assert a_piece_of_a_training_on_the_cpu(crash(*lines)) is not None
     assert ranking(*lines)[0] == "activations"
+
+
+def test_a_size_alone_does_not_tell_weights_from_activations() -> None:
+    seen = a_piece_of_a_training_on_the_cpu(crash(BAR, END))
+    assert seen is not None and "weights" not in seen.words

@@ -23,7 +23,7 @@ def threshold_of(crash: Crash) -> tuple[int, str] | None:
     for kill in crash.every(NodeOutOfMemory):
         if kill.bytes:
             return kill.bytes, show(kill.bytes)
-        if kill.fraction and kill.total_bytes:
+        if kill.fraction and kill.fraction <= 1 and kill.total_bytes:
             limit = round(kill.fraction * kill.total_bytes)
             return limit, f"{show(limit)} ({kill.fraction:g} x {show(kill.total_bytes)})"
     limit_ = limit_bytes(crash)

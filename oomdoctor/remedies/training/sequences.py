@@ -58,7 +58,7 @@ def _by_the_square(crash: Crash) -> Proposal | None:
     if not isinstance(root, DeviceOutOfMemory) or not root.tried_bytes or not root.total_bytes:
         return None
     room = root.free_bytes or root.total_bytes
-    if root.tried_bytes <= root.total_bytes:
+    if root.tried_bytes <= root.total_bytes or room < 0:
         return None
     share = math.floor(100 * math.sqrt(room / root.tried_bytes)) / 100
     return Proposal(

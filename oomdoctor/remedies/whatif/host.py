@@ -256,7 +256,8 @@ def limit(pair: Pair) -> Iterator[Effect]:
 def threshold(pair: Pair) -> Iterator[Effect]:
     """Ray's: a delay, until the kernel kills."""
     then, what = pair.numbers(*THRESHOLD)[1], say("Ray's threshold")
-    kill = next((k for k in pair.now.every(NodeOutOfMemory) if k.total_bytes and (k.fraction or k.bytes)), None)
+    told = (kill for kill in pair.now.every(NodeOutOfMemory) if kill.bytes or 0 < (kill.fraction or 0) <= 1)
+    kill = next((kill for kill in told if kill.total_bytes), None)
     if then is None or kill is None or not kill.total_bytes:
         yield Unknown(pool="host_ram", what=what, why=say("the current threshold is not in the log"), spends=True)
         return
