@@ -16,8 +16,8 @@ from oomdoctor.training.strengths import Likely, standings
 
 ENOUGH: Final = 100  # first readings; with fewer the logs that the tables were written with have to do
 # Of the first readings, those nearest to the tables of today: older ones tell how often older tables were right. On
-# four sets in a row that it had not seen the error was smaller with 300 than with all: 0.08 on average, against 0.10.
-LATEST: Final = 300
+# four sets in a row that it had not seen the error was smaller with 400 than with all: 0.07 on average, against 0.10.
+LATEST: Final = 400
 PENALTY: Final = 1.0  # of the curve's fit, by the sets of first readings held back in turn
 DECIMALS: Final = 2
 BINS: Final = 5
