@@ -92,7 +92,8 @@ _FLASHINFER = (
 )
 # Behind a progress bar where the library's own line break is missing
 _BITSANDBYTES = (
-    r"(?:^\W{0,4}|(?:it/s|s/it)\]\s{0,4})Error out of memory at line (?P<row>\d{1,6}) in file"
+    r"(?:^\W{0,4}|(?:it/s|s/it)\]\s{0,4})Error out of memory at line (?P<row>\d{1,6})"
+    r" in file(?! \S{1,200}(?<!pythonInterface)\.c$)"
     r"(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?"
 )
 _NO_SURFACE: Final = "No decoder surfaces left"
@@ -219,7 +220,7 @@ _OUT_OF_MEMORY = tuple(
         ),
         # libavcodec/nvdec.c (FFmpeg 4.0 on): of the surfaces that the decoder was made with, and a frame is lost
         ("NVDEC", _NO_SURFACE),
-        ("NVENC", r"\bOpenEncodeSessionEx failed: out of memory\b"),
+        ("NVENC", r"\b(?:OpenEncodeSessionEx|Create(?:Input|Bitstream)Buffer) failed: out of memory\b"),
     )
 )
 _TROUBLE = tuple(
@@ -482,6 +483,7 @@ FAMILY = Family(
         "[malloc] Unable to allocate",
         "in AlignedAllocator",
         "OpenEncodeSessionEx failed",
+        "Buffer failed: out of memory",
         "clEnqueue",
         "clCreate",
         "clBuild",

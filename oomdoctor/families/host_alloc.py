@@ -409,7 +409,10 @@ _NOT_MEMORY = (
     (_ERRNO_OF_ANOTHER, mark("the device failed with another error; the printed errno is an old one")),
 )
 _PAGEABLE = late(r"(?i)\busing pageable\b")
-_HANDLED = late(r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuing|anyway|will not be available)\b")
+_HANDLED = late(
+    r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuing|anyway|will not be available)\b"
+    r"|\bmemory\b[^\n]{0,60}\. {1,2}disabling \w"  # RCCL's, of its clique-based kernels
+)
 
 
 def read(page: Page, index: int) -> Iterator[Read]:

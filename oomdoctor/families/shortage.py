@@ -132,6 +132,8 @@ _OF_BYTES = tuple(
         r"gX",
         r"CA[wa]{0,3}\([^()]{0,24}?[S0]",
         r"A[wna]{0,3}X",
+        r"AC[wa]{1,3}(?=[,:])",  # "Allocation failed in Mallocator, requested ..."
+        r"CA[wa]{0,2}VS",
         r"L[waH]{0,2}g",
         rf"V{_FEW}bS",
     )

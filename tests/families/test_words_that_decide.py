@@ -157,6 +157,9 @@ def test_a_sampler_is_warmed_up_on_any_device(tmp_path: Path, device: str) -> No
         ("c++: fatal error: signal terminated program cc1plus\ncompilation terminated.\n", "build-parallelism"),
         ("cl-0: OpenCL Error: clEnqueueNDRangeKernel -4\n", "gpu-memory-exhausted"),
         ("clCreateBuffer failed with error -4\n", "gpu-memory-exhausted"),
+        ("Allocation failed in Fieldallocator, requested size in bytes = 26843545600\n", "host-memory-exhausted"),
+        ("ERROR solver_malloc: out of memory at line 82 in file /opt/b/memory.c\n", "host-memory-exhausted"),
+        ("[h264_nvenc @ 0x55] CreateInputBuffer failed: out of memory (10): \n", "gpu-memory-exhausted"),
     ],
 )
 def test_a_reason_without_its_name_is_one(tmp_path: Path, text: str, cause: str) -> None:
@@ -173,6 +176,9 @@ def test_a_reason_without_its_name_is_one(tmp_path: Path, text: str, cause: str)
         "c++: fatal error: Segmentation fault signal terminated program cc1plus\n",
         "postgres: failed to allocate 2.00G (2147483648 bytes)\npostgres: retry with smaller buffers succeeded\n",
         "monitor: received an OOM event counter of 0\n",
+        "  Ran out of memory; automatically trying more memory-economical parameters.\n  Passed!\n",
+        "gpu03:41:42 [2] NCCL WARN Unable to allocate pinned host memory for pointers.  Disabling such kernels\n",
+        "  Latest admission queue reason: Not enough memory available on n1. Needed 18.2 GB but only 9.7 GB was.\n",
         "kata-agent: if we received an OOM event the sandbox would restart\n",
         "ValueError: invalid literal\nchecker could not allocate memory block of 2 GiB and uses disk\nfinished\n",
         "WARN job 7 not started; others failed because of low memory earlier, see history\n",

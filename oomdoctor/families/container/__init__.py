@@ -142,6 +142,7 @@ MANAGERS: Final = {
         "oomKilled",
         'OOM Killed"',
         "OOM detected in ",
+        'OOM detected" oomInfo=',
         "was OOM",
         "System OOM encountered",
         "system is out of memory",

@@ -29,6 +29,7 @@ _KILLED = late(
     r"(?<![.\w])OOMKill(?:ed)?\b(?!\"?[=:] ?true\b)|\boomKilled\"?[:=] ?\"?true|Message: \"OOM Killed\""
     r"|(?<!whether it )(?<!if it )\bwas OOM[- ]killed\b"
     # the autoscaler's, vertical-pod-autoscaler
+    r"|\"OOM detected\" oomInfo="
     r"|(?:^|[\"\]] ?)(?:Quick )?OOM detected in (?:the |a )?(?:pod|container)\b(?!\"?[:=] ?(?:false|no)\b)"
 )
 _EVICTED = late(
