@@ -39,7 +39,7 @@ def test_what_the_log_tells_is_known_in_every_form(tmp_path: Path, monkeypatch: 
     outputs += [shown("issue", str(log)), shown("reduce", str(log)), summary.read_text()]
     outputs.append(block.refreshed(f"```\n{LOG}```\n").partition(block.BEGIN)[2])
     for output in outputs:
-        assert "memory" in output
+        assert "GPU" in output
         assert not [one for one in TOLD if one in output], output
 
 
