@@ -159,6 +159,7 @@ def _shown(where: str, shown: str, besides: str = "") -> None:
 
 # A number as a program prints it; the digits of other scripts count, too
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_ONE = re.compile(r"\bone\b")  # "no space left for only one request"
 _FACTORS = (1, 1024, 1024**2, 1024**3, 1024**4, 1000, 1000**2, 1000**3, 1000**4, 0.01, 4096, 16384, 65536)
 
 
@@ -167,7 +168,9 @@ def printed(data: bytes, report: Any) -> list[tuple[str, str, float]]:
     lines = streams.page("", 1, data).lines
     # A terminal may have cut a table's rows in the middle of a number.
     tokens = [token for seam in ("\n", "") for token in _NUMBER.findall(seam.join(line.text for line in lines))]
-    numbers = sorted(float(token.replace(",", sign)) for token in tokens for sign in _commas(token))
+    numbers = [float(token.replace(",", sign)) for token in tokens for sign in _commas(token)]
+    numbers += [1.0] if any(_ONE.search(line.text) for line in lines) else []
+    numbers.sort()
     return [
         (event["id"], name, figure)
         for event in report["events"]
