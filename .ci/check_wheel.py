@@ -12,6 +12,7 @@ LARGEST = 2_350_000  # bytes; tables stay plain files, which a reader of the whe
 GRAMMARS = {path.stem for path in (TOP / "grammars").glob("*.lark")}
 BUILT = {
     "oomdoctor/families/heads.json",
+    "oomdoctor/families/wordings.json",
     "oomdoctor/needed.json",
     *(f"oomdoctor/_grammars/{name}.lark" for name in GRAMMARS),
     *(f"oomdoctor/_grammars/{name}.json" for name in GRAMMARS - {"common"}),
