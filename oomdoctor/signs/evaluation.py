@@ -45,7 +45,7 @@ _KEPT: Final = late(
     rf"(?P=joined)\b"
     rf"|^(?:self\.)?(?P<name>{_RESULTS})\.(?:append|extend)\((?=.)"
 )
-_CALLED: Final = late(r"(\w+)\(")
+_CALLED: Final = late(r"\b(\w{1,60})\(")
 # What a result passes on its way to the others; another call may have failed itself, and C++ shows no frame
 _MOVES: Final = ("detach", "cpu", "clone", "numpy", "item", "to", "float", "half", "squeeze", "unsqueeze")
 _IN_A_MODEL: Final = r"torch/nn/modules/|keras/(?:src/)?(?:layers|engine)|flax/|\bforward\b|\b_?generate\b|beam_search"
