@@ -20,9 +20,9 @@ _RECORD = late(r"(?<=\S )\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,10}[^()\n]{0,80}\
 _WRITERS = late(r"(?:^|(?<=\S ))\(\w{1,60} (?:rank=\d{1,6} )?pid=\d{1,10}[^()\n]{0,80}\) (?=[^\s(])")
 PID: Final = " pid="  # in the names of Ray's writers
 SEVERAL: Final = 3  # writers on one line: a message of one may name another
-PADDING: Final = " " * 8  # what a terminal's rows are filled up with, and some copy along
+_PADDING: Final = " " * 8  # what a terminal's rows are filled up with, and some copy along
 # Python's logging without a format of its own
-_ROW = late(rf"(?<! ){PADDING} {{0,400}}(?=(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{{1,80}}:)")
+_ROW = late(rf"(?<! ){_PADDING} {{0,400}}(?=(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{{1,80}}:)")
 _PART = late(
     rf"{_FRAME}|Traceback \(most recent call (?:last|first)\):?"
     r"|During handling of the above exception, another exception occurred:"
@@ -55,6 +55,11 @@ def of_writers(text: str) -> list[str]:
     """What each of several writers said, where a line that begins with the name of one holds those of others."""
     starts = [match.start() for match in _WRITERS.finditer(text)]
     return _cut(text, starts[1:]) if len(starts) >= SEVERAL and not starts[0] else [text]
+
+
+def may_hold_several(text: str) -> bool:
+    """Whether a line of the text may hold what several writers said, or several rows."""
+    return PID in text or _ROW.search(text) is not None
 
 
 def of_rows(text: str) -> list[str]:

@@ -458,7 +458,8 @@ def _inside_of_box(text: str) -> str:
 class _Sheet:
     """The clean lines so far, with what joining needs to know of them."""
 
-    def __init__(self, holds: tuple[str, ...], *, traced: bool = False) -> None:
+    def __init__(self, holds: tuple[str, ...], *, traced: bool = False, several: bool = False) -> None:
+        self.several = several  # a line may hold what several wrote, or several rows
         self.holds = holds  # the signs of progress bars and the like that stand anywhere in this slice
         self.traced = traced  # a traceback does
         self.lines: list[Line] = []
@@ -468,7 +469,7 @@ class _Sheet:
 
     def write(self, number: int, physical: str) -> None:
         """Put the clean lines of one physical line."""
-        if len(said := _of_several(physical)) > 1:
+        if self.several and len(said := _of_several(physical)) > 1:
             already = len(self.lines)
             for each in said:
                 self.write(number, each)
@@ -545,7 +546,7 @@ def _of_several(physical: str) -> list[str]:
     """What each of several writers said in one line, or each row of a terminal that was copied as one."""
     if physical.count(breaks.PID) >= breaks.SEVERAL:
         return breaks.of_writers(physical)
-    return breaks.of_rows(physical) if breaks.PADDING in physical else [physical]
+    return breaks.of_rows(physical)
 
 
 def _over(outer: Mark, inner: Mark) -> Mark:
@@ -877,7 +878,8 @@ def page(file: str, first_line: int, data: bytes, *, ends: bool = True) -> Page:
     text = _as_meant(shown)
     physicals = text.split("\n")
     prefix = _common_prefix(physicals)
-    sheet = _Sheet(tuple(sign for sign in _MAY_HOLD if sign in text), traced=breaks.SIGN in text)
+    holds = tuple(sign for sign in _MAY_HOLD if sign in text)
+    sheet = _Sheet(holds, traced=breaks.SIGN in text, several=breaks.may_hold_several(text))
     for number, physical in enumerate(physicals, first_line):
         if prefix is None:
             sheet.write(number, physical)

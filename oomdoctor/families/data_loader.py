@@ -207,7 +207,13 @@ def _may_not_write(page: Page, index: int) -> bool:
 
 def _other_segment(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
-    yield _full(page, line, "system-v" if _SYSTEM_V in line.text else "messages")
+    yield _of_system_v(page, line, line.text) if _SYSTEM_V in line.text else _full(page, line, "messages")
+
+
+def _of_system_v(page: Page, line: Line, call: str) -> SharedMemoryFull:
+    """A segment that the kernel refused, of the size that the call names."""
+    asked_for = _OF_SHMGET.search(call)
+    return replace(_full(page, line, "system-v"), tried_bytes=int(asked_for[1]) if asked_for is not None else None)
 
 
 def _lost_segment(page: Page, index: int) -> Iterator[Read]:
@@ -242,8 +248,7 @@ def _no_space(page: Page, index: int) -> Iterator[Read]:
     elif _SERIAL.search(line.text):
         yield _no_semaphore(page, index)
     elif (call := next((near.text for near in page.after(index, 2)[:2] if _SYSTEM_V in near.text), None)) is not None:
-        size_asked = _OF_SHMGET.search(call)
-        yield replace(_full(page, line, "system-v"), tried_bytes=int(size_asked[1]) if size_asked else None)
+        yield _of_system_v(page, line, call)
     elif _SHM_PATH.search(line.text) or (unnamed and any(_SHM_FRAME.search(text) for text in above)):
         yield _full(page, line, _user(line.text))
     elif unnamed and any(_JOBLIB_FRAME.search(text) for text in above) and not _elsewhere(page, index):

@@ -36,6 +36,8 @@ _SET = (
     r"[\w.-]{0,60}oom[\w.-]{0,60}[\"']?\s{0,2}[:=]\s{0,2}[\"']?"
     r"(?:true|false|none|null|-?\d(?![\d.,]{0,20} ?(?:[KMGT]i?B?|bytes)\b))"
 )
+# A literal of Python that names what it will show: `), f"no space, {pool.free()=}"`
+_FORMATTED = r"(?:^|[\s(,])f[\"'][^\"'\n]{0,300}\{[A-Za-z_][\w.]{0,120}(?:\(\))?=?(?:[!:][^{}\"'\n]{0,20})?\}"
 # What begins as a comment does: the steps of docker's builder and of GitHub, the last words of the JVM and of V8
 _OF_A_STEP = r"(?:SBATCH|PBS|BSUB|COBALT) -|\d{1,4} (?:\d{1,6}\.\d|ERROR: )|#\[error\]"
 _OF_A_RUNTIME = (
@@ -82,6 +84,7 @@ _ECHOES = tuple(
         (_REMARK, COMMENT),
         (_STATEMENT, SOURCE),
         (_CONSTANT, SOURCE),
+        (_FORMATTED, SOURCE),
         (r"\bin str\(|\bisinstance\(|\bin repr\(|pytest\.raises|\bin (?:e|err|exc|msg|message)\b", SOURCE),
         (r"(?i)(?:out of memory|oom)[^#\n]{0,40}[\"'] ?(?:in|not in|==) (?:\w{1,30}(?:[(:)\]]|\.\w|$)|[\"'])", SOURCE),
         (r"^[\s\d|>:❱+-]{0,20}(?:self\.)?_?(?:log(?:ger|ging)?|warnings|print|console)(?:\.\w{1,20})?\(", SOURCE),

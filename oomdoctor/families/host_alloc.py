@@ -126,14 +126,12 @@ _AFTER_A_TOTAL: Final = late(r"\bafter a total of (\d{1,20}) bytes")
 _RAN_OUT = late(r"(?i)out of (?:heap|memory)|memory exhausted|allocation failure|\b(?:C3859|C1076)\b")
 WARNINGS: Final = ("WARN", "WARNING", "Warning")
 _WARNED = late(r"(?i)\bwarn(?:ing)? ?:")
+_OF_A_FAULT: Final = rf"{DEVICE_FAULT}|\b(?:CUDA|HIP) error: ?7\d\d\b"
 _DEVICE_FAILED = late(
-    rf"(?i){DEVICE_FAULT}"
-    r"|\bcu[A-Z]\w{3,40} fail"
-    r"|\b(?:CUDA|HIP) error: ?7\d\d\b"
-    r"|launch timed out|\b(?:memcpy|kernel|stream) \w{0,12} ?failed"
+    rf"(?i){_OF_A_FAULT}|\bcu[A-Z]\w{{3,40}} fail|launch timed out|\b(?:memcpy|kernel|stream) \w{{0,12}} ?failed"
 )
 # What a kernel did before, and the next call reports
-_FAULT = late(rf"(?i){DEVICE_FAULT}|\b(?:CUDA|HIP) error: ?7\d\d\b|\b(?:cuda|hip)Error(?:Illegal|Launch)\w{{4,20}}")
+_FAULT = late(rf"(?i){_OF_A_FAULT}|\b(?:cuda|hip)Error(?:Illegal|Launch)\w{{4,20}}")
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from oomdoctor.incident.model import Crash
@@ -36,7 +35,7 @@ _IN_16_BITS: Final = (
     r"|#\s{0,4}(?:re-?)?load(?:ing)?\b[^\n]{0,60}\b(?:in|as) (?:fp16|bf16|b?float16|half[- ]precision|16[- ]bits?)\b"
 )
 _IN_32_BITS: Final = r"(?i)d?type\W{1,4}(?:torch\.)?(?:float32|fp32)\b|\.float\(\)|\bautocast\b|Expected.{1,60}dtype"
-_WORDS: Final = 40  # characters of a line of the log
+_FEWER_BITS: Final = "quantize-weights"
 
 
 def quantized(crash: Crash) -> str | None:
@@ -94,13 +93,9 @@ def half_precision(crash: Crash) -> str | None:
     return None
 
 
-_OF_A_KNOB: Final[Mapping[str, Callable[[Crash], str | None]]] = {"quantize-weights": fewer_bits}
-
-
 def refused(knob: str, crash: Crash) -> str | None:
     """Why there is nothing to turn; None where nothing shows that it is in force."""
-    question = _OF_A_KNOB.get(knob)
-    return question(crash) if question is not None else None
+    return fewer_bits(crash) if knob == _FEWER_BITS else None
 
 
 __all__ = ["fewer_bits", "half_precision", "merges", "quantized", "refused"]
