@@ -58,7 +58,6 @@ _CARDS: Final = (
     "actor_num_gpus_per_node", "actor.num_gpus_per_node", "actor_num_nodes", "total_num_nodes",
 )  # fmt: skip
 
-_TABLE_OF_TORCH: Final = "memory_summary"
 _WORLD_FILES: Final = tuple((world, late(rf"(?:^|/)(?:{files})/")) for world, files in files_by_world().items())
 _ENGINE_FILE: Final = late(rf"(?:^|/)(?:{files_of_engines()})/")
 _INFERENCE_FILES: Final = {name: late(rf"(?:^|/)(?:{files})") for name, files in files_of_inference().items()}
@@ -123,8 +122,8 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
 
 def _world(root: Event, names: Collection[str], engine: str | None) -> World:
     """By whose refusal it is, by the innermost frame of such a library, else by what the log names."""
-    if isinstance(root, DeviceOutOfMemory) or root.family == _TABLE_OF_TORCH:
-        return "torch"  # no other allocator has this sentence, or this table
+    if isinstance(root, DeviceOutOfMemory):
+        return "torch"  # no other allocator has this sentence
     if isinstance(root, HostAllocation) and root.allocator == "torch":
         return "torch"  # nor this one on the CPU
     if isinstance(root, HostAllocation) and root.allocator == "torch7":

@@ -180,7 +180,7 @@ def test_a_reason_without_its_name_is_one(tmp_path: Path, text: str, cause: str)
         "gpu03:41:42 [2] NCCL WARN Unable to allocate pinned host memory for pointers.  Disabling such kernels\n",
         "  Latest admission queue reason: Not enough memory available on n1. Needed 18.2 GB but only 9.7 GB was.\n",
         "kata-agent: if we received an OOM event the sandbox would restart\n",
-        '    ), f"No space left for only one request, {self.pool.available_size()=}"\nstep 7\n',
+        '    ), f"No space left for only one request, {self.pool.available_size()=}"\nA\n',
         "ValueError: invalid literal\nchecker could not allocate memory block of 2 GiB and uses disk\nfinished\n",
         "WARN job 7 not started; others failed because of low memory earlier, see history\n",
         "could not allocate space for the journal\n",

@@ -119,12 +119,6 @@ def test_no_fixture_is_told_what_is_for_another_job(family: Path) -> None:
     assert {log.stem: found for log in sorted(family.glob("*.log")) if (found := slips(_file(log)))} == {}
 
 
-def test_a_table_of_pytorchs_allocator_is_of_no_other_world() -> None:
-    """Alone in a log, too, where nothing else names PyTorch."""
-    log = InMemory("table.log", None, data=(TOP / "fixtures" / "memory_summary" / "last-word.log").read_bytes())
-    assert [crash.job.world for crash in street.facts_of([log], ()).crashes] == ["torch"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("program", catalogue.programs(), ids=lambda program: program.program)
 def test_no_message_is_told_what_is_for_another_job(program: Program) -> None:
