@@ -8,6 +8,8 @@ from oomdoctor.signs import Grade, first_step, optimizer, other_words, snapshot
 
 OF_COPIES = ("low-memory-optimizer", "shard-states", "offload-optimizer", "lora", "mixed-precision", "more-gpus")
 ON_THE_CPU = ("low-memory-optimizer", "smaller-model", "mixed-precision", "smaller-microbatch", "more-host-memory")
+# Which of the two memories that they move between was full, is not said
+OF_PAGED_STATES = ("low-memory-optimizer", "lora", "smaller-model")
 # L-BFGS has no other states
 OF_A_HISTORY = ("smaller-buffers", "low-memory-optimizer", "smaller-model", "mixed-precision", "more-host-memory")
 # Of training on the CPU: what is stated of the batch, then what costs accuracy
@@ -37,6 +39,7 @@ CAUSE = Cause(
     headlines=(
         *IN_A_FIRST_STEP,
         mark("Optimizer states hold {optimizer_held} of {tensors_held} allocated on {gpu}"),
+        mark("{managed_library} could not get managed memory, which the GPU and the host share, for paged states"),
         mark("The optimizer step needed {requested} more; {free}[ of {total}] were free on {gpu}"),
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
@@ -51,6 +54,7 @@ CAUSE = Cause(
         Row(first_step.states_of_the_first_step_on_the_cpu, Grade.NAMES, ON_THE_CPU),
         Row(first_step.states_weigh_most, Grade.POINTS, ON_THE_CPU),
         Row(optimizer.lbfgs_keeps_its_history, Grade.POINTS, OF_A_HISTORY),
+        Row(optimizer.paged_states_were_refused, Grade.NAMES, OF_PAGED_STATES),
         Row(optimizer.in_the_optimizer, Grade.NAMES),
         Row(optimizer.stage_of_the_optimizer, Grade.NAMES),
         Row(snapshot.optimizer_states_hold_much, Grade.POINTS),

@@ -8,7 +8,6 @@ from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_caches import lmcache_was_refused
 from oomdoctor.signs.pinned import (
     locking_was_refused,
-    managed_memory_was_refused,
     page_locked_bytes_were_refused,
     page_locked_memory_was_refused,
     pinning_was_an_invalid_argument,
@@ -32,8 +31,6 @@ OF_A_CACHE = ("less-offload", "raise-memlock", "more-host-memory")
 # It pins whatever crosses to the GPU: tensorflow/core/common_runtime/device/device_host_allocator.h
 OF_TENSORFLOW = ("smaller-microbatch", "stream-data", "smaller-input", "more-host-memory")
 
-OF_A_PAGED_OPTIMIZER = ("low-memory-optimizer", "smaller-microbatch", "more-host-memory")
-
 CAUSE = Cause(
     id="pinned-memory-exhausted",
     title=mark("Page-locked (pinned) host memory could not be allocated"),
@@ -45,7 +42,6 @@ CAUSE = Cause(
         mark("Page-locked (pinned) host memory ran out: {pinned_in_use} in use"),
         mark("{buffer_pinned} could not allocate its page-locked (pinned) host buffer[ {doing}]"),
         mark("{pinned_share} of the model went to page-locked (pinned) memory, and an allocation failed"),
-        mark("{managed_library} could not get managed memory, which the GPU and the host share[ {doing}]"),
         mark("{pinning_library} could not allocate page-locked (pinned) host memory[ {doing}]"),
         mark("Page-locked (pinned) host memory could not be allocated ({pinning})[ {doing}]"),
         mark("Page-locked (pinned) host memory could not be allocated {doing}"),
@@ -56,7 +52,6 @@ CAUSE = Cause(
         Row(locking_was_refused, Grade.PROVES, OF_LOCKING),
         Row(registering_was_refused_without_a_limit, Grade.NAMES, OF_REGISTERING),
         Row(the_buffer_for_copying_was_refused, Grade.NAMES, OF_A_BUFFER),
-        Row(managed_memory_was_refused, Grade.NAMES, OF_A_PAGED_OPTIMIZER),
         Row(the_traceback_ends_in_pinning, Grade.POINTS),
         Row(page_locked_bytes_were_refused, Grade.PROVES),
         Row(pinning_was_an_invalid_argument, Grade.POINTS),

@@ -416,8 +416,7 @@ def _stated(match: re.Match[str]) -> dict[str, Any]:
         stated["code"] = int(found["code"])
     if "row" in found:
         stated["source"] = ":".join(part for part in (found.get("file"), found["row"]) if part)
-    # csrc/pythonInterface.c 0.38 to 0.43 checks cget_managed_ptr and cprefetch alone, which hold paged states
-    if found.get("how") == "host alloc" or str(found.get("file")).startswith("pythonInterface"):
+    if found.get("how") == "host alloc":
         stated["pool"] = "pinned"
     return stated
 

@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.arithmetic.training import FULL_PRECISION_BYTES
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
+from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
@@ -15,6 +16,7 @@ from oomdoctor.incident.prints import own_lines
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import FREE
 from oomdoctor.signs.first_step import parameters_of, states_of_the_first_step_on_the_cpu, states_weigh_most
 from oomdoctor.signs.snapshot import optimizer_states_hold_most
 from oomdoctor.signs.trace import asked, card, checked, innermost, phase, refusal, where
@@ -67,6 +69,20 @@ def in_the_optimizer(crash: Crash) -> Seen | None:
         evidence=(refusal(crash) or crash.root,),
         stage="optimizer_step" if crash.stage == "unknown" else None,
     )
+
+
+@sign
+def paged_states_were_refused(crash: Crash) -> Seen | None:
+    """bitsandbytes keeps the states of its paged optimizers in memory that the GPU and the host share: of its file
+    csrc/pythonInterface.c (0.38 to 0.43, later .cpp) `cget_managed_ptr` and `cprefetch` alone check what CUDA says."""
+    refused = crash.root
+    if not isinstance(refused, LibraryOutOfMemory) or not (refused.source or "").startswith("pythonInterface"):
+        return None
+    words = say(
+        "This file of bitsandbytes allocates and prefetches managed memory, which the GPU and the host share, for the "
+        "states of a paged optimizer. The message does not say which of the two was full."
+    )
+    return Seen(words=words, evidence=(refused,), next_evidence=(FREE,))
 
 
 @sign

@@ -7,7 +7,6 @@ from typing import Final
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.forge import MovePlan
-from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import LOCKING, CutPinning, PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.process_limits import ProcessLimits
@@ -97,20 +96,6 @@ def the_buffer_for_copying_was_refused(crash: Crash) -> Seen | None:
     )
     unclear = say("the message does not say which memory it was")
     return Seen(words=joined((words, _platform(crash))), evidence=(refusal,), against=(unclear,), pool="pinned")
-
-
-@sign
-def managed_memory_was_refused(crash: Crash) -> Seen | None:
-    """bitsandbytes keeps the states of its paged optimizers in memory that the GPU and the host share (0.38 to 0.43,
-    csrc/pythonInterface.c: `cget_managed_ptr`, `cprefetch`)."""
-    refusal = _refusal(crash)
-    if not isinstance(refusal, LibraryOutOfMemory) or refusal.library != "bitsandbytes":
-        return None
-    words = say(
-        "This file of bitsandbytes allocates and prefetches managed memory, which the GPU and the host share, for the "
-        "states of a paged optimizer. The message does not say which of the two was full."
-    )
-    return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=(FREE,))
 
 
 @sign

@@ -18,6 +18,7 @@ from oomdoctor.signs import (
     logits,
     neighbours,
     offload,
+    optimizer,
     passes,
 )
 
@@ -369,11 +370,12 @@ def test_a_dump_that_is_cut_within_its_calls_tells_whose_limit_it_was(call: str,
 
 
 @pytest.mark.parametrize(
-    ("file", "pool"), [("pythonInterface.c", "pinned"), ("pythonInterface.cpp", "pinned"), ("ops.cu", "gpu")]
+    ("file", "paged"), [("pythonInterface.c", True), ("pythonInterface.cpp", True), ("ops.cu", False)]
 )
-def test_what_bitsandbytes_checks_between_python_and_its_kernels_is_managed_memory(file: str, pool: str) -> None:
-    log = crash(f"Error out of memory at line 380 in file /opt/src/bitsandbytes/csrc/{file}")
-    assert log.root.pool == pool
+def test_what_bitsandbytes_checks_between_python_and_its_kernels_are_paged_states(file: str, paged: bool) -> None:
+    line = f"Error out of memory at line 380 in file /opt/src/bitsandbytes/csrc/{file}"
+    assert (optimizer.paged_states_were_refused(crash(line)) is not None) is paged
+    assert (ranking(line)[0] == "optimizer-states") is paged
 
 
 def test_weights_that_took_nothing_are_on_another_card() -> None:

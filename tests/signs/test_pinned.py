@@ -4,6 +4,7 @@ import pytest
 from gpu_logs import crash, refused
 
 from oomdoctor.signs import pinned
+from oomdoctor.signs.optimizer import paged_states_were_refused
 
 BARE = "RuntimeError: CUDA error: out of memory"
 
@@ -65,24 +66,11 @@ def test_what_vllm_pins_behind_its_count_of_blocks(log: str, *, seen: bool) -> N
     assert found is None or "910 blocks" in found.words
 
 
-@pytest.mark.parametrize(
-    ("line", "managed"),
-    [
-        ("Error out of memory at line 77 in file /opt/bnb/csrc/pythonInterface.c", True),
-        ("Error out of memory at line 91 in file /opt/bnb/csrc/pythonInterface.cpp", True),
-        ("Error out of memory at line 77 in file /opt/bnb/csrc/ops.cu", False),
-        ("RuntimeError: CUDA error: out of memory in pin_memory", False),
-    ],
-)
-def test_states_of_a_paged_optimizer_are_in_managed_memory(line: str, managed: bool) -> None:
-    assert (pinned.managed_memory_was_refused(crash(line)) is not None) is managed
-
-
 def test_what_torch_pins_is_no_managed_memory() -> None:
     frame = '  File "/x/torch/utils/data/_utils/pin_memory.py", line 60, in pin_memory\n    return data.pin_memory()'
     log = crash("Traceback (most recent call last):", frame, BARE)
     assert pinned.page_locked_memory_was_refused(log) is not None
-    assert pinned.managed_memory_was_refused(log) is None
+    assert paged_states_were_refused(log) is None
 
 
 UCX = "[1717001121.1] [n014:7021:0]  ib_md.c:312  UCX  ERROR ibv_reg_mr(address=0x2b, length=264, access=0xf) failed: "

@@ -58,7 +58,7 @@ def test_what_keeps_no_results(code: str) -> None:
         log("outputs += out", above=tuple(MODEL)),
         log("outputs += out", function="forward"),
         log("scores += beam", function="beam_search"),
-        ["epoch 3 step 120 loss 0.41", *log("all_preds.append(p)")],  # of nobody's trainer
+        ["--learning_rate 0.0001", *log("all_preds.append(p)")],  # of nobody's trainer
         ["Epoch 3: 10%|#  | 12/120 [00:10<01:30, 1.2it/s, loss=0.31]", *log("outputs.append(out)", function="train")],
     ],
 )

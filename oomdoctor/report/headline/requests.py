@@ -22,9 +22,9 @@ from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root, where
 from oomdoctor.signs import address_space, databases, set_limits
 from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
+from oomdoctor.signs.optimizer import paged_states_were_refused
 from oomdoctor.signs.pinned import (
     locking_was_refused,
-    managed_memory_was_refused,
     registering_was_refused_without_a_limit,
     the_traceback_ends_in_pinning,
 )
@@ -275,7 +275,10 @@ def pinning_library(crash: Crash) -> str | None:
 
 def managed_library(crash: Crash) -> str | None:
     """The library that was refused managed memory."""
-    return pinning_library(crash) if managed_memory_was_refused(crash) is not None else None
+    refused = crash.root
+    if isinstance(refused, LibraryOutOfMemory) and paged_states_were_refused(crash) is not None:
+        return refused.library
+    return None
 
 
 @where(locking_was_refused)
