@@ -56,7 +56,10 @@ CAUSE = Cause(
         Row(much_outside_pytorch_in_an_engine, Grade.HINTS),
         Row(other_words.library_was_refused_in_other_words, Grade.HINTS, FAILED_KNOBS),
     ),
-    against=(Row(a_handle_is_refused_in_tensorflow, Grade.POINTS),),
     knobs=REFUSED_KNOBS,
-    knobs_where=((nccl_was_refused, NCCL_KNOBS), (a_program_of_ggml, GGML_KNOBS)),
+    knobs_where=(
+        (a_handle_is_refused_in_tensorflow, POOL_KNOBS),
+        (nccl_was_refused, NCCL_KNOBS),
+        (a_program_of_ggml, GGML_KNOBS),
+    ),
 )
