@@ -204,6 +204,18 @@ File ~/env/site-packages/trl/trainer/grpo_trainer.py:1120, in GRPOTrainer._get_p
     )
 
 
+def test_a_notebook_that_makes_links_of_files_gives_the_same_frames() -> None:
+    text = f"""\
+OutOfMemoryError                          Traceback (most recent call last)
+File [~/env/site-packages/trl/trainer.py:1120](http://10.0.0.7:8888/lab/tree/trl/trainer.py#line=1119), in Run.step(self)
+   1119 logits = model(x).logits
+-> 1120 return selective_log_softmax(logits, x)
+{OOM}"""  # noqa: E501
+    assert trace(text) == (
+        Frame("~/env/site-packages/trl/trainer.py", 1120, "step", "return selective_log_softmax(logits, x)"),
+    )
+
+
 @pytest.mark.parametrize(("head", "frames"), [("<cell line: 1>()", 2), ("<cell line: one>()", 0)])
 def test_a_notebooks_cell_may_be_named_by_its_line(head: str, frames: int) -> None:
     """IPython 8.0 to 8.6 on Python before 3.11."""

@@ -15,7 +15,6 @@ OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-m
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
-OF_A_BUFFER = ("more-address-space", "more-host-memory", "shorter-context")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 # Its limit is another one than that of more-address-space, and stands in the headline
 OF_DATA = ("fewer-workers", "clear-references", "low-memory-loading")
@@ -34,6 +33,7 @@ CAUSE = Cause(
         mark("An allocation of {ram_requested} failed on {windows_words}: RAM and page file are used up"),
         mark("The process has no memory maps left ({maps_spent})[ {doing}]"),
         mark("A tensor of {shared_tensor} could not be shared[ {doing}]: the process has no memory maps left"),
+        mark("The kernel did not map {a_file}[ {doing}]: too many memory maps, or a limit on address space"),
         mark("{data_process} reached its limit on private memory of {data_limit} (ulimit -d)"),
         mark("{saver} could not fork for its background save: no memory for a copy of the process"),
         mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
@@ -54,6 +54,7 @@ CAUSE = Cause(
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
         Row(address_space.data_of_a_process_is_limited, Grade.PROVES, OF_DATA),
         Row(address_space.a_shared_tensor_was_not_mapped, Grade.NAMES, OF_MAPS),
+        Row(address_space.a_file_was_not_mapped, Grade.NAMES, (*OF_MAPS, "more-address-space")),
         Row(address_space.windows_has_no_resources, Grade.NAMES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.overcommit_was_refused, Grade.NAMES),
@@ -62,7 +63,7 @@ CAUSE = Cause(
         Row(address_space.windows_refused_an_array, Grade.POINTS, OF_RAM),
         Row(address_space.large_piece_refused, Grade.LEFT, OF_RAM),
         Row(address_space.small_piece_refused, Grade.POINTS, OF_RAM),
-        Row(ggml.small_piece_of_the_host_refused, Grade.POINTS, OF_A_BUFFER),
+        Row(ggml.small_piece_of_the_host_refused, Grade.POINTS, (*OF_RAM[:2], "shorter-context")),
         Row(address_space.array_refused, Grade.HINTS, OF_A_GUESS),
         Row(address_space.a_fork_was_refused, Grade.POINTS, OF_A_FORK),
         Row(address_space.refused_with_an_errno, Grade.POINTS),

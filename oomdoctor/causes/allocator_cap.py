@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
+from oomdoctor.causes.logits_spike import SCORES_KNOBS
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, address_space, allocator, ggml, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
 # The device's own: no option raises it.
-AT_ONCE_KNOBS = ("smaller-prefill", "smaller-input", "smaller-microbatch", "shorter-sequences", "shorter-context",
-                 "memory-efficient-attention", "raise-allocator-cap")  # fmt: skip
+AT_ONCE_KNOBS = ("smaller-prefill", *LARGEST_KNOBS[1:], "shorter-context", LARGEST_KNOBS[0])
 # PyTorch's limit on a Mac lies above what macOS recommends: beyond it the machine pages, and may freeze.
 WATERMARK_KNOBS = ("smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences", "raise-allocator-cap")
 BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
@@ -59,7 +59,7 @@ CAUSE = Cause(
         Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES, BUDGET_KNOBS),
         Row(allocator.arena_of_a_library_is_full, Grade.NAMES),
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),
-        Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, LARGEST_KNOBS),
+        Row(allocator.buffer_beyond_the_devices_largest, Grade.PROVES, SCORES_KNOBS),
         Row(allocator.more_than_metal_recommends, Grade.NAMES, METAL_KNOBS),
         Row(allocator.beyond_the_largest_allocation, Grade.PROVES, LARGEST_KNOBS),
         Row(allocator.beyond_the_largest_allocation_in_other_words, Grade.PROVES, AT_ONCE_KNOBS),

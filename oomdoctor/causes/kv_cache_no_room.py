@@ -16,8 +16,7 @@ AFTER_SHARE_AND_BATCH = ("quantize-weights", "tensor-parallel", "shorter-context
 # No activations are measured before SGLang's pool is cut out: model_runner.py, profile_max_num_token
 BEYOND_A_FRACTION = ("raise-engine-reservation", *AFTER_SHARE_AND_BATCH)
 OF_WHOLE_PROMPTS = (*OF_ONE_SEQUENCE, "smaller-model")
-WITHOUT_A_LARGER_SHARE = ("tensor-parallel", "quantize-weights", "shorter-context", "smaller-prefill", "free-the-gpu",
-                          "smaller-model")  # fmt: skip
+NO_LARGER_SHARE = ("tensor-parallel", "quantize-weights", "shorter-context", "smaller-prefill", *BEHIND_THE_WEIGHTS[3:])
 
 CAUSE = Cause(
     id="kv-cache-no-room",
@@ -60,6 +59,7 @@ CAUSE = Cause(
         Row(kv_cache.room_below_nothing, Grade.PROVES),
         Row(kv_cache.weights_fill_mlcs_share, Grade.NAMES),
         Row(kv_cache.budget_of_no_block, Grade.NAMES),
+        Row(kv_cache.the_look_at_the_cache_failed, Grade.NAMES),
         Row(kv_cache.no_sequence_fits_what_is_free, Grade.POINTS, OF_ONE_SEQUENCE),
         Row(other_words.cache_gets_no_room_in_other_words, Grade.NAMES),
         Row(kv_cache.cache_beside_all_weights_was_refused, Grade.NAMES, OF_A_BUFFER),
@@ -71,7 +71,7 @@ CAUSE = Cause(
     knobs=("raise-engine-reservation", "smaller-prefill", *AFTER_SHARE_AND_BATCH),
     knobs_where=(
         (kv_cache.activations_are_heavy, ("smaller-prefill", "raise-engine-reservation", *AFTER_SHARE_AND_BATCH)),
-        (kv_cache.no_larger_share_would_do, WITHOUT_A_LARGER_SHARE),
+        (kv_cache.no_larger_share_would_do, NO_LARGER_SHARE),
         (kv_cache.a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS),
     ),
 )

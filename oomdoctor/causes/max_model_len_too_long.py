@@ -11,6 +11,7 @@ from oomdoctor.signs.kv_cache import (
     no_context_is_short_enough,
     no_length_fits,
     no_sequence_fits_the_cache,
+    the_look_at_the_cache_failed,
 )
 from oomdoctor.signs.warm_up import longest_request_exceeds_tgis_cache
 
@@ -35,6 +36,7 @@ CAUSE = Cause(
         Row(context_longer_than_the_cache, Grade.PROVES),
         Row(no_sequence_fits_the_cache, Grade.NAMES),
         Row(longest_request_exceeds_tgis_cache, Grade.PROVES),
+        Row(the_look_at_the_cache_failed, Grade.POINTS),
         Row(context_fills_the_host, Grade.PROVES, OF_GGML_ON_THE_HOST),
         Row(planned_cache_exceeds_all_that_is_free, Grade.PROVES, OF_A_PLAN),
         Row(other_words.longest_context_does_not_fit_in_other_words, Grade.NAMES),

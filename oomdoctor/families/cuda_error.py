@@ -153,6 +153,8 @@ _REFUSALS = tuple(
             r"\bObserve OOM, will dump snapshot to \S",
         ),  # slime's observer of PyTorch's allocator
         ("framework", "during OOM", r"^saving allocated state during OOM\s{0,4}$"),  # Megatron-LM's observer
+        # the same since 2026: megatron/training/utils
+        ("framework", " saved memory snapshot to ", r"\[OOM\] rank \d{1,6} saved memory snapshot to \S"),
         ("runtime", "nrt_tensor_allocate", r"\b(?P<device>nrt)_tensor_allocate status=(?P<code>4)\b"),  # AWS Neuron
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
@@ -290,6 +292,7 @@ FAMILY = Family(
         "hipErrorOutOfMemory",
         "(cudaErrorMemoryAllocation)",
         "allocated state during OOM",
+        " saved memory snapshot to ",
         " return value:",
         "NVML_SUCCESS == ",
         "ERROR_OUT_OF_DEVICE_MEMORY",

@@ -43,11 +43,11 @@ FRAME = late(
 _FILE = late(r'\s{0,200}File "([^"]{1,400}\.pyx?)"(?:, line (\d{1,7}))?[,.]?\s{0,4}$')
 # pytest has a second colon, and paths from where it was started
 _RICH_FRAME = late(r"((?:/|~|\.|[A-Za-z]:\\)[^:\n]{0,400}|[\w./-]{1,300}\.py(?=:\d{1,7}: )):(\d{1,7}):? in (\S{1,200})")
-# Colab makes a link of the file: "[/lib/nn/linear.py](https://localhost:8080/#) in forward(self, x)"
-# "File ~/train.py:20, in Trainer.step(self, batch)", before IPython 8 "~/train.py in step(self, batch)"
+# "File ~/train.py:20, in Trainer.step(self, batch)", before IPython 8 "~/train.py in step(self, batch)". Jupyter and
+# Colab make a link of the file: "File [~/train.py:20](http://...#line=19), in step", "[/lib/nn/linear.py](...) in step"
 _NOTEBOOK_FRAME = late(
-    r"(?:File (?P<new>[^\s:][^:\n]{0,400}):(?P<line>\d{1,7}), in |\[?(?P<old>(?:~|/|<ipython)[^\s\]]{0,300})"
-    r"(?:\]\([^)\s]{1,120}\))? in )"
+    r"(?:File \[?(?P<new>[^\s:\[][^:\n]{0,400}):(?P<line>\d{1,7})(?:\]\([^)\s]{1,400}\))?, in "
+    r"|\[?(?P<old>(?:~|/|<ipython)[^\s\]]{0,300})(?:\]\([^)\s]{1,120}\))? in )"
     r"(?P<function>[\w.<>]{1,200}|<cell line: \d{1,7}>)(?:\(|(?<=<module>)\s{0,4}$)"
 )
 _CELL = late(

@@ -276,6 +276,8 @@ _HINT = "add report_tensor_allocations_upon_oom to RunOptions"
 _TOLD = late(r"(?i)out of memory|\bOOM when alloc|exhausted|not enough memory|\bOOM\b(?! happens)")
 _ARRAY = late(r"\b[a-z]\w{1,8}\[\d[\d,]{0,80}\]")
 _DUMP_SUM = "Sum Total of in-use chunks:"
+_DUMP_BIN = ", Chunk State:"  # of the size that was refused: tensorflow/core/framework/bfc_allocator.cc, DumpMemoryLog
+_BIN = late(rf"\bBin for ({AMOUNT}) was ")
 _DUMP_HEADS = ("Current allocation summary follows", "BFCAllocator dump for")
 _TELLING = ("OOM when", "out of memory", "Out of memory", "ailed to alloc")
 _DUMPED = late(r"\b(\w{0,40}bfc)\b")
@@ -301,7 +303,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if _HINT in text:
         yield from _hint_alone(page, index)
         return
-    if _DUMP_SUM in text:
+    if _DUMP_SUM in text or (_DUMP_BIN in text and not _sum_follows(page, index)):
         yield from _dump_alone(page, index, place, process)
         return
     if (probed := _probed(line, text)) is not None:
@@ -487,6 +489,8 @@ def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Itera
         return
     before = [line.text[:400] for line in page.before(index, DUMP_LINES)]
     named = next((match[1] for text in reversed(before) if (match := _DUMPED.search(text))), None)
+    bins = (_BIN.search(text) for text in reversed([*before, page.lines[index].text[:400]]))
+    refused = next((bytes_of(match[1]) for match in bins if match), None)
     yield ArrayOutOfMemory(
         at=place,
         time=page.lines[index].mark.time,
@@ -494,8 +498,13 @@ def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Itera
         pool=_pool(named, None),
         framework="tensorflow",
         allocator=named,
-        **account([*before, *_below(page, index, _DUMP_SUM)]),
+        **{"tried_bytes": refused, **account([*before, *_below(page, index, _DUMP_SUM)])},
     )
+
+
+def _sum_follows(page: Page, index: int) -> bool:
+    """Whether the dump goes on to the sum of its chunks."""
+    return any(_DUMP_SUM in line.text for line in page.lines[index + 1 : index + DUMP_LINES])
 
 
 def _account(page: Page, index: int, message: str) -> dict[str, Any]:
@@ -592,6 +601,7 @@ FAMILY = Family(
         "Memory usage: ",
         "Can't reduce memory use below",
         _DUMP_SUM,
+        _DUMP_BIN,
         _HINT,
     ),
     read=read,

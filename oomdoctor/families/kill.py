@@ -273,6 +273,9 @@ NEARLY_FULL: Final = 80  # per cent
 _COMMAND_OF_A_CHILD: Final = late(r"\['[^'\n]{0,200}\bpython[\d.]{0,6}', ")
 TEAR_DOWN: Final = mark("DeepSpeed's launcher ends its other processes after every failure")
 TORN_DOWN: Final = mark("its launcher ended it after another process had failed with an error of its own")
+# sglang/srt/utils: `kill_process_tree`, once its scheduler has failed
+BY_ITSELF: Final = mark("SGLang kills all of its own processes after an error")
+_OF_SGLANG = late(r"\bsglang/srt/")
 _TEARS_DOWN = late(
     r"(?i)\b(?:terminat|kill|stopp|abort|shutting down)\w{0,4} (?:all )?(?:of )?(?:the )?(?:remaining|other|surviving) "
     r"(?:\w{1,20} )?(?:ranks?|workers?|process(?:es)?|tasks?|children|peers)\b"
@@ -486,13 +489,14 @@ def _death(page: Page, index: int, reporter: str, figures: dict[str, Any], lines
 
 
 def _otherwise(page: Page, index: int, signal: str) -> str | None:
-    """Why the process died of this signal, where that is no matter of memory: its launcher ends what is left after an
-    error of its own, and a mapped file that cannot be read any more gives a bus error."""
+    """Why the process died of this signal, where that is no matter of memory: its launcher, or the program itself, ends
+    what is left after an error of its own, and a mapped file that cannot be read any more gives a bus error."""
     near = page.lines[max(0, index - CRASH_LINES) : index + AFTER_A_BUS_ERROR]
     if signal == SIGBUS:
         return FILE_LOST if any(_FILE_LOST.search(line.text[:CHARACTERS]) for line in near) else None
-    torn = any(_TEARS_DOWN.search(line.text[:CHARACTERS]) for line in page.lines[max(0, index - CRASH_LINES) : index])
-    return TORN_DOWN if torn and own_error(page, index) is not None else None
+    above = [line.text[:CHARACTERS] for line in page.lines[max(0, index - CRASH_LINES) : index]]
+    by = TORN_DOWN if any(map(_TEARS_DOWN.search, above)) else BY_ITSELF if any(map(_OF_SGLANG.search, above)) else None
+    return by if by is not None and own_error(page, index) is not None else None
 
 
 def _loaded(page: Page, index: int) -> str | None:

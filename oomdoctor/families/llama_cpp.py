@@ -141,7 +141,7 @@ _NO_CARD = late(r"\buse gpu {1,6}= 0|\bno GPU found\b|\busing CPU backend\b")
 # src/llama.cpp to b4800: called by llama_decode; src/llama-context.cpp since. Shifted or defragmented, the cache needs
 # the graph laid out once more.
 _IN_A_DECODE = late(r"\bllama_kv_cache_update_impl: failed|\bmemory_update: failed to reserve graph")
-_LARGEST = late(r"exceeds (?:device buffer size limit|max_vmem)")
+_LARGEST = late(r"exceeds (?:device (?:buffer size|memory allocation) limit|max_vmem)")
 _OLD = late(r"(?:CUDA|HIP) error \d{1,4} at [\w./-]{0,80}ggml[\w.-]{1,40}:\d{1,6}: out of memory")  # 2023
 _RUNTIME = late(r"(?:CUDA|ROCm|HIP|MUSA) error: out of memory\s{0,4}$")
 _WHERE = late(r"current device: \d{1,3}, in function \w{1,80} at \S{1,200}ggml[\w-]{0,20}\.cuh?:\d")
@@ -170,6 +170,7 @@ _HARMLESS = (
     ("free space in the KV cache, retrying", mark("the batch is tried again in smaller pieces")),
     ("exceeds the available context size", mark("one request is longer than the context; the server goes on")),
 )
+_VULKANS_REASON = late(r"^\W{0,4}ggml_vulkan: .{0,200}\bErrorOutOf(?:Device|Host)Memory")
 _GOES_ON = late(r"(?i)\bretrying|\bfalling back")
 _GOES_ON_LINES = 12
 _MESSAGE_LINES = 10
@@ -213,7 +214,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _NOT_FITTED in text:
         yield _not_fitted(page, index)
     elif _REFUSED.search(text):
-        yield _refused(page, index)
+        yield _not_pinned(page, index, text) or _refused(page, index)
     elif _COMMAND_FAILED.search(text):
         yield from _of_a_command(page, index)
     elif _OLD.search(text):
@@ -265,6 +266,15 @@ def _harmless(page: Page, index: int, text: str, why: str) -> Iterator[Read]:
         yield _full(page, index)
     elif any(word in text for word in ("ggml", "slot", "decode", "send_error")):
         yield Lookalike(place_of(page, page.lines[index]), why)
+
+
+def _not_pinned(page: Page, index: int, text: str) -> Read | None:
+    """Vulkan's reason, in the line below the one that says that memory could not be pinned: the same went into ordinary
+    memory (ggml_backend_vk_host_buffer_type_alloc_buffer)."""
+    words, why = _HARMLESS[0]
+    above = page.lines[index - 1].text[:400] if index else ""
+    pinned = _VULKANS_REASON.search(text) is not None and words in above
+    return Lookalike(place_of(page, page.lines[index]), why) if pinned else None
 
 
 def _never_found(page: Page, index: int) -> bool:

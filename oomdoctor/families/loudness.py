@@ -67,7 +67,7 @@ _ERROR = late(
     r"|: (?:out of memory|cannot allocate memory|memory exhausted|not enough (?:memory|space))\.?$"
     r"|\b(?:error|err|fatal|fail(?:ed|ure)?|abort(?:ed|ing)?|panic(?:ked)?|crash(?:ed)?|exception|killed"
     r"|terminat\w{2,3}|encountered|severe|ha(?:s|ve|d) r[au]n out)\b"
-    r"|(?<!that )(?<!which )(?<!who )(?<!ever )\bran out of (?:\w{1,12} )?memory"
+    r"|(?<!that )(?<!which )(?<!who )(?<!ever )\bran out of (?:\w{1,12} )?(?:memory|v?ram)"
     r"(?: (?:with|while|during|at|in|on|for|after)\b|[!;]|\.?$)"
     r"|(?<!no )\bOOM\)? (?:was |event )?(?:detected|encountered|observed)\b"
     r"|^[EF]\d{4} |^[EF] |fork: |错误"

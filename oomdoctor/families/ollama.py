@@ -19,6 +19,7 @@ from oomdoctor.families.sentences import bytes_of, count_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
+from oomdoctor.units import DECIMAL, size
 
 
 class OffloadPlan(Event, frozen=True, kw_only=True):
@@ -168,6 +169,8 @@ _TOO_LARGE: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
 _SYSTEM = late(
     r"model requires more system memory \((\d[\d.]{0,12} [KMGT]?i?B)\) than is available \((\d[\d.]{0,12} [KMGT]?i?B)\)"
 )
+# llm/llm.go to 0.1.17, by the size of the model; format.HumanBytes divides by 1000
+_AT_LEAST = late(r"\bmodel requires at least (\d[\d.]{0,12}) ([KMGT]?i?B) of (?:total )?memory\b")
 _ALLOCATIONS = late(r"insufficient memory - required allocations: \{")
 # "GPUs:[{Name:CUDA0 UUID:... Weights:[550502400A 550502400F] Cache:[...] Graph:0U}]"
 # A was allocated, F failed, U was not tried.
@@ -273,6 +276,8 @@ def _short(text: str) -> _Figures | None:
         return {
             "said": "system-memory", "pool": "host_ram", "strength": 3, "needed_bytes": needed, "free_bytes": free,
         }  # fmt: skip
+    if match := _AT_LEAST.search(text):
+        return {"said": "system-memory", "pool": "host_ram", "needed_bytes": size(match[1], match[2], DECIMAL)}
     if match := _ALLOCATIONS.search(text):
         return {"said": "allocations", **_failed(text[match.end() :])}
     if _RUNNER.search(text):
@@ -330,6 +335,7 @@ FAMILY = Family(
         f'msg="{_INVALID}"',
         "model is too large for system memory",
         "requires more system memory",
+        "model requires at least ",
         "required allocations: {",
         "llama runner process has terminated",
         _LAYOUT,

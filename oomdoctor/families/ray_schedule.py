@@ -97,6 +97,13 @@ _OURSELVES: Final = ("raylet", "autoscaler", "scheduler")
 _PROGRESS = late(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]teration)\b[ :=\[]{1,3}\d")
 # ray/tune/progress_reporter.py and experimental/output.py: "2/8 (6 PENDING, 2 RUNNING)", "2 RUNNING | 6 PENDING"
 _TRIALS = late(r"\b[1-9]\d{0,5} (?:RUNNING|TERMINATED)\b")
+# progress_reporter.py 0.8 to 2.6, where no trial has begun: "Number of trials: 4/10 (4 PENDING)"
+_ALL_WAIT = late(r"\W{0,4}Number of trials: \d{1,6}(?:/\d{1,6})? \((\d{1,6}) PENDING\)\s{0,4}$")
+_TUNES_TOTALS: Final = "Resources requested: "
+_NAMES_OF_TUNE: Final = {"CPUs": "CPU", "GPUs": "GPU", "heap": "memory", "objects": "object_store_memory"}
+LINES_OF_ROWS: Final = 6
+PRINTS: Final = 2  # of the table, one every 5 seconds or more: by then what is free has been given to a trial
+LINES_OF_A_TABLE: Final = 100
 _PAIR = late(r"['\"]?([A-Za-z_][\w.:\-]{0,100})['\"]?\s*:\s*([\d.eE+]{1,24})(?: ([KMGT]iB)\b)?")
 _PAIR_BACKWARDS = late(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
 # Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
@@ -150,6 +157,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _status(page, index)
     elif _START.search(line.text):
         yield from _started(page, index)
+    elif trials := _ALL_WAIT.match(line.text):
+        yield from _trials_wait(page, index, int(trials[1]))
     else:
         yield from _request(page, index)
 
@@ -298,6 +307,35 @@ def _served(page: Page, index: int) -> bool:
 def _trials_run(page: Page, index: int) -> bool:
     """Tune's own table behind the warning: a cluster that grows has made room for a trial."""
     return any(_TRIALS.search(line.text) for line in page.lines[index + 1 : index + LINES_BEHIND])
+
+
+def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
+    """Tune's own table, which shows time and again that no trial has begun, and is all that the log ends with."""
+    behind = page.lines[index + 1 : index + 1 + LINES_OF_A_TABLE]
+    goes_on = len(behind) == LINES_OF_A_TABLE or not page.ends
+    if goes_on or any("Number of trials" in line.text or "Traceback" in line.text for line in behind):
+        return
+    prints = 0
+    for line in reversed(page.lines[max(0, index + 1 - LINES_BEHIND) : index + 1]):
+        if _TRIALS.search(line.text) or prints == PRINTS:
+            break
+        prints += _ALL_WAIT.match(line.text) is not None
+    if prints < PRINTS:
+        return
+    line = page.lines[index]
+    yield Unschedulable(
+        at=place_of(page, line), time=line.mark.time, available=_tunes_totals(page, index), pending=pending
+    )
+
+
+def _tunes_totals(page: Page, index: int) -> _Amounts | None:
+    """What the cluster has, by Tune's table: "Resources requested: 0/16 CPUs, 0/0 GPUs, 0.0/18.99 GiB heap"."""
+    above = reversed(page.lines[max(0, index - LINES_OF_ROWS) : index])
+    told = next((line.text for line in above if _TUNES_TOTALS in line.text), None)
+    if told is None:
+        return None
+    shares = (_SHARE.match(part.strip()) for part in told.partition(_TUNES_TOTALS)[2].split(","))
+    return {_NAMES_OF_TUNE.get(one[5], one[5]): _amount(one[3], one[4]) for one in shares if one} or None
 
 
 def _clauses(text: str) -> _Clauses:
@@ -573,6 +611,7 @@ FAMILY = Family(
         "No trial is running and no new trial",
         "per trial, but the cluster only has",
         "Training has not started in the last",
+        " PENDING)",
         "Insufficient cluster resources to launch",
         "cannot currently be scheduled",
         "cannot currently be executed",

@@ -6,6 +6,7 @@ These steps exist to fill or measure the card, so memory is a usual reason; that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Read
@@ -26,6 +27,11 @@ _SENTENCES = {
     "ValueError: No available memory for the cache blocks": 22,
 }
 
+# They look whether the KV cache has room, and raise for nothing else: worker/worker.py 0.2.7 to 0.9,
+# v1/core/kv_cache_utils.py since 0.8
+CHECKS: Final = (
+    "raise_if_cache_size_invalid", "check_enough_kv_cache_memory", "_check_enough_kv_cache_memory",
+)  # fmt: skip
 # The step's function, and the stage of the job
 _STEPS = {
     "determine_num_available_blocks": "memory_profiling",
@@ -34,6 +40,7 @@ _STEPS = {
     "_dummy_sampler_run": "engine_init",
     "capture_model": "cuda_graph_capture",
     "_allocate_kv_cache_tensors": "kv_cache_init",
+    **dict.fromkeys(CHECKS, "kv_cache_init"),
     "python_create_and_map": "weight_sync",
 }
 _STEP = late(r"\b(" + "|".join(_STEPS) + r")\b")
@@ -53,6 +60,20 @@ class CutTraceback(Event, frozen=True, kw_only=True):
     step: str
     begun: bool | None = None  # as far as the error's own words go, they are those of a lack of memory
     said: str | None = None  # these words, without the error's class
+
+
+class CutCheck(Event, frozen=True, kw_only=True):
+    """The last lines of the log are a traceback through vLLM's own look at the size of its cache: of its words only
+    these are missing which of the two it was, no block or too few."""
+
+    family = "vllm_cut"
+    kind = "cut-check"
+    once_a_log = True
+
+    pool: str = "kv_cache"
+    strength: int = 2
+
+    step: str
 
 
 def _begun(text: str) -> bool:
@@ -76,6 +97,15 @@ def read(page: Page, index: int) -> Iterator[Read]:
     telling = error if error is not None and _tells(error.text) else None
     if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(r.text) for r in below):
         last = telling or error or (below[-1] if below else line)
+        if step[1] in CHECKS and telling is None:
+            yield CutCheck(
+                at=place_of(page, line, last),
+                time=line.mark.time,
+                process=process_of(line),
+                stage=_STEPS[step[1]],
+                step=step[1],
+            )
+            return
         yield CutTraceback(
             at=place_of(page, telling or line, last),
             time=line.mark.time,

@@ -29,6 +29,9 @@ _SAYS_MEMORY: Final = late(r"Cannot allocate memory|errno=12\b")
 _NEW_THREAD: Final = late(r"(?i)\bthreads?\b|pthread_create")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
 _MAPPING: Final = late(r"\b(?:mmap\w{0,3}|mremap|mprotect|MAP_FAILED)\b")
+# cpp/src/arrow/io/file.cc, MemoryMappedFile; Python's mmap of a file, not of -1
+_FILE_MAPPED: Final = late(r"(?i)\bmemory[- ]mapping (?:of )?(?:the |a )?file failed\b")
+_MAPS_A_FILE: Final = late(r"\bmmap\.mmap\((?!\s{0,4}-1)")
 _SHARED_TENSOR: Final = late(r"unable to mmap \d{1,20} bytes from file <.{0,8}/?torch_\d")
 # /torch_PID_NUMBER, since 1.13 /torch_PID_RANDOM_NUMBER: how many tensors the process had shared before
 _NUMBERED: Final = late(r"/?torch_\d{1,10}_(?:\d{1,10}_)?(\d{1,9})>")
@@ -314,6 +317,24 @@ def a_small_mapping_was_refused(crash: Crash) -> Seen | None:
     full = say("the log shows neither how many mappings there were nor how much memory was left")
     evidence = (MAPS_LIMIT, ADDRESS_LIMIT)
     return Seen(words=words, evidence=(refused,), against=(full,), knobs=_OF_A_MAPPING, next_evidence=evidence)
+
+
+@sign
+def a_file_was_not_mapped(crash: Crash) -> Seen | None:
+    """The system did not map a file for want of memory, by the message or by the call that failed. What is mapped of a
+    file is no RAM of the process."""
+    refused = host_refusal(crash)
+    if refused is None or refused.allocator != "os" or refused.tried_bytes is not None:
+        return None
+    call = next(crash.frames(), None)
+    if _FILE_MAPPED.search(refused.at.text) is None and (call is None or _MAPS_A_FILE.search(call.code) is None):
+        return None
+    words = say(
+        "The kernel did not map a file. That takes no RAM: it fails where the process has as many mappings as "
+        "vm.max_map_count allows, or at a limit on address space."
+    )
+    full = say("the log does not show how many mappings there were")
+    return Seen(words=words, evidence=(refused,), against=(full,), next_evidence=(MAPS_LIMIT, ADDRESS_LIMIT))
 
 
 @sign

@@ -11,6 +11,7 @@ from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.ollama import Short
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.families.tensorrt_llm import CacheTooSmall
+from oomdoctor.families.vllm_cut import CutCheck
 from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, NotEnoughFree, SequencesExceedState
 from oomdoctor.families.vllm_figures import KvCacheSize, MemoryProfile
 from oomdoctor.incident.engine_facts import EngineFacts, facts, loading, static_fraction
@@ -128,6 +129,16 @@ def no_block_fits(crash: Crash) -> Seen | None:
         "set low, or other processes."
     )
     return Seen(words=joined((none, unseen)), evidence=(blocks,), unsure=True, next_evidence=(OF_AN_ENGINES_START,))
+
+
+@sign
+def the_look_at_the_cache_failed(crash: Crash) -> Seen | None:
+    """The log ends in vLLM's own look at the size of its cache, before its words."""
+    cut = crash.root
+    if not isinstance(cut, CutCheck):
+        return None
+    words = say("{step} raises where the KV cache has no room for a block, or not for one request.", step=cut.step)
+    return Seen(words=words, evidence=(cut,), unsure=True, next_evidence=(OF_AN_ENGINES_START,))
 
 
 @sign

@@ -462,6 +462,22 @@ def holds_less_than_half(crash: Crash) -> Seen | None:
 
 
 @sign
+def most_is_outside_pytorch(crash: Crash) -> Seen | None:
+    """Half of the GPU and more is of this process, and of no tensor of PyTorch's, which are less than a quarter: what a
+    pass adds to them is not what fills it."""
+    it = card(crash)
+    outside, tensors = it.share(it.non_torch_bytes), it.share(it.allocated_bytes)
+    if outside is None or tensors is None or outside < OWN_SHARE or tensors >= OWN_SHARE / 2 or _beyond_the_card(it):
+        return None
+    words = say(
+        "PyTorch's tensors take {tensors} of the GPU, and {outside} are of this process outside PyTorch",
+        tensors=percent(tensors),
+        outside=percent(outside),
+    )
+    return Seen(words=words)
+
+
+@sign
 def with_an_engines_settings(crash: Crash) -> Seen | None:
     """An inference engine failed whose settings limit how much it computes at once; a plain serving program has
     none."""

@@ -135,6 +135,12 @@ FUNCTIONS = (
     ("eval", "nemo_rl/x.py validate"),
     ("eval", "transformers/trainer_pt_utils.py nested_concat"),
     ("eval", "transformers/trainer_pt_utils.py pad_across_processes"),
+    ("backward", "tensorflow/python/ops/nn_grad.py _Conv2DGrad data_format=data_format),"),
+    ("backward", "tensorflow/python/eager/backprop.py _gradient_function return grad_fn(mock_op, *out_grads)"),
+    ("forward", "tensorflow/python/ops/nn_ops.py conv2d data_format=data_format),"),
+    ("model_load", "deepspeed/module_inject/replace_module.py replace_fn new.to(device)"),
+    ("model_load", "deepspeed/inference/engine.py __init__ self._apply_injection_policy(config)"),
+    ("forward", "deepspeed/inference/engine.py forward outputs = self.module(*inputs)"),
 )
 LINES = (
     ("model_load", "Loading checkpoint shards:  50%|"),

@@ -20,6 +20,30 @@ def test_a_mask_of_nodes_is_no_limit() -> None:
     assert getattr(root, "limited", None) is None
 
 
+@pytest.mark.parametrize(
+    ("call", "error", "is_seen"),
+    [
+        (
+            "mm = mmap.mmap(fid.fileno(), bytes, access=acc, offset=start)",
+            "OSError: [Errno 12] Cannot allocate memory",
+            True,
+        ),
+        ("return pa.memory_map(path)", "OSError: Memory mapping file failed: Cannot allocate memory", True),
+        ("mm = mmap.mmap(-1, bytes)", "OSError: [Errno 12] Cannot allocate memory", False),  # nobody's file
+        ("pid = os.fork()", "OSError: [Errno 12] Cannot allocate memory", False),
+    ],
+)
+def test_a_file_that_was_not_mapped(call: str, error: str, is_seen: bool) -> None:
+    log = f"""
+        Traceback (most recent call last):
+          File "/srv/read.py", line 12, in open_shard
+            {call}
+        {error}
+        """
+    found = crash_of(log)
+    assert (address_space.a_file_was_not_mapped(found) is not None) is is_seen
+
+
 MAPPING = "RuntimeError: unable to mmap {} bytes from file <{}>: {}"
 NO_MEMORY = "Cannot allocate memory (12)"
 

@@ -92,7 +92,11 @@ def test_a_workspace_is_too_small_for_any_kernel(line: str, is_small: bool) -> N
 
 @pytest.mark.parametrize(
     ("reason", "is_limited"),
-    [("Requested buffer size exceeds device buffer size limit", True), ("vk::Device::allocateMemory", False)],
+    [
+        ("Requested buffer size exceeds device buffer size limit", True),
+        ("Requested buffer size exceeds device memory allocation limit", True),
+        ("vk::Device::allocateMemory", False),
+    ],
 )
 def test_a_buffer_is_larger_than_the_device_gives(reason: str, is_limited: bool) -> None:
     lines = (

@@ -40,6 +40,18 @@ def test_what_is_left_of_the_share(sign: Sign, not_yet: str, from_here: str) -> 
     assert sign(crash_of(from_here)) is not None
 
 
+LOOK = (
+    "Traceback (most recent call last):\n"
+    '  File "/env/vllm/worker/worker.py", line 335, in initialize_cache\n'
+    "    raise_if_cache_size_invalid(num_gpu_blocks,\n"
+)
+
+
+def test_a_look_at_the_cache_that_is_cut_before_its_words_is_of_its_room() -> None:
+    assert kv_cache.the_look_at_the_cache_failed(crash_of(LOOK)) is not None
+    assert kv_cache.the_look_at_the_cache_failed(crash_of(NO_BLOCKS)) is None
+
+
 @pytest.mark.parametrize(
     ("log", "known"),
     [

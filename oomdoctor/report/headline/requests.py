@@ -152,6 +152,12 @@ def maps_spent(_: MapsSpent) -> str | None:
     return "vm.max_map_count"
 
 
+@where(address_space.a_file_was_not_mapped)
+def a_file(_: Crash) -> str | None:
+    """What was to be mapped, whose name the message leaves out."""
+    return say("a file")
+
+
 @where(address_space.a_shared_tensor_was_not_mapped)
 def shared_tensor(crash: Crash) -> str | None:
     """The size of the tensor that could not be shared between processes."""
