@@ -12,6 +12,7 @@ from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.job.frameworks import (
     Task,
     World,
@@ -122,8 +123,8 @@ def job_of(root: Event, events: Sequence[Event], context: Context, stage: str) -
 
 def _world(root: Event, names: Collection[str], engine: str | None) -> World:
     """By whose refusal it is, by the innermost frame of such a library, else by what the log names."""
-    if isinstance(root, DeviceOutOfMemory):
-        return "torch"  # no other allocator has this sentence
+    if isinstance(root, DeviceOutOfMemory | MemorySummary):
+        return "torch"  # no other allocator has this sentence, or this table
     if isinstance(root, HostAllocation) and root.allocator == "torch":
         return "torch"  # nor this one on the CPU
     if isinstance(root, HostAllocation) and root.allocator == "torch7":

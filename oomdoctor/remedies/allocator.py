@@ -14,7 +14,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.captions import caption
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
-from oomdoctor.remedies.settings import assumptions, comes_later, known_versions, of_knob, same, spelling
+from oomdoctor.remedies.settings import comes_later, known_versions, of_knob, same
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.spellings import title
 from oomdoctor.units import GIB, percent, show
@@ -91,16 +91,10 @@ def _as_windows_counts(refused: DeviceOutOfMemory) -> bool:
 
 
 def _of_a_summary(case: Case) -> Proposal:
-    """The summary is PyTorch's, whatever else the log names."""
-    torch = spelling(case.knob, case.crash.context, "torch")
-    if is_on_windows(case.crash) or torch is None or torch.value is None:
-        return replace(_without_splits(None), setting=_ALLOCATOR, snippet=f"export {_ALLOCATOR}={_SPLITS}")
-    return Proposal(
-        suggested=EXPANDABLE,
-        setting=_ALLOCATOR,
-        snippet=f"export {_ALLOCATOR}={EXPANDABLE}",
-        assumes=assumptions(torch, case.crash.context),
-    )
+    """A summary has no request to compare with."""
+    if is_on_windows(case.crash) or case.row is None or case.row.value is None:
+        return _without_splits(None)
+    return Proposal(suggested=EXPANDABLE)
 
 
 def _unused(it: Card | None) -> str | None:

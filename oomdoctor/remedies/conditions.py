@@ -17,7 +17,6 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import OF_16_BITS, OF_32_BITS, ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
-from oomdoctor.families.memory_summary import MemorySummary
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.sglang import HostCacheTooLarge, UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
@@ -253,8 +252,8 @@ def crowded(crash: Crash) -> bool:
 
 
 def allocator_named(case: Case) -> bool:
-    """Whose allocator it is, is in the log; a memory summary is PyTorch's."""
-    return case.crash.job.world != _ANY_WORLD or case.crash.first(MemorySummary) is not None
+    """Whose allocator it is, is in the log."""
+    return case.crash.job.world != _ANY_WORLD
 
 
 # batches and sequences

@@ -167,7 +167,12 @@ SUMMARY = (
 @pytest.mark.parametrize(
     ("unit", "told", "line", "assumes"),
     [
-        ("MB", "<2.0", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512", ()),
+        (
+            "MB",
+            "<2.0",
+            "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512",
+            ("PyTorch >=1.10 <2.1 (version not in the log)",),
+        ),
         (
             "MiB",
             ">=2.0",
