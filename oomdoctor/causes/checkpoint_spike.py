@@ -12,6 +12,7 @@ from oomdoctor.signs.checkpoints import (
     in_code_that_loads_an_optimizers_state,
     in_code_that_saves_a_state,
     killed_at_a_step_that_saves,
+    saves_wait_in_the_background,
     while_a_checkpoint_was_written_or_read,
     who_held_most_was_saving,
 )
@@ -19,6 +20,7 @@ from oomdoctor.signs.host_loading import several_models_were_loaded
 
 OPTIMIZER_KNOBS = ("low-memory-loading", "clear-references", "sharded-checkpoint", "offload-optimizer",
                    "low-memory-optimizer", "more-host-memory")  # fmt: skip
+OF_THE_BACKGROUND = ("smaller-buffers", "sharded-checkpoint", "low-memory-optimizer", "more-host-memory")
 
 CAUSE = Cause(
     id="checkpoint-spike",
@@ -37,6 +39,7 @@ CAUSE = Cause(
     signs=(
         Row(a_copy_of_a_state_was_refused, Grade.PROVES),
         Row(who_held_most_was_saving, Grade.PROVES),
+        Row(saves_wait_in_the_background, Grade.NAMES, OF_THE_BACKGROUND),
         Row(in_code_that_saves_a_state, Grade.NAMES),
         Row(in_code_that_loads_an_optimizers_state, Grade.NAMES, OPTIMIZER_KNOBS),
         Row(in_code_that_loads_a_state, Grade.NAMES),

@@ -105,7 +105,7 @@ _HEAD = late(
     # the sentence without its head, which stood on a line that is not there
     # ... and where whoever shortened it left the exception's name alone
     r"|(?P<named>(?<=OutOfMemoryError: )Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
-    r"|(?P<cut>^\W{0,20}Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
+    r"|(?P<cut>^\W{0,20}(?:Runtime ?Error ?: {0,2})?Tried to allocate (?=[\d.]{1,12} [KMG]iB(?:\.| \(GPU)))"
 )
 _IN_HEADS = (
     "ut of memory",

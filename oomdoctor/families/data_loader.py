@@ -44,8 +44,8 @@ class SharedMemoryFull(Event, frozen=True, kw_only=True):
     pool: str = "shm"
     strength: int = 3
 
-    # who asked for it: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "sqlite", "messages", or
-    # "system-v", whose segments have a limit of their own
+    # who asked for it: "torch", "nccl", "python", "postgresql", "joblib", "torch.save", "sqlite", "sort", "messages",
+    # or "system-v", whose segments have a limit of their own
     user: str
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
@@ -87,6 +87,7 @@ _OTHER_SEGMENT = late(
 )
 _SYSTEM_V: Final = "shmget("  # PostgreSQL names the call in the line below
 _OF_SHMGET = late(r"\bshmget\((?:[^,()]{1,60}, ?)?(?:size=)?(\d{3,20})\b")
+_OF_SORT = late(r"\W{0,4}sort: (?:write failed|cannot create temporary file)")  # coreutils/src/sort.c
 _OF_POSTGRESQL = late(
     r"/PostgreSQL\.\d|\b(?:ERROR|FATAL): {1,2}could not (?:create|resize|map) (?:\w{1,12} )?shared memory"
 )
@@ -290,6 +291,8 @@ def _user(text: str) -> str:
     """Who asked for the segment, by the words of its message."""
     if "nccl" in text:
         return "nccl"
+    if _OF_SORT.match(text):
+        return "sort"
     return "postgresql" if _OF_POSTGRESQL.search(text) else "python"
 
 

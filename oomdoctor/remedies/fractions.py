@@ -27,8 +27,8 @@ def spare_assumed() -> str:
     return say("{spare} spare for the next allocations (a guess)", spare=show(vllm.CAPTURE_SLACK_BYTES))
 
 
-def cache_guessed() -> str:
-    return say("{cache} for the KV cache is a guess: the longest request may need more", cache=FOR_THE_CACHE)
+def cache_guessed(cache: float = FOR_THE_CACHE) -> str:
+    return say("{cache} for the KV cache is a guess: the longest request may need more", cache=cache)
 
 
 def first_step(formula: str) -> str:

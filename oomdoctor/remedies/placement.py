@@ -13,7 +13,7 @@ from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
-from oomdoctor.incident.card import SLACK, card_of
+from oomdoctor.incident.card import SLACK, Card, card_of
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
@@ -214,16 +214,24 @@ def _alone(crash: Crash) -> Refusal | None:
     )  # fmt: skip
 
 
+def _beyond(it: Card) -> int | None:
+    """What is in use beyond PyTorch's part of the card; at most that where its cache is not printed."""
+    if it.beyond_bytes is not None or it.total_bytes is None or it.free_bytes is None or it.allocated_bytes is None:
+        return it.beyond_bytes
+    return it.total_bytes - it.free_bytes - it.allocated_bytes
+
+
 def _too_little(case: Case) -> Refusal | None:
     """What others can hold is less than what was missing: gone, it would not do."""
     it = card(case.crash)
-    if case.cause == _SHARED or it.beyond_bytes is None or it.tried_bytes is None or it.free_bytes is None:
+    beyond = _beyond(it)
+    if case.cause == _SHARED or beyond is None or it.tried_bytes is None or it.free_bytes is None:
         return None
     missing = it.tried_bytes - it.free_bytes
-    beside = it.beyond_bytes if it.own_bytes is not None else it.beyond_bytes - SLACK
+    beside = beyond if it.own_bytes is not None else beyond - SLACK
     if beside >= missing:
         return None
-    amounts = {"tried": it.tried_bytes, "free": it.free_bytes, "missing": missing, "beyond": it.beyond_bytes}
+    amounts = {"tried": it.tried_bytes, "free": it.free_bytes, "missing": missing, "beyond": beyond}
     figures = {name: show(amount) for name, amount in amounts.items()}
     if it.own_bytes is not None:
         return Refusal(

@@ -46,6 +46,7 @@ from oomdoctor.versions import ALL, Version, Versions, version_of, versions
 DATES: Final = "dates"
 AHEAD: Final = 60  # days: who builds from a checkout has an option before its release
 NO_OPTION: Final = ("line", "command")  # types
+_PLAIN_BATCH: Final = "batch_size"
 _QUOTE: Final = '"'
 _NOT: Final = "!"
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
@@ -425,6 +426,8 @@ def setting_of(condition: str, context: Context) -> Setting | None:
 
 def current(knob: str, row: Spelling | None, context: Context) -> Setting | None:
     """What the log says the knob is set to now."""
+    if row is not None and (finer := _finer(knob, row, context)) is not None:
+        return finer
     if row is not None:
         exact = context.settings.get(row.key)
         if exact is not None:
@@ -432,6 +435,15 @@ def current(knob: str, row: Spelling | None, context: Context) -> Setting | None
     names = (*([row.key] if row is not None else []), *KNOBS[knob].settings)
     stated = (context.setting(name) for name in names)
     return next((one for one in stated if one is not None and KNOBS[knob].is_meant(one.value)), None)
+
+
+def _finer(knob: str, row: Spelling, context: Context) -> Setting | None:
+    """The piece that is computed at once, where the option is the plain `batch_size` and the log states both."""
+    settings = KNOBS[knob].settings
+    if row.key != _PLAIN_BATCH or _PLAIN_BATCH not in settings:
+        return None
+    pieces = (name for name in settings[: settings.index(_PLAIN_BATCH)] if "micro" in name.lower())
+    return next((one for name in pieces if (one := context.setting(name)) is not None), None)
 
 
 def done(knob: str, context: Context) -> Setting | None:

@@ -10,7 +10,7 @@ from oomdoctor.families.lines import PROGRESS
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
-from oomdoctor.incident.prints import is_told_last
+from oomdoctor.incident.prints import is_told_last, own_lines
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -43,6 +43,14 @@ _GATHERING: Final = (
     r"|_full_post_state_dict_hook|get_fsdp_full_state_dict|\b_?(?:all_)?gather\w{0,40}|summon_full_params"
 )
 _NAMES_SAVING: Final = late(r"(?i)\bsav(?:e|ing)|checkpoint|ckpt|state|shard|gather")
+# "saving step_200 asynchronously", "Async checkpoint save of step 200 started"; "checkpoint step_200 written in 41 s"
+_SAVES_BEHIND: Final = late(
+    r"(?i)\bsav(?:e|es|ing)\b.{0,80}\b(?:in (?:the |a )?background|async\w*)\b"
+    r"|\basync\w* .{0,20}\b(?:checkpoint|save)\b.{0,40}\b(?:start|begin|begun|queue|schedul|submit)"
+)
+_SAVED: Final = late(
+    r"(?i)\b(?:checkpoint|ckpt|save|snapshot|state)\b.{0,60}\b(?:written|finished|completed|done|committed|uploaded|saved)\b"
+)
 SEVERAL: Final = 2
 MOST: Final = 0.75
 _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_dict"
@@ -162,6 +170,26 @@ def _is_only_due(crash: Crash) -> bool:
     told = crash.doing.because
     named = not isinstance(told, str) or _NAMES_SAVING.search(told) is not None
     return not named and killed_at_a_step_that_saves(crash) is not None
+
+
+@sign
+def saves_wait_in_the_background(crash: Crash) -> Seen | None:
+    """The job saves in the background, and its last lines begin two saves more than they end: each keeps a copy of what
+    it writes."""
+    if crash.pool not in RAM:
+        return None
+    lines = list(dict.fromkeys(own_lines(crash)))
+    begun = sum(_SAVES_BEHIND.search(line) is not None for line in lines)
+    ended = sum(_SAVED.search(line) is not None and _SAVES_BEHIND.search(line) is None for line in lines)
+    if begun < ended + SEVERAL:
+        return None
+    words = say(
+        "Of {begun} saves in the background {ended} had ended. Each that waits keeps a copy of the state in host "
+        "memory.",
+        begun=begun,
+        ended=ended,
+    )
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
 
 
 @sign

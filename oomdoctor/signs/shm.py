@@ -38,6 +38,7 @@ _USERS: Final = {
     "joblib": mark("joblib"),
     "torch.save": mark("torch.save"),
     "sqlite": mark("SQLite"),
+    "sort": mark("sort"),
     "postgresql": mark("PostgreSQL"),
     "messages": mark("a message queue between processes"),
 }

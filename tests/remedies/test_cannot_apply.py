@@ -309,3 +309,54 @@ def test_a_group_is_compared_bundle_by_bundle(log: str, words: str) -> None:
 def test_the_bundles_of_a_group_are_counted(specs: str, words: str, tmp_path: Path) -> None:
     report = body(tmp_path, GROUP.format(specs))
     assert words in report["diagnoses"][0]["explanation"]
+
+
+@pytest.mark.parametrize(("sizes", "most"), [((20, 20, 20, 20), 3), ((28, 20, 16, 16), 2)])
+def test_each_worker_may_grow_to_the_size_of_the_largest(sizes: tuple[int, ...], most: int) -> None:
+    rows = "".join(f"{100 + n}\t{size}.00\tray::Reader.run\n" for n, size in enumerate(sizes))
+    remedy = advise(kill(96.0, 100.0, rows), "fewer-workers", cause="too-many-workers")[0]["fewer-workers"]
+    assert remedy.suggested == most
+
+
+@pytest.mark.parametrize(
+    ("prefix", "file", "words"),
+    [
+        ("", "/env/torch/serialization.py", "without the optimizer states"),
+        ("[rank3]: ", "/env/torch/serialization.py", "shard"),  # of ranks each may write its own
+        ("", "/srv/store.py", None),  # of one process, and nobody knows in what
+    ],
+)
+def test_one_process_has_no_shards_to_write(prefix: str, file: str, words: str | None) -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        f'  File "{file}", line 61, in save',
+        "    _save(obj)",
+        "MemoryError",
+    )
+    log = "".join(f"{prefix}{line}\n" for line in lines)
+    remedy = advise(log, "sharded-checkpoint", cause="checkpoint-spike")[0].get("sharded-checkpoint")
+    assert (remedy is None) is (words is None)
+    assert remedy is None or (words or "") in remedy.action
+
+
+@pytest.mark.parametrize(
+    ("flags", "setting"),
+    [("--batch_size 64", "batch_size"), ("--batch_size 64 --microbatch_size 16", "microbatch_size")],
+)
+def test_the_piece_that_is_computed_at_once_is_made_smaller(flags: str, setting: str) -> None:
+    log = (
+        f"$ python fit.py {flags}\n"
+        'Traceback (most recent call last):\n  File "/env/jax/_src/array.py", line 623, in _value\n'
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 2181038080 bytes.\n"
+    )
+    assert advise(log, "smaller-microbatch", cause="activations")[0]["smaller-microbatch"].setting == setting
+
+
+@pytest.mark.parametrize(("allocated", "given"), [("21.70 GiB", False), ("12.00 GiB", True)])
+def test_who_fills_the_card_alone_looks_for_nobody(allocated: str, given: bool) -> None:
+    """A message whose part on PyTorch's cache was left out."""
+    log = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.36 GiB. GPU 0 has a total capacity of "
+        f"23.65 GiB of which 1.30 GiB is free. Of the allocated memory {allocated} is allocated by PyTorch.\n"
+    )
+    assert ("free-the-gpu" in advise(log, "free-the-gpu", cause="gpu-memory-exhausted")[0]) is given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from engine_logs import NO_BLOCKS, v0_account
 from remedy_logs import advise, cuda
 
 from oomdoctor.remedies import Remedy
@@ -40,6 +41,14 @@ def test_the_way_down_hangs_on_what_is_missing(tried: str, free: str, then: floa
     remedy = lowered(tried, free)
     assert remedy.suggested == then, why
     assert "64 MiB requested + 512" not in (remedy.derivation or ""), why
+
+
+def test_room_for_no_block_is_room_for_a_request_too() -> None:
+    log = SERVED.format(share="0.70", length="", cache="") + v0_account(8.0, 0.7, 5.2, 1.42) + NO_BLOCKS
+    remedy = advise(log, "raise-engine-reservation", cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert remedy.suggested == 0.89
+    assert "+ 0.05 for the KV cache = 0.89" in (remedy.derivation or "")
+    assert any("0.05 for the KV cache is a guess" in one for one in remedy.assumes)
 
 
 def test_no_share_below_the_least() -> None:

@@ -22,6 +22,24 @@ def test_a_checkpoint_that_training_went_on_behind(lines: tuple[str, ...], ends_
     assert (checkpoints.a_line_on_a_checkpoint(crash(*lines, KILL)) is not None) is ends_there
 
 
+BEGINS = "saving step_{} in the background"
+ENDED = "checkpoint step_{} written in 41 s"
+
+
+@pytest.mark.parametrize(
+    ("lines", "wait"),
+    [
+        ([BEGINS.format(n) for n in (10, 20)], True),
+        ([BEGINS.format(n) for n in (10, 20, 30)] + [ENDED.format(10)], True),
+        ([BEGINS.format(n) for n in (10, 20)] + [ENDED.format(10)], False),
+        ([f"saving step_{n}" for n in (10, 20, 30)], False),  # each before training goes on
+        (["plotting in the background", "saving notes", "tidying up in the background"], False),
+    ],
+)
+def test_saves_that_wait_in_the_background(lines: list[str], wait: bool) -> None:
+    assert (checkpoints.saves_wait_in_the_background(crash(*lines, KILL)) is not None) is wait
+
+
 RAYS_KILL = (
     "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
     (

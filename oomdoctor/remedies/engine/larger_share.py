@@ -69,8 +69,9 @@ def raise_share(case: Case) -> Answer:
     if total is None or missing is None:
         return at_the_limit or _step_up(crash, now, assumed, missing)
     amount, why = missing
-    wanted = shares.raised(now, amount, total)
     most = _most(crash, total)
+    least = shares.raised(now, amount, total)
+    wanted = min(max(least, _with_a_cache(crash, least)), most) if least <= most else least
     if wanted > most:
         return _without_a_block(case, known, total) or Refusal(
             say(
@@ -84,12 +85,29 @@ def raise_share(case: Case) -> Answer:
         action=_raised(now, wanted, assumed),
         current=None if assumed else now,
         suggested=wanted,
-        derivation=say(
-            "{now} + {missing} / {total} = {share}",
-            now=f"{now:.2f}", missing=why, total=show(total), share=f"{wanted:.2f}",
+        derivation=_reckoned(now, why, total, least, wanted),
+        assumes=(
+            *assumed,
+            *((fractions.cache_guessed(round(wanted - least, 2)),) if wanted > least else ()),
+            say("nothing else on the GPU needs this memory"),
         ),
-        assumes=(*assumed, say("nothing else on the GPU needs this memory")),
-    )  # fmt: skip
+    )
+
+
+def _with_a_cache(crash: Crash, least: float) -> float:
+    """Above what holds the first block alone, the cache of a request, where nobody says what it takes."""
+    rooms = [event.kv_bytes for event in crash.every(KvCacheSize)]
+    rooms += [event.kv_bytes for event in crash.every(MemoryProfile)]
+    without = any(room is not None and room < 0 for room in rooms) and one_request(crash) is None
+    return round(least + shares.STEP, 2) if without else least
+
+
+def _reckoned(now: float, why: str, total: int, least: float, wanted: float) -> str:
+    figures = {"now": f"{now:.2f}", "missing": why, "total": show(total), "share": f"{wanted:.2f}"}
+    if wanted == least:
+        return say("{now} + {missing} / {total} = {share}", **figures)
+    cache = f"{wanted - least:.2f}"
+    return say("{now} + {missing} / {total} + {cache} for the KV cache = {share}", cache=cache, **figures)
 
 
 def _raised(now: float, then: float, assumed: tuple[str, ...] = ()) -> str:

@@ -209,9 +209,10 @@ def _beside_weights_of_another(now: float, budget: int, free: int, total: int) -
 def _from_refusal(
     crash: Crash, oom: DeviceOutOfMemory, total: int, tried: int, now: float, assumed: tuple[str, ...]
 ) -> Answer:
-    """What was refused must fit, and with a colocated trainer what it has yet to allocate as well."""
+    """What was refused must fit, and what is yet to be allocated: of a colocated trainer its states, where known."""
     free = min(oom.free_bytes or 0, tried)
-    slack = 0 if crash.job.may_share else vllm.CAPTURE_SLACK_BYTES
+    states = _trainer_states(crash)
+    slack = 0 if states is not None else vllm.CAPTURE_SLACK_BYTES
     fits = shares.lowered(now, tried - free + slack, total)
     figures = {
         "now": f"{now:.2f}", "tried": show(tried), "free": show(free), "total": show(total), "share": f"{fits:.2f}",
@@ -225,7 +226,6 @@ def _from_refusal(
         else say("{now} - ({tried} requested - {free} free) / {total} = {share} at most", **figures)
     )  # fmt: skip
     assumes = [*assumed, *([fractions.spare_assumed()] if slack else [])]
-    states = _trainer_states(crash)
     if states is not None:
         amount, source = states
         with_trainer = shares.lowered(fits, amount, total)

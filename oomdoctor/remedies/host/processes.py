@@ -131,7 +131,7 @@ def _port_of_the_server(crash: Crash) -> int | None:
 
 
 def fewer_workers(case: Case) -> Answer:
-    """As many as fit below the threshold, from what one of them holds."""
+    """As many as fit below the threshold, from what the largest of them holds: the others may still grow to that."""
     if (threads := held.fewer_threads(case)) is not None:
         return threads
     row = case.row
@@ -151,7 +151,7 @@ def fewer_workers(case: Case) -> Answer:
             _of_ranks(case) or _of_a_step(case) or _of_actors(case) or _of_tasks(case) or _of_a_map(case) or half(case)
         )
     limit, at = threshold
-    one = group.bytes // len(group.sizes)
+    one = group.largest
     others = (memory.base_bytes if memory.lists_all_of(group) else memory.listed_bytes) - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if memory.overlaps or fit < 1:

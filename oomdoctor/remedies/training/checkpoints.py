@@ -36,7 +36,7 @@ def load_in_parts(case: Case) -> Answer:
 
 
 def _has_ranks(crash: Crash) -> bool:
-    return crash.job.spread or crash.shows(_OF_RANKS)
+    return crash.job.spread or crash.root.process.rank is not None or crash.shows(_OF_RANKS)
 
 
 def _load_to_ram(case: Case) -> Answer:
@@ -59,7 +59,7 @@ def shard_checkpoint(case: Case) -> Answer:
             action=say("Gather the full state in host RAM, on rank 0 alone"),
             cost=say("rank 0 needs host RAM for the whole state"),
         )
-    if row is not None and row.is_call and row.framework == _TORCH and not _has_ranks(case.crash):
+    if not _has_ranks(case.crash) and (row is None or (row.is_call and row.framework == _TORCH)):
         return _fewer_states(case.crash)
     if row is None or not row.key.endswith("contents"):
         return None
@@ -77,7 +77,7 @@ def shard_checkpoint(case: Case) -> Answer:
 
 def _fewer_states(crash: Crash) -> Answer:
     """One process alone has nobody to share a checkpoint with."""
-    if crash.shows(_SAVES_WEIGHTS):
+    if crash.shows(_SAVES_WEIGHTS) or crash.job.world != _TORCH:
         return Skip()
     return replace(_weights_alone(), snippet="torch.save(model.state_dict(), path)", setting="")
 

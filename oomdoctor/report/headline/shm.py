@@ -16,7 +16,7 @@ from oomdoctor.report.headline.slot import about, first, root
 
 _USERS: Final = {"nccl": "NCCL", "torch": "PyTorch", "python": "Python", "postgresql": "PostgreSQL",
                  "joblib": "joblib", "torch.save": "torch.save",
-                 "sqlite": "SQLite"}  # fmt: skip
+                 "sqlite": "SQLite", "sort": "sort"}  # fmt: skip
 
 
 @about(first(SharedMemoryFull))
