@@ -41,6 +41,7 @@ class Unschedulable(Event, frozen=True, kw_only=True):
     placement_group: bool | None = None
     bundles: int | None = None  # of the placement group
     seconds: float | None = None  # how long was waited until then
+    idle: bool | None = None  # nothing of the cluster was in use meanwhile
 
     def identity(self) -> str:
         """Repeated every half minute; what counts is how often."""
@@ -323,19 +324,24 @@ def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
     if prints < PRINTS:
         return
     line = page.lines[index]
+    used, total = _tunes_shares(page, index)
     yield Unschedulable(
-        at=place_of(page, line), time=line.mark.time, available=_tunes_totals(page, index), pending=pending
+        at=place_of(page, line),
+        time=line.mark.time,
+        available=total or None,
+        pending=pending,
+        idle=True if total and not any(used.values()) else None,
     )
 
 
-def _tunes_totals(page: Page, index: int) -> _Amounts | None:
-    """What the cluster has, by Tune's table: "Resources requested: 0/16 CPUs, 0/0 GPUs, 0.0/18.99 GiB heap"."""
+def _tunes_shares(page: Page, index: int) -> tuple[_Amounts, _Amounts]:
+    """What is in use and what the cluster has, by Tune's table: "Resources requested: 0/8 CPUs, 0.0/9.5 GiB heap"."""
     above = reversed(page.lines[max(0, index - LINES_OF_ROWS) : index])
-    told = next((line.text for line in above if _TUNES_TOTALS in line.text), None)
-    if told is None:
-        return None
-    shares = (_SHARE.match(part.strip()) for part in told.partition(_TUNES_TOTALS)[2].split(","))
-    return {_NAMES_OF_TUNE.get(one[5], one[5]): _amount(one[3], one[4]) for one in shares if one} or None
+    told = next((line.text for line in above if _TUNES_TOTALS in line.text), "")
+    shares = [_SHARE.match(part.strip()) for part in told.partition(_TUNES_TOTALS)[2].split(",")]
+    named = [(_NAMES_OF_TUNE.get(one[5], one[5]), one) for one in shares if one]
+    used = {name: _amount(one[1], one[2] or one[4]) for name, one in named}
+    return used, {name: _amount(one[3], one[4]) for name, one in named}
 
 
 def _clauses(text: str) -> _Clauses:

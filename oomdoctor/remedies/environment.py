@@ -18,7 +18,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies.conditions import LOCAL_RAY
 from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
-from oomdoctor.remedies.proposal import REFUSED_WHAT_IS_FREE, Answer, Case, Proposal
+from oomdoctor.remedies.proposal import REFUSED_WHAT_IS_FREE, Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs import commands
 from oomdoctor.signs.card import no_unified_memory_at_all
@@ -140,7 +140,7 @@ def _pressure_that_is_borne(early: UserspaceKill, group: str) -> Proposal | None
     )
 
 
-def _visible_gpus(crash: Crash) -> Proposal:
+def _visible_gpus(crash: Crash) -> Proposal | Skip:
     """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
     masks, asked, request = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash), request_of(crash)
     look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
@@ -153,6 +153,8 @@ def _visible_gpus(crash: Crash) -> Proposal:
         return Proposal(action=action, snippet=look)
     if asked is not None and asked.gpus > cluster(crash, request_of(crash)).get("GPU", asked.gpus):
         return Proposal(action=say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"), snippet=look)
+    if request is not None and request.idle:
+        return Skip()  # nobody holds anything
     if request is not None and request.state in FOR_NO_NODE and "GPU" not in (request.requested or {"GPU": 0}):
         action = say("Compare what Ray counts on each node with what the node has (--num-cpus)")
         return Proposal(action=action, snippet="nproc; ray status -v")

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from gpu_logs import finding, ranking, says
 from host_logs import TRAINERS, kill
 
+from oomdoctor import diagnose
 from oomdoctor.causes.ray_unschedulable import CAUSE
 from oomdoctor.signs import Grade
 
@@ -33,6 +37,19 @@ LAUNCH = (
         "--vllm_num_engines 2 --vllm_tensor_parallel_size 1"
     ),
 )
+
+
+TRIALS = (
+    "Resources requested: {used}/8 CPUs, 0/2 GPUs, 0.0/12.5 GiB heap",
+    "Number of trials: 2/2 (2 PENDING)",
+)
+
+
+@pytest.mark.parametrize(("used", "knob"), [(0, "fix-resource-request"), (8, "fix-environment")])
+def test_nobody_holds_what_is_not_in_use(used: int, knob: str, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("\n".join(line.format(used=used) for line in TRIALS * 2) + "\n")
+    assert diagnose(str(log)).incidents[0].diagnoses[0].remedies[0].knob == knob
 
 
 def test_not_a_kill_for_memory() -> None:

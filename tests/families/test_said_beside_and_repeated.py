@@ -104,6 +104,11 @@ def test_trials_that_all_wait_to_the_end_are_not_placed() -> None:
     assert isinstance(root, Unschedulable)
     assert root.pending == 2
     assert root.available == {"CPU": 8, "GPU": 2, "memory": 12.5 * 2**30, "object_store_memory": 4 * 2**30}
+    assert root.idle
+    busy_table = [line.replace(" 0/8 ", " 5/8 ") for line in table("2/2 (2 PENDING)")]
+    [busy] = read(*busy_table, *busy_table)[0]
+    assert isinstance(busy, Unschedulable)
+    assert busy.idle is None
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ _CPU: Final = "CPU"
 _MOST_BUNDLES: Final = 64
 # Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
 # ray/serve/config.py, ray/remote_function.py
+# ray/tune/trainable/util.py; RLlib reckons a trial's request from its workers
+_OF_A_TRIAL: Final = 'tune.with_resources(trainable, {"cpu": 1, "gpu": 0})   # RLlib: num_workers, num_gpus'
 _REQUESTS: Final = (
     (r"ray/tune/", 'trainable = tune.with_resources(trainable, {"gpu": 1})'),
     (r"ray/(?:train|air)/", "scaling_config = ScalingConfig(num_workers=N, use_gpu=True)"),
@@ -73,7 +75,7 @@ def fix_request(case: Case) -> Answer:
         return _launch(crash, asked.gpus, asked.sum, have)
     request = request_of(crash)
     if request is None or not request.requested:
-        return of_the_engine(crash) or _of_the_job(case.row)
+        return _of_idle_trials(request) or of_the_engine(crash) or _of_the_job(case.row)
     short = lacking(request, have)
     if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
         group = group_of(crash, request)
@@ -99,6 +101,14 @@ def fix_request(case: Case) -> Answer:
     if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
         return fewer
     return _of_less(request, have, short)
+
+
+def _of_idle_trials(request: Unschedulable | None) -> Proposal | None:
+    """Of Tune, in whose table nothing of the cluster is in use."""
+    if request is None or not request.idle:
+        return None
+    action = say("Request less for each trial: nothing of the cluster is in use, and yet none is placed")
+    return Proposal(action=action, snippet=_OF_A_TRIAL)
 
 
 def _of_a_blind_process(case: Case, *, asked: bool) -> Answer:
