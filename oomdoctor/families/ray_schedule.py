@@ -43,6 +43,12 @@ class Unschedulable(Event, frozen=True, kw_only=True):
     seconds: float | None = None  # how long was waited until then
     idle: bool | None = None  # nothing of the cluster was in use meanwhile
 
+    @property
+    def within(self) -> str | None:
+        """The placement group in whose bundles all of it has to lie."""
+        groups = {match[1] if (match := _RESERVED.search(name)) else None for name in self.requested or {}}
+        return groups.pop() if len(groups) == 1 else None
+
     def identity(self) -> str:
         """Repeated every half minute; what counts is how often."""
         return f"{self.family} {self.state} {sorted((self.requested or {}).items())} {self.count}"
@@ -115,7 +121,7 @@ _GROUP = late(
     re.IGNORECASE,
 )
 # What a placement group has reserved, as its own tasks ask for it; the table's totals do not list it.
-_RESERVED = late(r"(?:^bundle|_)_?group_(?:\d{1,6}_)?[0-9a-f]{16,64}$")
+_RESERVED = late(r"(?:^bundle|_)_?group_(?:\d{1,6}_)?([0-9a-f]{16,64})$")
 _PENDING = late(r"\b(\d{1,9})\+? pending (?:tasks|placement groups)")
 _GROUP_ID = late(r"placement group .{0,200}\bid: ([0-9a-f]{16,64})")
 _BUNDLES = late(r"bundles size = (\d{1,6})")

@@ -153,8 +153,8 @@ def _visible_gpus(crash: Crash) -> Proposal | Skip:
         return Proposal(action=action, snippet=look)
     if asked is not None and asked.gpus > cluster(crash, request_of(crash)).get("GPU", asked.gpus):
         return Proposal(action=say("Match CUDA_VISIBLE_DEVICES, Ray's --num-gpus and the node's GPUs"), snippet=look)
-    if request is not None and request.idle:
-        return Skip()  # nobody holds anything
+    if request is not None and (request.idle or request.within is not None):
+        return Skip()  # nobody holds anything, or the group's own actors do
     if request is not None and request.state in FOR_NO_NODE and "GPU" not in (request.requested or {"GPU": 0}):
         action = say("Compare what Ray counts on each node with what the node has (--num-cpus)")
         return Proposal(action=action, snippet="nproc; ray status -v")

@@ -363,8 +363,16 @@ def _without_node(amounts: Mapping[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in amounts.items() if not name.startswith(_OF_A_NODE)}
 
 
+SHORT: Final = 8  # of a placement group's number
+
+
 def what_of(request: Unschedulable) -> str:
     """What it asks for, in words."""
+    if request.requested and request.within is not None:
+        plain = {name.partition("_group_")[0]: amount for name, amount in request.requested.items()}
+        return say(
+            "{amounts} of placement group {group}", amounts=amounts_in_words(plain), group=request.within[:SHORT]
+        )
     if request.requested:
         return amounts_in_words(request.requested)
     return (
@@ -378,7 +386,7 @@ def amounts_in_words(amounts: Mapping[str, float] | None) -> str:
     shown = [
         f"{_amount(name, amount)} {name}"
         for name, amount in (amounts or {}).items()
-        if name in ("GPU", "CPU", "memory") or not name.startswith(("node:", "object_store"))
+        if name in ("GPU", "CPU", "memory") or not (name.startswith(("node:", "object_store")) or "_group_" in name)
     ]
     return ", ".join(shown[:5])
 

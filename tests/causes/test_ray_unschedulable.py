@@ -52,6 +52,27 @@ def test_nobody_holds_what_is_not_in_use(used: int, knob: str, tmp_path: Path) -
     assert diagnose(str(log)).incidents[0].diagnoses[0].remedies[0].knob == knob
 
 
+WITHIN = (
+    "WARNING worker.py:1093 -- The actor or task with ID ffffffffffffffff4139de48e65f cannot be scheduled right now. It "
+    "requires {{{asked}}} for placement, but this node only has remaining {{3.000000/4.000000 CPU, 0.000000/1.000000 "
+    "CPU_group_1f0e2d3c4b5a69788796a5b4c3d2e1f0}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "group"),
+    [("CPU_group_1f0e2d3c4b5a69788796a5b4c3d2e1f0: 1.000000", "1f0e2d3c"), ("CPU: 9.000000", None)],
+)
+def test_inside_a_group_its_bundles_count(asked: str, group: str | None, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(WITHIN.format(asked=asked) + "\n")
+    first = diagnose(str(log)).incidents[0].diagnoses[0]
+    assert ("placement group" in first.headline) is (group is not None)
+    assert group is None or group in first.headline
+    knobs = [remedy.knob for remedy in first.remedies]
+    assert (knobs == ["fix-resource-request"]) is (group is not None)
+
+
 def test_not_a_kill_for_memory() -> None:
     assert says(CAUSE, *kill(*TRAINERS)) is None
 

@@ -37,6 +37,8 @@ def add_nodes(case: Case) -> Answer:
     if case.cause == "gpu-visibility" and isinstance(crash.root, Shortage | GpuVisibility):
         return Skip()  # one process counts what it sees itself
     have, asked, request = of_cluster(crash).get("GPU"), asked_gpus(crash), request_of(crash)
+    if request is not None and request.within is not None:
+        return Skip()  # bundles do not grow with the cluster
     if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
         if bound_to(request) is not None:
             return Skip()  # a further node is not that one

@@ -23,6 +23,7 @@ from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs import commands
 from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
+    SHORT,
     asked_gpus,
     bound_to,
     group_of,
@@ -51,23 +52,9 @@ _REQUESTS: Final = (
 
 def fix_request(case: Case) -> Answer:
     crash = case.crash
-    visible = crash.first(GpuVisibility)
-    if visible is not None and visible.asked is not None and visible.visible is not None:
-        return Proposal(
-            action=say(
-                "Start Ray with the {visible} GPUs of CUDA_VISIBLE_DEVICES, not {asked}",
-                visible=visible.visible,
-                asked=visible.asked,
-            ),
-            setting="--num-gpus",
-            current=visible.asked,
-            suggested=visible.visible,
-            derivation=say(
-                "{visible} GPUs in CUDA_VISIBLE_DEVICES={mask}", visible=visible.visible, mask=visible.mask or ""
-            ).strip(),
-            snippet=f"ray start --head --num-gpus={visible.visible}",
-        )
-    asked = asked_gpus(crash)
+    visible, asked = crash.first(GpuVisibility), asked_gpus(crash)
+    if (start := _of_the_mask(visible)) is not None:
+        return start
     if visible is not None and (told := _of_a_blind_process(case, asked=asked is not None)) is not None:
         return told
     have = of_cluster(crash)
@@ -76,6 +63,13 @@ def fix_request(case: Case) -> Answer:
     request = request_of(crash)
     if request is None or not request.requested:
         return _of_idle_trials(request) or of_the_engine(crash) or _of_the_job(case.row)
+    return _of_what_is_named(case, request, have)
+
+
+def _of_what_is_named(case: Case, request: Unschedulable, have: Mapping[str, float]) -> Answer:
+    crash = case.crash
+    if request.within is not None:
+        return _of_its_group(request, request.within)
     short = lacking(request, have)
     if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
         group = group_of(crash, request)
@@ -103,12 +97,46 @@ def fix_request(case: Case) -> Answer:
     return _of_less(request, have, short)
 
 
+def _of_its_group(request: Unschedulable, group: str) -> Proposal:
+    """Inside a placement group counts what its bundles have, whatever is free on the nodes beside them."""
+    kinds = listed(dict.fromkeys(name.partition("_group_")[0] for name in request.requested or {}))
+    return Proposal(
+        action=say(
+            "Reserve more {kinds} in placement group {group}, or start this actor outside of it: only what its bundles "
+            "have counts, and that is taken",
+            kinds=kinds,
+            group=group[:SHORT],
+        ),
+        subject=group,
+        snippet='tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}])   # a bundle for each actor',
+    )
+
+
 def _of_idle_trials(request: Unschedulable | None) -> Proposal | None:
     """Of Tune, in whose table nothing of the cluster is in use."""
     if request is None or not request.idle:
         return None
     action = say("Request less for each trial: nothing of the cluster is in use, and yet none is placed")
     return Proposal(action=action, snippet=_OF_A_TRIAL)
+
+
+def _of_the_mask(visible: GpuVisibility | None) -> Proposal | None:
+    if visible is None or visible.asked is None or visible.visible is None:
+        return None
+    return Proposal(
+        action=say(
+            "Start Ray with the {visible} GPUs of CUDA_VISIBLE_DEVICES, not {asked}",
+            visible=visible.visible,
+            asked=visible.asked,
+        ),
+        setting="--num-gpus",
+        current=visible.asked,
+        suggested=visible.visible,
+        derivation=say(
+            "{visible} GPUs in CUDA_VISIBLE_DEVICES={mask}", visible=visible.visible, mask=visible.mask or ""
+        ).strip(),
+        snippet=f"ray start --head --num-gpus={visible.visible}",
+    )
 
 
 def _of_a_blind_process(case: Case, *, asked: bool) -> Answer:

@@ -22,6 +22,7 @@ from oomdoctor.signs.scheduling import (
     lacking,
     request_of,
     waits_for_cpus_too,
+    what_of,
 )
 
 MOST_DEVICES: Final = 512  # of one request in words that no family knows: more is another number of its line
@@ -88,6 +89,8 @@ def unplaced(crash: Crash) -> str | None:
     if request is None:
         return None
     amounts = list(_amounts(request.requested or {}))
+    if request.within is not None:
+        return what_of(request)
     if not amounts:
         return _bundles(request)
     group = group_of(crash, request)
