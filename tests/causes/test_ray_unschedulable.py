@@ -53,7 +53,7 @@ def test_nobody_holds_what_is_not_in_use(used: int, knob: str, tmp_path: Path) -
 
 
 WITHIN = (
-    "WARNING worker.py:1093 -- The actor or task with ID ffffffffffffffff4139de48e65f cannot be scheduled right now. It "
+    "WARNING worker.py:1093 -- The actor or task with ID ffffffffffffffff4139de48 cannot be scheduled right now. It "
     "requires {{{asked}}} for placement, but this node only has remaining {{3.000000/4.000000 CPU, 0.000000/1.000000 "
     "CPU_group_1f0e2d3c4b5a69788796a5b4c3d2e1f0}}"
 )
