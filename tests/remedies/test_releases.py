@@ -360,8 +360,8 @@ def test_nor_one_of_tensorflow(python: str, told: str | None) -> None:
 
 WAITS = (
     "{day} 09:13:44,101\tWARNING worker.py:1382 -- The actor or task with ID ffffffffffffffff cannot be scheduled "
-    "right now. It requires {{GPU: 8.000000}} for placement, however the cluster currently cannot provide the requested "
-    "resources.\n"
+    "right now. It requires {{GPU: 8.000000}} for placement, however the cluster currently cannot provide the "
+    "requested resources.\n"
 )
 
 
