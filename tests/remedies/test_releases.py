@@ -24,7 +24,7 @@ def test_the_table_names_known_frameworks_and_days() -> None:
     assert len(rows) > 100
     for name, release, day, *_ in rows:
         assert framework(name) is not None, name
-        assert re.fullmatch(r"\d+(\.\d+){1,3}", release), release
+        assert re.fullmatch(r"\d+(\.\d+){1,3}|b\d{4,5}", release), release
         assert re.fullmatch(r"20[12]\d-\d\d-\d\d", day), day
 
 
@@ -452,3 +452,81 @@ def test_a_worker_is_started_as_its_release_starts_one(log: str, line: str, is_a
 def test_an_option_that_went_dates_its_release(context: dict[str, int | str], before: tuple[int, ...]) -> None:
     settings = {name: Setting(name, value, "job.log", 1) for name, value in context.items()}
     assert known_versions("dask", Context(frameworks={"dask": None}, settings=settings)).before == before
+
+
+BUFFER = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 210.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+    "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 220200960\n"
+)
+FILLED = "print_info: n_layer = 32\n" * 80
+
+
+@pytest.mark.parametrize(
+    ("above", "line"),
+    [
+        ("build: 4500 (abcdef12) with cc 12.2.0 for x86_64-linux-gnu\n" + FILLED, "-fa"),
+        ("build: 9500 (abcdef12) with cc 12.2.0 for x86_64-linux-gnu\n" + FILLED, "-fa on"),
+        ("build: 10105 (abcdef12) with cc 12.2.0 for x86_64-linux-gnu\n" + FILLED, "-fa on"),
+        ("main: build = 3100 (abcdef1)\n" + FILLED, "-fa"),
+        ("main: build = 880 (abcdef1)\n" + FILLED, None),
+        ("build: 4500 of today\n", "-fa on"),
+        ("llama_context: flash_attn    = 0\n", "-fa"),
+        ("llama_context: flash_attn    = disabled\n", "-fa on"),
+        ("llama_kv_cache_unified:      CUDA0 KV buffer size =  2048.00 MiB\n", "-fa"),
+        ("llama_kv_cache:      CUDA0 KV buffer size =  2048.00 MiB\n", "-fa on"),
+        ("llm_load_tensors: offloaded 33/33 layers to GPU\n", "-fa"),
+        ("load_tensors: offloaded 33/33 layers to GPU\n", "-fa on"),
+    ],
+)
+def test_flash_attention_takes_a_value_since_a_build(above: str, line: str | None) -> None:
+    chosen, _ = advise(above + BUFFER, "memory-efficient-attention", cause="activations")
+    remedy = chosen.get("memory-efficient-attention")
+    assert (remedy.snippet if remedy is not None else None) == line
+
+
+DREW = (
+    "{above}[{day} 10:12:13.401] !!! Exception during processing !!! Allocation on device\n"
+    "[{day} 10:12:13.402] Traceback (most recent call last):\n"
+    '[{day} 10:12:13.402]   File "/srv/ComfyUI/execution.py", line 323, in execute\n'
+    "[{day} 10:12:13.402]     output_data = get_output_data(obj)\n"
+    "[{day} 10:12:13.403] torch.cuda.OutOfMemoryError: Allocation on device\n"
+    "[{day} 10:12:13.403] Got an OOM, unloading all loaded models.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("above", "day", "line"),
+    [
+        ("", "2024-06-02", "--lowvram"),
+        ("", "2026-06-02", "--novram"),
+        ("ComfyUI version: 0.3.60\n", "2026-06-02", "--lowvram"),
+        ("ComfyUI version: 0.20.1\n", "2026-06-02", "--novram"),
+        ("- **ComfyUI Version:** v0.3.60\n", "2026-06-02", "--lowvram"),
+    ],
+)
+def test_who_draws_with_an_old_release_has_its_option(above: str, day: str, line: str) -> None:
+    remedy = advise(DREW.format(above=above, day=day), "offload-parameters", cause="model-does-not-fit")[0]
+    assert remedy["offload-parameters"].snippet == line
+
+
+SERVED = (
+    '{day}T10:12:13.401000Z  INFO text_generation_launcher: Args {{ model_id: "org/one", num_shard: None }}\n'
+    "{day}T10:12:43.401000Z ERROR text_generation_launcher: Error when initializing model\n"
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacity of "
+    "23.69 GiB of which 60.00 MiB is free. Process 12 has 23.60 GiB memory in use. Of the allocated memory 23.10 GiB "
+    "is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("day", "line"),
+    [
+        ("2023-02-20", "--quantize"),
+        ("2023-06-02", "--quantize bitsandbytes"),
+        ("2023-11-02", "--quantize bitsandbytes-nf4"),
+        ("2025-11-02", "--quantize fp8"),
+    ],
+)
+def test_a_server_quantizes_by_what_its_release_takes(day: str, line: str) -> None:
+    remedy = advise(SERVED.format(day=day), "quantize-weights", cause="model-does-not-fit")[0]["quantize-weights"]
+    assert remedy.snippet == line
