@@ -313,6 +313,11 @@ def test_an_old_python_runs_no_new_release(packages: str, told: str | None) -> N
     assert crashes_of(CALLED.format(packages=packages) + NEW)[0].context.releases.get("torch") == told
 
 
+def test_what_another_program_runs_with_tells_nothing() -> None:
+    log = "launch.sh: leaves /opt/old/lib/python2.7/site-packages/torch/ alone\n" + CALLED + NEW
+    assert not crashes_of(log.format(packages="/env/lib/python3.12/site-packages"))[0].context.releases
+
+
 @pytest.mark.parametrize(
     ("place", "told"),
     [
