@@ -1,4 +1,4 @@
-"""Releases, and ranges of them: "0.8.5.post1", ">=0.5.8 <0.10.2"."""
+"""Releases, and ranges of them: "0.8.5.post1", ">=0.5.8 <0.10.2"; builds with a number alone: "b4500", "<b6325"."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from msgspec import Struct
 from oomdoctor.patterns import late
 
 Version = tuple[int, ...]
-_RELEASE: Final = late(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})")
-_BOUND: Final = late(r"(>=|<=|<|>|==)(\d{1,4}(?:\.\d{1,4}){0,3})")
+_RELEASE: Final = late(r"v?(\d{1,4}(?:\.\d{1,4}){1,3})|b?(\d{3,5})\Z")
+_BOUND: Final = late(r"(>=|<=|<|>|==)b?(\d{1,5}(?:\.\d{1,4}){0,3})")
 _ENDLESS: Final[Version] = (10**6,)
 
 
 def version_of(text: str | None) -> Version | None:
     """The release that a version names: "v0.10.1.1+cu128" is (0, 10, 1, 1), "0.8.5.post1" is (0, 8, 5)."""
     match = _RELEASE.match(text or "")
-    return tuple(int(part) for part in match[1].split(".")) if match else None
+    return tuple(int(part) for part in (match[1] or match[2]).split(".")) if match else None
 
 
 class Versions(Struct, frozen=True):

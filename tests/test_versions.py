@@ -15,6 +15,7 @@ from oomdoctor.versions import ALL, Versions, version_of, versions
         ("==0.6.3", ["0.6.3", "0.6.3.post1"], ["0.6.4", "0.6.2"]),
         (">=0.5.8 <0.8.1", ["0.5.8", "0.8.0.post1"], ["0.5.7", "0.8.1"]),
         ("", ["0.0.1", "99.1"], []),
+        (">=b2771 <b6325", ["b2771", "6324"], ["b880", "b6325", "10105"]),
     ],
 )
 def test_a_range_holds_its_releases(text: str, inside: list[str], outside: list[str]) -> None:
@@ -49,3 +50,5 @@ def test_what_is_certain_needs_no_assumption() -> None:
     assert not versions("<0.10.2").covers(ALL)
     assert Versions.exactly(None) is None
     assert Versions.exactly("main") is None
+    assert Versions.exactly("45") is None
+    assert Versions.exactly("4500 more") is None

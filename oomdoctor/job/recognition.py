@@ -11,6 +11,7 @@ from oomdoctor.job.frameworks import frameworks, packages
 from oomdoctor.patterns import late
 
 _VERSION: Final = r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?(?:[.+\-]?[A-Za-z0-9][\w.+\-]{0,40})?)"
+_BUILD: Final = r"(\d{3,5})"  # of a program that counts its builds, and has no other version
 _NAME: Final = r"(?P<name>[A-Za-z][\w\-]{1,40})"
 # `[pip3] torch==2.6.0`, `vllm  0.8.3`, `| vllm | 0.8.3 |`, `- transformers version: 4.50.0`, `torch: 2.6.0`
 _LISTED: Final = late(
@@ -33,7 +34,7 @@ _VERSION_WORDS: Final = ("ersion", "==", "dist-info", ".egg/", "Python 3", " inf
 def _banners() -> tuple[tuple[str, str, re.Pattern[str]], ...]:
     """The package, what its banner always holds, the banner. Most lines hold none of the words."""
     of_frameworks = (
-        (each.name, word[0] if word else "", late(expression.replace("{version}", _VERSION)))
+        (each.name, word[0] if word else "", late(expression.replace("{version}", _VERSION).replace("{build}", _BUILD)))
         for each in frameworks()
         for *word, expression in each.banners
     )

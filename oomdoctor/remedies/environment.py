@@ -15,6 +15,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies.cluster import states
 from oomdoctor.remedies.conditions import LOCAL_RAY
 from oomdoctor.remedies.misread import of_bytes
 from oomdoctor.remedies.placement import VISIBLE
@@ -157,7 +158,7 @@ def _visible_gpus(crash: Crash) -> Proposal | Skip:
         return Skip()  # nobody holds anything, or the group's own actors do
     if request is not None and request.state in FOR_NO_NODE and "GPU" not in (request.requested or {"GPU": 0}):
         action = say("Compare what Ray counts on each node with what the node has (--num-cpus)")
-        return Proposal(action=action, snippet="nproc; ray status -v")
+        return Proposal(action=action, snippet=f"nproc; {states.scheduled(crash)}")
     if request is not None and request.state in FOR_NO_NODE:
         action = say("Compare what Ray counts on each node with what the node has (CUDA_VISIBLE_DEVICES, --num-gpus)")
         return Proposal(action=action, snippet=look)
@@ -165,4 +166,4 @@ def _visible_gpus(crash: Crash) -> Proposal | Skip:
         action = say("Compare the GPUs that the process sees with those of its node")
         return Proposal(action=action, snippet='echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS)
     action = say("See which tasks and actors hold the cluster's CPUs and GPUs")
-    return Proposal(action=action, snippet="ray status -v; ray list actors --filter state=ALIVE")
+    return Proposal(action=action, snippet=states.of_each_actor(crash))

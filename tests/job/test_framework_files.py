@@ -107,9 +107,9 @@ def test_its_rows_are_whole(one: Framework) -> None:
         *(row[-1] for row in one.banners),
         *(row[0] for row in (*one.wordings, *one.layouts)),
     ):
-        re.compile(expression.replace("{version}", r"(\d+)"))
+        re.compile(expression.replace("{version}", r"(\d+)").replace("{build}", r"(\d+)"))
     for *_, expression in one.banners:
-        assert expression.count("{version}") == 1
+        assert expression.count("{version}") + expression.count("{build}") == 1
     for path in (*one.files, *one.trains_in):
         re.compile(path)
 

@@ -77,6 +77,31 @@ def test_what_belongs_together_is_one_line(launched: str, lines: tuple[str | Non
     assert (chosen["quantize-weights"].snippet, chosen["tensor-parallel"].snippet) == lines
 
 
+BUILT = '  File "{path}", line 84, in build_engine\n    return build(model)\n'
+FOR_SERVING = ("--max_seq_len", 1024, None)
+
+
+@pytest.mark.parametrize(
+    ("above", "told"),
+    [
+        ("python3 build.py --model_dir /m/m\n", ("--max_input_len", None, "--use_weight_only")),
+        (BUILT.format(path="/srv/examples/llama/build.py"), ("--max_input_len", None, "--use_weight_only")),
+        ("trtllm-serve m/m\n", FOR_SERVING),
+        (BUILT.format(path="/env/lib/python3.12/site-packages/tensorrt_llm/commands/build.py"), FOR_SERVING),
+        (BUILT.format(path="/env/lib/python3.12/site-packages/tensorrt_llm/builder.py"), FOR_SERVING),
+    ],
+)
+def test_the_scripts_that_built_engines_have_options_of_their_own(
+    above: str, told: tuple[str, int | None, str | None]
+) -> None:
+    """Nor do they begin with what trtllm-serve begins with."""
+    knobs = ("shorter-context", "fewer-sequences", "quantize-weights")
+    context, batch, weights = (advise(above + TRT, *knobs, cause="model-does-not-fit")[0][knob] for knob in knobs)
+    line = (weights.snippet or "").split(" ", maxsplit=1)[0] or None
+    assert (context.setting, batch.suggested, line) == told
+    assert batch.setting == "--max_batch_size"
+
+
 def test_no_model_that_does_not_fit_begins_with_its_batch() -> None:
     cause = next(one for one in causes() if one.id == "model-does-not-fit")
     tables = (cause.knobs, *(knobs for _, knobs in cause.knobs_where), *(row.knobs for row in cause.signs if row.knobs))

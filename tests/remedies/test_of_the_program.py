@@ -299,7 +299,7 @@ LLAMA = (
 @pytest.mark.parametrize(
     ("below", "prefill", "attention"),
     [
-        ("", "-ub", "-fa on"),
+        ("", "-ub", "-fa"),
         ('  File "/env/site-packages/llama_cpp/llama.py", line 9, in __init__\n', "n_batch", "flash_attn=True"),
         ("    llm = LlamaCpp(\n  from langchain\n", "n_batch", 'model_kwargs={"flash_attn": True}'),
     ],

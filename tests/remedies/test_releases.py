@@ -24,7 +24,7 @@ def test_the_table_names_known_frameworks_and_days() -> None:
     assert len(rows) > 100
     for name, release, day, *_ in rows:
         assert framework(name) is not None, name
-        assert re.fullmatch(r"\d+(\.\d+){1,3}", release), release
+        assert re.fullmatch(r"\d+(\.\d+){1,3}|b\d{4,5}", release), release
         assert re.fullmatch(r"20[12]\d-\d\d-\d\d", day), day
 
 
@@ -285,3 +285,253 @@ def test_no_default_of_releases_that_did_not_write_so(writer: str, value: int | 
     log = "INFO vLLM API server\n" + "".join(f"{writer}{line}\n" for line in cuda().splitlines())
     found = advise(log, "fewer-sequences", cause="sampler-warmup")[0]["fewer-sequences"]
     assert found.suggested == value
+
+
+CALLED = (
+    "Traceback (most recent call last):\n"
+    '  File "fit.py", line 40, in <module>\n    scores = model(batch)\n'
+    '  File "{packages}/torch/nn/modules/module.py", line 491, in __call__\n    result = self.forward(*input)\n'
+)
+REFUSED_THERE = "RuntimeError: cuda runtime error (2) : out of memory at {place}:66\n"
+
+
+@pytest.mark.parametrize(
+    ("packages", "told"),
+    [
+        ("/env/lib/python2.7/site-packages", "<1.5"),
+        ("/usr/lib/python2.7/dist-packages", "<1.5"),
+        ("/env/lib/python3.5/site-packages", "<1.6"),
+        ("/env/lib/python3.6/site-packages", "<1.11"),
+        ("/env/lib/python3.7/site-packages", "<2.0"),
+        ("/env/lib/python3.8/site-packages", "<2.5"),
+        ("/env/lib/python3.10/site-packages", None),
+        ("/srv/python2.7/of/python3.12/site-packages", None),
+        ("C:/miniconda3/envs/one/lib/site-packages", None),
+    ],
+)
+def test_an_old_python_runs_no_new_release(packages: str, told: str | None) -> None:
+    assert crashes_of(CALLED.format(packages=packages) + NEW)[0].context.releases.get("torch") == told
+
+
+def test_what_another_program_runs_with_tells_nothing() -> None:
+    log = "launch.sh: leaves /opt/old/lib/python2.7/site-packages/torch/ alone\n" + CALLED + NEW
+    assert not crashes_of(log.format(packages="/env/lib/python3.12/site-packages"))[0].context.releases
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("/pytorch/torch/lib/THC/generic/THCStorage.cu", "<0.4"),
+        ("/opt/conda/conda-bld/pytorch_15/work/torch/lib/THC/THCGeneral.c", "<0.4"),
+        ("/pytorch/aten/src/THC/THCGeneral.cpp", "<1.11"),
+        ("/root/torch/extra/cutorch/lib/THC/generic/THCStorage.cu", None),
+        ("/pytorch/aten/src/ATen/cuda/CUDAContext.cpp", None),
+    ],
+)
+def test_the_place_of_a_check_tells_its_releases(place: str, told: str | None) -> None:
+    log = CALLED.format(packages="/env/lib/python3.12/site-packages") + REFUSED_THERE.format(place=place)
+    assert crashes_of(log)[0].context.releases.get("torch") == told
+
+
+@pytest.mark.parametrize(
+    ("python", "checkpoint"), [("2.7", "checkpoint(block, x)"), ("3.12", "(block, x, use_reentrant=False)")]
+)
+def test_who_trains_with_an_old_python_is_told_what_its_release_has(python: str, checkpoint: str) -> None:
+    packages = f"/env/lib/python{python}/site-packages"
+    log = CALLED.format(packages=packages) + REFUSED_THERE.format(place="/pytorch/aten/src/THC/THCGeneral.cpp")
+    if python != "2.7":
+        log = CALLED.format(packages=packages) + NEW
+    chosen, _ = advise(log, "gradient-checkpointing", "offload-activations", cause="activations")
+    assert (chosen["gradient-checkpointing"].snippet or "").endswith(checkpoint)
+    assert ("offload-activations" in chosen) is (python != "2.7")
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [(OLDEST, "print(torch.cuda.memory_summary())"), (CACHED, None)],
+)
+def test_a_table_of_memory_is_there_since_the_allocator_says_reserved(log: str, line: str | None) -> None:
+    remedy = advise(log, "collect-evidence", cause="gpu-memory-exhausted")[0]["collect-evidence"]
+    assert remedy.snippet == line
+
+
+@pytest.mark.parametrize(("python", "told"), [("2.7", "<2.2"), ("3.5", "<2.4"), ("3.6", None)])
+def test_nor_one_of_tensorflow(python: str, told: str | None) -> None:
+    frame = f'  File "/env/lib/python{python}/site-packages/tensorflow_core/python/client/session.py", line 9, in run\n'
+    refused = "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor\n"
+    log = f"Traceback (most recent call last):\n{frame}    return f()\n{refused}"
+    assert crashes_of(log)[0].context.releases.get("tensorflow") == told
+
+
+WAITS = (
+    "{day} 09:13:44,101\tWARNING worker.py:1382 -- The actor or task with ID ffffffffffffffff cannot be scheduled "
+    "right now. It requires {{GPU: 8.000000}} for placement, however the cluster currently cannot provide the "
+    "requested resources.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("day", "line"),
+    [
+        ("2021-05-03", "ray status"),
+        ("2022-09-03", "ray status -v; ray list actors --filter state=ALIVE"),
+        ("2025-05-03", "ray status -v; ray list actors --filter state=ALIVE"),
+        ("", "ray status -v; ray list actors --filter state=ALIVE"),
+    ],
+)
+def test_a_cluster_is_asked_by_what_its_release_has(day: str, line: str) -> None:
+    assert advise(WAITS.format(day=day), "fix-environment")[0]["fix-environment"].snippet == line
+
+
+@pytest.mark.parametrize(
+    ("release", "line", "listed"),
+    [("1.13.0", "ray status", ""), ("2.0.1", "ray status", "ray list"), ("2.1.0", "ray status -v", "ray list")],
+)
+def test_what_waits_is_shown_node_by_node_since_2_1(release: str, line: str, listed: str) -> None:
+    log = f"ray, version {release}\n" + WAITS.format(day="")
+    chosen, _ = advise(log, "fix-resource-request", "fix-environment")
+    assert chosen["fix-resource-request"].snippet == line
+    assert (chosen["fix-environment"].snippet or "").partition("; ")[::2] == (
+        line,
+        f"{listed} actors --filter state=ALIVE" if listed else "",
+    )
+
+
+RAY_KILLED = (
+    "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+    "Memory on the node (IP: 10.0.0.4, ID: ab12) where the task (task ID: cd34, name=fit, pid=812) was running was "
+    "60.10GB / 64.00GB (0.939063), which exceeds the memory usage threshold of 0.9. Ray killed this worker (ID: ef56) "
+    "because it was the most recently scheduled task. To adjust the kill threshold, set the environment variable "
+    "`{variable}` when starting Ray.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("RAY_memory_usage_threshold", ">=2.2"),
+        ("RAY_memory_usage_threshold_fraction", ">=2.0 <2.2"),
+        ("RAY_memory_monitor_refresh_ms", None),
+    ],
+)
+def test_the_variable_that_ray_names_tells_its_releases(variable: str, told: str | None) -> None:
+    assert crashes_of(RAY_KILLED.format(variable=variable))[0].context.releases.get("ray") == told
+
+
+OF_DASK = (
+    "{stamp}distributed.worker.memory - WARNING - Worker is at 81% memory usage. Pausing worker.  Process memory: 3.24 "
+    "GiB -- Worker memory limit: 4.00 GiB\n{stamp}distributed.nanny.memory - WARNING - Worker tcp://10.0.0.4:4026 "
+    "(pid=4026) exceeded 95% memory budget. Restarting...\n"
+)
+LOST = (
+    "Traceback (most recent call last):\n"
+    '  File "/env/lib/python{python}/site-packages/distributed/client.py", line 1813, in _gather\n    raise error\n'
+    "distributed.scheduler.KilledWorker: ('fit-1', <Worker 'tcp://10.0.0.4:4026', memory: 0, processing: 2>)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "line", "is_assumed"),
+    [
+        (OF_DASK.format(stamp="2021-03-02 10:11:15,013 - "), "dask-worker SCHEDULER --nthreads=1", False),
+        (OF_DASK.format(stamp="2024-03-02 10:11:15,013 - "), "dask worker SCHEDULER --nthreads=1", True),
+        (OF_DASK.format(stamp=""), "dask worker SCHEDULER --nthreads=1", True),
+        (OF_DASK.format(stamp="") + LOST.format(python="3.7"), "dask-worker SCHEDULER --nthreads=1", False),
+        (OF_DASK.format(stamp="") + LOST.format(python="3.8"), "dask worker SCHEDULER --nthreads=1", True),
+    ],
+)
+def test_a_worker_is_started_as_its_release_starts_one(log: str, line: str, is_assumed: bool) -> None:
+    remedy = advise(log, "fewer-workers", cause="allocator-cap")[0]["fewer-workers"]
+    assert remedy.snippet == line
+    assert any("Dask" in one for one in remedy.assumes) is is_assumed
+
+
+@pytest.mark.parametrize(
+    ("context", "before"),
+    [
+        ({"nprocs": 4}, (2022, 10)),
+        ({"nthreads": 4}, ALL.before),
+        ({"memory_limit": "4GB"}, ALL.before),
+    ],
+)
+def test_an_option_that_went_dates_its_release(context: dict[str, int | str], before: tuple[int, ...]) -> None:
+    settings = {name: Setting(name, value, "job.log", 1) for name, value in context.items()}
+    assert known_versions("dask", Context(frameworks={"dask": None}, settings=settings)).before == before
+
+
+BUFFER = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 210.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+    "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 220200960\n"
+)
+FILLED = "print_info: n_layer = 32\n" * 80
+
+
+@pytest.mark.parametrize(
+    ("above", "line"),
+    [
+        ("build: 4500 (abcdef12) with cc 12.2.0 for x86_64-linux-gnu\n" + FILLED, "-fa"),
+        ("build: 9500 (abcdef12) with cc 12.2.0 for x86_64-linux-gnu\n" + FILLED, "-fa on"),
+        ("build: 10105 (abcdef12) with cc 12.2.0 for x86_64-linux-gnu\n" + FILLED, "-fa on"),
+        ("main: build = 3100 (abcdef1)\n" + FILLED, "-fa"),
+        ("main: build = 880 (abcdef1)\n" + FILLED, None),
+        ("build: 4500 of today\n", "-fa on"),
+        ("llama_context: flash_attn    = 0\n", "-fa"),
+        ("llama_context: flash_attn    = disabled\n", "-fa on"),
+        ("llama_kv_cache_unified:      CUDA0 KV buffer size =  2048.00 MiB\n", "-fa"),
+        ("llama_kv_cache:      CUDA0 KV buffer size =  2048.00 MiB\n", "-fa on"),
+        ("llm_load_tensors: offloaded 33/33 layers to GPU\n", "-fa"),
+        ("load_tensors: offloaded 33/33 layers to GPU\n", "-fa on"),
+    ],
+)
+def test_flash_attention_takes_a_value_since_a_build(above: str, line: str | None) -> None:
+    chosen, _ = advise(above + BUFFER, "memory-efficient-attention", cause="activations")
+    remedy = chosen.get("memory-efficient-attention")
+    assert (remedy.snippet if remedy is not None else None) == line
+
+
+DREW = (
+    "{above}[{day} 10:12:13.401] !!! Exception during processing !!! Allocation on device\n"
+    "[{day} 10:12:13.402] Traceback (most recent call last):\n"
+    '[{day} 10:12:13.402]   File "/srv/ComfyUI/execution.py", line 323, in execute\n'
+    "[{day} 10:12:13.402]     output_data = get_output_data(obj)\n"
+    "[{day} 10:12:13.403] torch.cuda.OutOfMemoryError: Allocation on device\n"
+    "[{day} 10:12:13.403] Got an OOM, unloading all loaded models.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("above", "day", "line"),
+    [
+        ("", "2024-06-02", "--lowvram"),
+        ("", "2026-06-02", "--novram"),
+        ("ComfyUI version: 0.3.60\n", "2026-06-02", "--lowvram"),
+        ("ComfyUI version: 0.20.1\n", "2026-06-02", "--novram"),
+        ("- **ComfyUI Version:** v0.3.60\n", "2026-06-02", "--lowvram"),
+    ],
+)
+def test_who_draws_with_an_old_release_has_its_option(above: str, day: str, line: str) -> None:
+    remedy = advise(DREW.format(above=above, day=day), "offload-parameters", cause="model-does-not-fit")[0]
+    assert remedy["offload-parameters"].snippet == line
+
+
+SERVED = (
+    '{day}T10:12:13.401000Z  INFO text_generation_launcher: Args {{ model_id: "org/one", num_shard: None }}\n'
+    "{day}T10:12:43.401000Z ERROR text_generation_launcher: Error when initializing model\n"
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacity of "
+    "23.69 GiB of which 60.00 MiB is free. Process 12 has 23.60 GiB memory in use. Of the allocated memory 23.10 GiB "
+    "is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("day", "line"),
+    [
+        ("2023-02-20", "--quantize"),
+        ("2023-06-02", "--quantize bitsandbytes"),
+        ("2023-11-02", "--quantize bitsandbytes-nf4"),
+        ("2025-11-02", "--quantize fp8"),
+    ],
+)
+def test_a_server_quantizes_by_what_its_release_takes(day: str, line: str) -> None:
+    remedy = advise(SERVED.format(day=day), "quantize-weights", cause="model-does-not-fit")[0]["quantize-weights"]
+    assert remedy.snippet == line

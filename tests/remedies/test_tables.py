@@ -56,7 +56,7 @@ def test_every_row_is_of_a_known_knob_and_stands_once() -> None:
 
 
 TYPES = {"float", "int", "bool", "str", "size", "switch", "line", "command"}
-RANGE = r"(?:(?:>=|<=|<|>|==)\d+(?:\.\d+){0,3} ?)+"
+RANGE = r"(?:(?:>=|<=|<|>|==)b?\d+(?:\.\d+){0,3} ?)+"
 
 
 @pytest.mark.parametrize("framework", frameworks())

@@ -30,7 +30,8 @@ value that begins or ends with a blank stands in quotation marks.
     trains_in   those of its files that only training runs
     infers_in   those of its files that only loading and inference run
     processes   what the names of an engine's processes hold
-    banners     `word | expression` for what states its version, in lines that hold the word; in any where there is none
+    banners     `word | expression` for what states its version, in lines that hold the word; in any where there is
+                none: `{version}`, or `{build}` where it counts its builds
     wordings    `expression | releases` of messages in words that only these releases have
     layouts     `expression | releases` of files in a traceback that only these releases have
     prints      what only it prints, or a path, class or module that only it has; case counts

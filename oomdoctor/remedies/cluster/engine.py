@@ -9,6 +9,7 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.remedies.cluster import states
 from oomdoctor.remedies.conditions import LOCAL_RAY
 from oomdoctor.remedies.engine.known import in_python
 from oomdoctor.remedies.proposal import Answer, Proposal
@@ -42,7 +43,7 @@ def cards_of_vllm(crash: Crash, short: Sequence[tuple[str, float, float]]) -> Pr
     )  # fmt: skip
 
 
-def of_vllms_own_node(group: Group, node: str) -> Proposal:
+def of_vllms_own_node(crash: Crash, group: Group, node: str) -> Proposal:
     """vLLM binds a worker to the address of its own machine, which Ray may know by another one."""
     return Proposal(
         action=say(
@@ -54,7 +55,7 @@ def of_vllms_own_node(group: Group, node: str) -> Proposal:
         ),
         subject=node,
         setting="VLLM_HOST_IP",
-        snippet=f"ray list nodes\n{commands.SCHEDULED}",
+        snippet=states.of_each_node(crash),
     )
 
 
@@ -65,7 +66,7 @@ def of_the_engine(crash: Crash) -> Answer:
         return None
     if isinstance(seen, Shortage) and seen.needed and seen.available and seen.unit == "devices":
         return _over_the_nodes(crash, row, seen.needed, seen.available)
-    look = commands.CARDS if crash.shows(LOCAL_RAY) else commands.SCHEDULED  # that Ray is gone with its driver
+    look = commands.CARDS if crash.shows(LOCAL_RAY) else states.scheduled(crash)  # that Ray is gone with its driver
     return Proposal(
         action=say("Lower {option} to the number of GPUs that Ray sees, or show Ray more of them", option=row.setting),
         setting=row.setting,
@@ -81,12 +82,12 @@ def split_of_the_engine(crash: Crash) -> Spelling | None:
     return row.as_argument if row is not None and row.framework == vllm.NAME and in_python(crash) else row
 
 
-def smaller_group(row: Spelling) -> Proposal:
+def smaller_group(crash: Crash, row: Spelling) -> Proposal:
     """The engine requests one bundle for each of its GPUs: vllm/executor/ray_utils.py, initialize_ray_cluster."""
     return Proposal(
         action=say("Lower {option} to the number of GPUs that Ray has free, or free more of them", option=row.setting),
         setting=row.setting,
-        snippet=commands.SCHEDULED,
+        snippet=states.scheduled(crash),
     )
 
 

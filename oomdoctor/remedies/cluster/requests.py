@@ -10,6 +10,7 @@ from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import listed, say
 from oomdoctor.remedies import ray_workers
+from oomdoctor.remedies.cluster import states
 from oomdoctor.remedies.cluster.engine import (
     cards_of_vllm,
     of_the_engine,
@@ -20,7 +21,6 @@ from oomdoctor.remedies.cluster.engine import (
 from oomdoctor.remedies.cluster.nodes import of_cluster
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import Spelling
-from oomdoctor.signs import commands
 from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
     SHORT,
@@ -74,7 +74,7 @@ def _of_what_is_named(case: Case, request: Unschedulable, have: Mapping[str, flo
     if not short and request.state in FOR_NO_NODE and (node := bound_to(request)) is not None:
         group = group_of(crash, request)
         if group is not None and group.of_vllm:
-            return of_vllms_own_node(group, node)
+            return of_vllms_own_node(crash, group, node)
         return Proposal(
             action=say(
                 "Start Ray with {what} on node {node}, or do not bind the request to it (node:{node})",
@@ -82,19 +82,19 @@ def _of_what_is_named(case: Case, request: Unschedulable, have: Mapping[str, flo
                 what=what_of(request),
             ),
             subject=node,
-            snippet=commands.SCHEDULED,
+            snippet=states.scheduled(crash),
         )
     if not short and request.state in FOR_NO_NODE:
         return _in_smaller_bundles(request) or Proposal(
             action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
-            snippet=commands.SCHEDULED,
+            snippet=states.scheduled(crash),
         )
     if not short and not have and request.placement_group:
         return _of_a_group(case, request)
     group = group_of(crash, request)
     if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
         return fewer
-    return _of_less(request, have, short)
+    return _of_less(crash, request, have, short)
 
 
 def _of_its_group(request: Unschedulable, group: str) -> Proposal:
@@ -163,13 +163,15 @@ def _in_smaller_bundles(request: Unschedulable) -> Proposal | None:
     )  # fmt: skip
 
 
-def _of_less(request: Unschedulable, have: Mapping[str, float], short: Sequence[tuple[str, float, float]]) -> Proposal:
+def _of_less(
+    crash: Crash, request: Unschedulable, have: Mapping[str, float], short: Sequence[tuple[str, float, float]]
+) -> Proposal:
     if short and (share := trial_share(request, have)):
         return _of_a_trial(share, short)
     return Proposal(
         action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
         derivation=_compared_with(short) if short else None,
-        snippet=commands.SCHEDULED,
+        snippet=states.scheduled(crash),
     )
 
 
@@ -196,12 +198,12 @@ def _of_a_group(case: Case, request: Unschedulable) -> Proposal:
     """Where nothing is known of what the cluster has."""
     row = split_of_the_engine(case.crash) if case.crash.job.task == "serving" else None
     if row is not None:
-        return smaller_group(row)
+        return smaller_group(case.crash, row)
     return Proposal(
         action=_compared(request),
         subject=what_of(request),
         setting=_asking(case.row),
-        snippet=commands.SCHEDULED,
+        snippet=states.scheduled(case.crash),
     )
 
 
@@ -325,5 +327,5 @@ def _launch(crash: Crash, gpus: int, terms: str, have: Mapping[str, float]) -> P
         ),
         derivation=said,
         setting="--num-gpus",
-        snippet=commands.SCHEDULED,
+        snippet=states.scheduled(crash),
     )
