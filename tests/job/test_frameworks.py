@@ -454,6 +454,9 @@ SIGNS = (
     ("04:05:06-000001 ERROR    Processing: step=base args={'width': 9} CUDA out of memory.", ["sdnext"]),
     ('  File "/w/modules/processing_diffusers.py", line 9, in process_base', ["sdnext"]),
     ('  File "/w/sdnext/modules/sd_models.py", line 9, in load_diffuser', ["sdnext"]),
+    ("FAILED test_local.py::test_e2e[no_colocate_gloo_fsdp2_vllm] - RuntimeError", ["skyrl", "vllm", "ray"]),
+    ("FAILED unit/test_serve_vllm.py::test_sleep - RuntimeError", ["vllm"]),
+    ('  File "tests/gpu/gpu_ci/test_lora.py", line 9, in test_lora', ["skyrl", "ray"]),
     ('  File "/app/alphafold3/model/model.py", line 9, in __call__', ["alphafold", "jax"]),
 )
 
@@ -620,6 +623,8 @@ NEAR = (
     "the next SD",
     "Processing: step=3",
     "a caffe2 model",
+    "nccl_fsdp of somebody",
+    "the file is named for_vllm.py",
 )
 
 

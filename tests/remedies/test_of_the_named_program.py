@@ -78,6 +78,19 @@ def test_what_accelerate_launches_is_a_training_and_no_pipeline(above: str, trai
     assert draws is not trained
 
 
+@pytest.mark.parametrize(
+    ("above", "line"),
+    [(STEPS, "--use_8bit_adam"), ("", "optimizer = bitsandbytes.optim.AdamW8bit(optimizer.param_groups)")],
+)
+def test_a_flag_of_an_example_goes_before_a_line_of_code(above: str, line: str) -> None:
+    steps = FRAME.format("/w/tune.py", "main", "optimizer.step()")
+    schedules = '  File "/env/site-packages/diffusers/optimization.py", line 9, in step\n    return step()\n'
+    adam = '  File "/env/site-packages/torch/optim/adam.py", line 9, in step\n    s = torch.zeros_like(p)\n'
+    log = above + steps + schedules + adam + cuda()
+    chosen, _ = advise(log, "low-memory-optimizer", cause="optimizer-states")
+    assert chosen["low-memory-optimizer"].snippet == line
+
+
 def test_nobody_calls_a_pipeline_that_is_trained() -> None:
     loads = FRAME.format("/w/tune.py", "main", "unet.to(accelerator.device)")
     knobs = ("offload-parameters", "tiled-processing", "quantize-weights", "memory-efficient-attention")
