@@ -16,7 +16,6 @@ from oomdoctor.signs.made import KNOBS, of_all_pairs, of_one_input
 INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
 MAC_KNOBS = ("smaller-microbatch", "gradient-checkpointing", "shorter-sequences", "raise-allocator-cap")
-DRAWING_KNOBS = ("tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch")
 OUTPUT_KNOBS = ("smaller-buffers", "smaller-microbatch", "gradient-checkpointing", "mixed-precision")
 
 CAUSE = Cause(
@@ -70,8 +69,9 @@ CAUSE = Cause(
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
            "offload-activations", "packing", "smaller-buffers"),
     knobs_where=((passes.while_boxes_are_matched, KNOBS["boxes"]), (passes.with_an_engines_settings, IN_A_PASS),
-                 (passes.calibrating, CALIBRATION_KNOBS), (passes.drawing, DRAWING_KNOBS),
-                 (arrays.pairs_hold_most, PAIR_KNOBS), (passes.of_a_recording, passes.OF_SOUND),
-                 (passes.generating, INFERENCE_KNOBS), (passes.in_attention, ATTENTION_KNOBS),
+                 (passes.calibrating, CALIBRATION_KNOBS), (passes.drawing_by_plain_attention, passes.OF_SCORES),
+                 (passes.drawing, passes.OF_DRAWING), (arrays.pairs_hold_most, PAIR_KNOBS),
+                 (passes.of_a_recording, passes.OF_SOUND), (passes.generating, INFERENCE_KNOBS),
+                 (passes.in_attention, ATTENTION_KNOBS),
                  (allocator.beyond_the_watermark, MAC_KNOBS), (passes.tensor_of_a_running_job, passes.OF_A_GUESS)),
 )  # fmt: skip

@@ -74,7 +74,7 @@ from oomdoctor.signs.offload import (
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
 )
-from oomdoctor.signs.passes import simulates_worlds
+from oomdoctor.signs.passes import computes_scores, simulates_worlds
 from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 Question = Callable[[Case], bool]
@@ -319,7 +319,8 @@ def attention(case: Case) -> bool:
     if case.now is not None or own_line.shows(case.knob, crash):
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
-    return of_a_framework or bool(crash.context.models) or crash.shows(_OF_ATTENTION)
+    told = bool(crash.context.models) or crash.shows(_OF_ATTENTION) or computes_scores(crash) is not None
+    return of_a_framework or told
 
 
 def a_step_runs(case: Case) -> bool:

@@ -36,6 +36,16 @@ _IN_16_BITS: Final = (
 )
 _IN_32_BITS: Final = r"(?i)d?type\W{1,4}(?:torch\.)?(?:float32|fp32)\b|\.float\(\)|\bautocast\b|Expected.{1,60}dtype"
 _FEWER_BITS: Final = "quantize-weights"
+# By their names: ComfyUI's comfy/sd.py and comfy/utils.py 0.3, diffusers' models/autoencoders 0.40, and their forks
+_IN_TILES: Final = r"\b\w{0,20}_?tiled_(?:decode|encode|scale)|\b(?:de|en)code_tiled"
+# Kernels that have no plain attention behind them: flash_attn/flash_attn_interface.py 2.8, xformers/ops/fmha 0.0.32,
+# transformers/modeling_flash_attention_utils.py 4.57
+_FUSED_KERNELS: Final = (
+    r"\bflash_attn/|\bxformers/ops/fmha/|\b_?flash_attn(?:_varlen)?(?:_qkvpacked|_kvpacked)?_(?:func|forward|backward)\b"
+    r"|\bflash_attn(?:_gpu|_cuda)\.|\b_flash_attention_forward\b|\bmemory_efficient_attention\("
+)
+# PyTorch's call in what is installed: whether it finds a kernel is not for the job to write
+_FUSED_CALL: Final = r"(?:site|dist)-packages/.{1,200}\bscaled_dot_product_attention\("
 
 
 def quantized(crash: Crash) -> str | None:
@@ -93,9 +103,19 @@ def half_precision(crash: Crash) -> str | None:
     return None
 
 
+def in_tiles(crash: Crash) -> bool:
+    """Whether the picture was computed in tiles already."""
+    return crash.in_trace(_IN_TILES) is not None
+
+
+def fused(crash: Crash) -> bool:
+    """Whether attention is a kernel's that keeps no scores, with no line of the job that could be another."""
+    return crash.shows(_FUSED_KERNELS) or crash.in_trace(_FUSED_CALL) is not None
+
+
 def refused(knob: str, crash: Crash) -> str | None:
     """Why there is nothing to turn; None where nothing shows that it is in force."""
     return fewer_bits(crash) if knob == _FEWER_BITS else None
 
 
-__all__ = ["fewer_bits", "half_precision", "merges", "quantized", "refused"]
+__all__ = ["fewer_bits", "fused", "half_precision", "in_tiles", "merges", "quantized", "refused"]

@@ -9,7 +9,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
-from oomdoctor.remedies import own_options
+from oomdoctor.remedies import in_force, own_options
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs.arrays import PICTURES
@@ -51,6 +51,7 @@ OF_LEARNING: Final = (
 )
 LENGTH: Final = "shorter-sequences"
 SIZE: Final = "smaller-input"
+_COUNTED: Final = ("int", "size")  # types of options
 _OF_ANY_TASK: Final = ("unknown", "system")
 _WITHOUT_INPUTS: Final = ("data", "system", "serving")  # tasks
 _OPS_ON_PICTURES: Final = r"(?i)conv_?(?:[23]d|ops)|batch_?norm|(?:max|avg)_?pool|image_?resiz|resize_(?:bi|near)"
@@ -124,8 +125,10 @@ def _shows_pictures(crash: Crash) -> bool:
 
 
 def tiles(case: Case) -> bool:
-    """Pictures in a step that may take them in parts."""
-    return pictures(case) and case.crash.in_trace(_SAMPLERS) is None
+    """Pictures in a step that may take them in parts; where it does so already, in smaller ones."""
+    if case.crash.in_trace(_SAMPLERS) is not None or not pictures(case):
+        return False
+    return not in_force.in_tiles(case.crash) or (case.row is not None and case.row.type in _COUNTED)
 
 
 def computes_pictures(crash: Crash) -> bool:

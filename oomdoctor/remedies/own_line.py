@@ -350,8 +350,10 @@ def _sentence(reading: Reading, action: str) -> str:
 
 
 def of_a_library(row: Spelling) -> bool:
-    """Whether it is a line for any program, and no option of one."""
+    """Whether it is a line for any program, and no option of one, as the flags of a library's examples are."""
     own = framework(row.framework)
+    if row.beside and row.setting.startswith("--"):
+        return False
     return row.is_code or (own is not None and (own.style == "code" or own.layer == "base"))
 
 

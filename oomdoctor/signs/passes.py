@@ -77,6 +77,12 @@ _IN_A_FIRST_STEP: Final = (
 OF_A_GUESS: Final = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 LARGE: Final = GIB
+# diffusers/models/attention_processor.py 0.40, comfy/ldm/modules/attention.py 0.3, ldm/modules/attention.py of CompVis
+_SCORES: Final = (
+    r"\bget_attention_scores\b|\battention_basic\b|\bbaddbmm\("
+    r"|\b(?:attn|attention|scores?|sim|dots?)\w{0,20}\.softmax\(|softmax\((?:attn|attention|scores?|sim|dots?)"
+    r"|\b(?:bmm|matmul|einsum)\([^\n]{0,60}\bq(?:uery)?\w{0,20}, ?k|\bq(?:uery)?\w{0,20} @ k"
+)
 _OF_A_MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|/modeling_\w{1,40}\.py"
 # mmdet/core/bbox/assigners up to 2, mmdet/models/task_modules/assigners since 3
 _ASSIGNERS: Final = r"\bassigners?[/\\]\w+\.py"
@@ -85,6 +91,10 @@ _STATES_OF_WORLDS: Final = r"\benv_states?\b|\bnum_envs\b"
 _ON_A_FULL_HOST: Final = (
     "smaller-microbatch", "shorter-sequences", "smaller-input", "more-host-memory", "gradient-checkpointing",
 )  # fmt: skip
+OF_DRAWING: Final = (
+    "tiled-processing", "smaller-input", "offload-parameters", "quantize-weights", "smaller-microbatch",
+)  # fmt: skip
+OF_SCORES: Final = ("memory-efficient-attention", *OF_DRAWING)
 OF_SOUND: Final = ("tiled-processing", "smaller-input", "mixed-precision", "smaller-microbatch", "free-the-gpu")
 _ON_THE_CPU: Final = ("torch", "torch7", "c++")  # TensorFlow's is C++'s
 # torch/functional.py, torchaudio, librosa; names that programs give what they read with these
@@ -511,6 +521,18 @@ def drawing(crash: Crash) -> Seen | None:
     """The program works on images or videos and trains nothing."""
     draws = crash.job.task == "inference" and some(crash.job.frameworks, "has no sequences")
     return Seen(words="") if draws else None
+
+
+@sign
+def computes_scores(crash: Crash) -> Seen | None:
+    """The line that failed computes a score for each pair of tokens, or a softmax over these."""
+    return Seen(words="") if innermost(crash, _SCORES, 2) else None
+
+
+@sign
+def drawing_by_plain_attention(crash: Crash) -> Seen | None:
+    """It draws, and fails at the scores of attention without a kernel of its own."""
+    return drawing(crash) if computes_scores(crash) is not None else None
 
 
 @sign

@@ -436,6 +436,28 @@ SIGNS = (
     ("(EngineCore_DP0 pid=71) step done", ["vllm"]),
     ("(VllmWorker pid=71) step done", ["vllm"]),
     ("sglang::scheduler", ["sglang"]),
+    ("train -> SequencePackingLossWrapper.__call__ -> from_parallel_logits_to_logprobs", ["nemo-rl", "ray"]),
+    ('  File "workers/megatron_policy_worker.py", line 9, in train', ["nemo-rl", "ray"]),
+    ('  File "policy/dtensor_policy_worker_v2.py", line 9, in train', ["nemo-rl", "ray"]),
+    ('  File "/env/bin/accelerate", line 8, in <module>', ["accelerate"]),
+    ('  File "C:\\env\\Scripts\\accelerate.exe\\__main__.py", line 7, in <module>', ["accelerate"]),
+    ("  File accelerate/commands/launch.py, line 9, in launch_command", ["accelerate"]),
+    ("  accelerate_cli.py:50 in main", ["accelerate"]),
+    ("accelerate-launch tune.py", ["accelerate"]),
+    ("Steps:   0%|          | 0/77 [00:00<?, ?it/s]", ["accelerate", "diffusers"]),
+    ('  File "/w/library/sdxl_original_unet.py", line 9, in forward', ["sd-scripts"]),
+    ('  File "/w/library/flux_models.py", line 9, in forward', ["sd-scripts"]),
+    ("    noise_pred = self.call_unet(", ["sd-scripts"]),
+    ("model, tokenizer = FastLanguageModel.from_pretrained(", ["unsloth"]),
+    ("from invokeai.app.services import x", ["invokeai"]),
+    ("ExecStart=/opt/env/bin/invokeai-web", ["invokeai"]),
+    ("04:05:06-000001 ERROR    Processing: step=base args={'width': 9} CUDA out of memory.", ["sdnext"]),
+    ('  File "/w/modules/processing_diffusers.py", line 9, in process_base', ["sdnext"]),
+    ('  File "/w/sdnext/modules/sd_models.py", line 9, in load_diffuser', ["sdnext"]),
+    ("FAILED test_local.py::test_e2e[no_colocate_gloo_fsdp2_vllm] - RuntimeError", ["skyrl", "vllm", "ray"]),
+    ("FAILED unit/test_serve_vllm.py::test_sleep - RuntimeError", ["vllm"]),
+    ('  File "tests/gpu/gpu_ci/test_lora.py", line 9, in test_lora', ["skyrl", "ray"]),
+    ('  File "/app/alphafold3/model/model.py", line 9, in __call__', ["alphafold", "jax"]),
 )
 
 
@@ -590,6 +612,19 @@ NEAR = (
     "optaxis/",
     "exllama is quick",
     "nano vllm",
+    "(TrainWorker) PackingLossWrapper",
+    "from_parallel_logits_to_logprobs",  # NeMo-Aligner's and others' name, too
+    "to accelerate the launch",
+    "steps:   0%|          | 0/77 [00:00<?, ?it/s]",
+    "Steps: 20, Sampler: Euler a",
+    "a library of fluxes/",
+    "call_unet of somebody",
+    "a fast language model",
+    "the next SD",
+    "Processing: step=3",
+    "a caffe2 model",
+    "nccl_fsdp of somebody",
+    "the file is named for_vllm.py",
 )
 
 

@@ -79,3 +79,22 @@ def test_who_makes_the_engine_in_python(above: str, in_code: bool) -> None:
     log = above + "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory /b/memory_utils.cu:32\n"
     row = next(one for one in rows("lmdeploy") if one.knob == "tensor-parallel")
     assert is_set_in_code(row, crashes_of(log)[0]) is in_code
+
+
+VISION = '  File "/env/site-packages/lmdeploy/vl/engine.py", line 9, in forward\n    y = self.model.forward(x)\n'
+
+
+@pytest.mark.parametrize(
+    ("above", "in_code"),
+    [
+        ("", False),
+        ('  File "/w/ask.py", line 3, in <module>\n    answers = pipe(prompts)\n', True),
+        ('  File "/w/ask.py", line 3, in load\n    self.llm = pipeline(path)\n', True),
+        ('  File "/w/ask.py", line 3, in load\n    self.llm = run_pipeline(path)\n', False),
+        ('  File "/env/lmdeploy/serve/openai/api_server.py", line 3, in serve\n    pipe(x)\n', False),
+    ],
+)
+def test_who_calls_lmdeploys_pipeline_makes_the_engine(above: str, in_code: bool) -> None:
+    log = "Traceback (most recent call last):\n" + above + VISION + cuda()
+    row = next(one for one in rows("lmdeploy") if one.knob == "lower-engine-reservation")
+    assert is_set_in_code(row, crashes_of(log)[0]) is in_code

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from remedy_logs import advise, crashes_of, cuda
 
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.remedies import in_force
+from oomdoctor.remedies.advice import advise as advise_on
 
 BITS = "quantize-weights"
 HALF = "mixed-precision"
@@ -104,6 +106,79 @@ def test_a_folder_of_another_program_has_its_options(file: str, option: bool) ->
     log = frame(file, "y = self.conv2d(x)") + "hyvideo/"
     known = advise(log, "offload-parameters", cause="activations")[0]
     assert ("--use-cpu-offload" in str(known)) is option
+
+
+TILES = "tiled-processing"
+DIFFUSERS = "/env/site-packages/diffusers/models/autoencoders/autoencoder_kl.py"
+COMFY = "/w/ComfyUI/comfy/sd.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "advised"),
+    [
+        (DIFFUSERS, "tiled_decode", False),
+        (DIFFUSERS, "_decode", True),
+        (DIFFUSERS, "untiled", True),
+        (COMFY, "decode_tiled_", False),
+        ("/w/ComfyUI/comfy/utils.py", "tiled_scale_multidim", False),
+        (COMFY, "decode", True),
+    ],
+)
+def test_what_runs_in_tiles_is_not_told_to(file: str, function: str, advised: bool) -> None:
+    log = frame(file, "y = self.decoder(z)", function)
+    assert (TILES in advise(log, TILES, cause="activations")[0]) is advised
+
+
+def test_a_tile_can_be_smaller_where_its_size_is_an_option() -> None:
+    log = "python inference_realesrgan.py -i in\n" + frame("/w/net.py", "y = model.tiled_decode(z)")
+    assert advise(log, TILES, cause="activations")[0][TILES].snippet == "--tile 400"
+
+
+@pytest.mark.parametrize(("function", "option"), [("decode_tiled_", "--cpu-vae"), ("decode", "--novram")])
+def test_the_autoencoder_goes_to_the_cpu_where_tiles_do_not_fit(function: str, option: str) -> None:
+    known = advise(frame(COMFY, "y = self.decoder(z)", function), "offload-parameters", cause="activations")[0]
+    assert known["offload-parameters"].snippet == option
+
+
+ATTENTION = "memory-efficient-attention"
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "advised"),
+    [
+        ("/env/site-packages/flash_attn/flash_attn_interface.py", "out = kernel(q, k, v)", False),
+        ("/x/net.py", "y = flash_attn_varlen_func(q, k, v, causal=False)", False),
+        ("/x/net.py", "y = self._flash_attention_forward(q, k, v)", False),
+        ("/x/net.py", "y = xformers.ops.memory_efficient_attention(q, k, v)", False),
+        ("/env/site-packages/x/attention.py", "y = F.scaled_dot_product_attention(q, k, v)", False),
+        # near misses: the job's own call has arguments to change; a name, a plain one
+        ("/x/net.py", "y = F.scaled_dot_product_attention(q, k, v)", True),
+        ("/x/net.py", "use_flash_attn = False; attention = attend(q, k)", True),
+        ("/env/site-packages/x/attention.py", "scores = torch.matmul(q, k.transpose(1, 2))", True),
+    ],
+)
+def test_a_kernel_for_attention_is_not_advised_twice(file: str, code: str, advised: bool) -> None:
+    log = frame(file, code)
+    assert (ATTENTION in advise(log, ATTENTION, cause="activations")[0]) is advised
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "first"),
+    [
+        ("get_attention_scores", "scores = make(q)", True),
+        ("forward", "attention_scores = torch.baddbmm(empty, query, key)", True),
+        ("forward", "sim = einsum('b i d, b j d -> b i j', q, k)", True),
+        ("forward", "attn = sim.softmax(dim=-1)", True),
+        ("forward", "y = torch.matmul(weight, hidden)", False),
+        ("forward", "y = torch.softmax(logits, dim=-1)", False),
+        ("forward", "y = self.attn1(x)", False),
+    ],
+)
+def test_who_draws_looks_at_plain_attention_first(function: str, code: str, first: bool) -> None:
+    log = frame("/env/site-packages/diffusers/models/processor.py", code, function)
+    chosen = advise_on(decide(crashes_of(log)[0])).remedies[0]
+    assert (chosen[0].knob == ATTENTION) is first
+    assert (chosen[0].snippet == "pipe.enable_attention_slicing()") is first
 
 
 # the allocator

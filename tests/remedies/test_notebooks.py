@@ -58,7 +58,7 @@ def test_figures_of_the_process_say_what_it_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "in_code"), [(KERNEL, True), (CELL, True), (API, True), (SCRIPT, False), (SERVER, False), ("", False)]
+    ("where", "in_code"), [(KERNEL, True), (CELL, True), (API, True), (SCRIPT, True), (SERVER, False), ("", False)]
 )
 def test_a_program_that_builds_the_engine_has_arguments(tmp_path: Path, where: str, in_code: bool) -> None:
     written = {one.knob: one.snippet for one in first(tmp_path, where, WEIGHTS).remedies}

@@ -29,12 +29,118 @@ REFUSED_RAM = (
         (FRAME.format("/w/scene/gaussian_model.py", "x", "y = x"), "smaller-buffers", "--data_device cpu"),
         (FRAME.format("/env/lm_eval/models/x.py", "x", "y = x"), "smaller-microbatch", "--batch_size 1"),
         (FRAME.format("/env/fastchat/model/x.py", "x", "y = x"), "quantize-weights", "--load-8bit"),
+        ("04:05 ERROR Processing: step=base args={}\n", "tiled-processing", '"diffusers_vae_tiling": true'),
+        (FRAME.format("/w/modules/processing_diffusers.py", "x", "y = x"), "offload-parameters", "--medvram"),
+        (FRAME.format("/w/library/sdxl_original_unet.py", "x", "y = x"), "memory-efficient-attention", "--sdpa"),
+        (FRAME.format("/w/mmseg/models/decode_head.py", "x", "y = x"), "smaller-microbatch",
+         "train_dataloader.batch_size=1"),
+        (FRAME.format("/w/mmseg/models/decode_head.py", "forward_train", "y = x"), "smaller-microbatch",
+         "data.samples_per_gpu=1"),
+        (FRAME.format("/env/mmcv/runner/iter_based_runner.py", "run", "y = x"), "smaller-microbatch",
+         "data.samples_per_gpu=1"),
+        (FRAME.format("/w/mmseg/models/decode_head.py", "x", "y = x"), "smaller-input", "crop_size = (512, 512)"),
     ],
     ids=lambda value: value if " " in value and "\n" not in value else "",
 )  # fmt: skip
 def test_a_line_of_the_programs_own(named: str, knob: str, line: str) -> None:
     chosen, _ = advise(named + cuda(), knob, cause="activations")
     assert chosen[knob].snippet == line
+
+
+def test_a_detector_crops_nothing() -> None:
+    chosen, _ = advise(
+        FRAME.format("/w/mmdet/models/x.py", "x", "y = x") + cuda(), "smaller-input", cause="activations"
+    )
+    assert chosen["smaller-input"].snippet is None
+
+
+STEPS = "Steps:   0%|          | 0/77 [00:00<?, ?it/s]\n"
+UNET = '  File "/env/site-packages/diffusers/models/unet.py", line 9, in forward\n    y = self.block(x)\n'
+
+
+@pytest.mark.parametrize(
+    ("above", "trained"),
+    [
+        ("", False),
+        ("python draw.py\n", False),
+        (STEPS, True),
+        (FRAME.format("/env/bin/accelerate", "<module>", "sys.exit(main())"), True),
+        ('  File "/env/site-packages/accelerate/hooks.py", line 9, in new_forward\n    y = module(x)\n', False),
+    ],
+)
+def test_what_accelerate_launches_is_a_training_and_no_pipeline(above: str, trained: bool) -> None:
+    knobs = ("gradient-checkpointing", "low-memory-optimizer", "mixed-precision", "offload-parameters")
+    chosen, _ = advise(above + UNET + cuda(), *knobs, cause="activations")
+    lines = {remedy.snippet for remedy in chosen.values()}
+    learns = {"--gradient_checkpointing", "--use_8bit_adam"}
+    assert learns <= lines if trained else not learns & lines
+    draws = crashes_of(above + UNET + cuda())[0].job.task == "inference"
+    assert draws is not trained
+
+
+@pytest.mark.parametrize(
+    ("above", "line"),
+    [(STEPS, "--use_8bit_adam"), ("", "optimizer = bitsandbytes.optim.AdamW8bit(optimizer.param_groups)")],
+)
+def test_a_flag_of_an_example_goes_before_a_line_of_code(above: str, line: str) -> None:
+    steps = FRAME.format("/w/tune.py", "main", "optimizer.step()")
+    schedules = '  File "/env/site-packages/diffusers/optimization.py", line 9, in step\n    return step()\n'
+    adam = '  File "/env/site-packages/torch/optim/adam.py", line 9, in step\n    s = torch.zeros_like(p)\n'
+    log = above + steps + schedules + adam + cuda()
+    chosen, _ = advise(log, "low-memory-optimizer", cause="optimizer-states")
+    assert chosen["low-memory-optimizer"].snippet == line
+
+
+def test_nobody_calls_a_pipeline_that_is_trained() -> None:
+    loads = FRAME.format("/w/tune.py", "main", "unet.to(accelerator.device)")
+    knobs = ("offload-parameters", "tiled-processing", "quantize-weights", "memory-efficient-attention")
+    draws = FRAME.format("/w/draw.py", "main", "image = pipe(prompt)")
+    for above, called in ((loads, False), (STEPS, False), (draws, True)):
+        chosen, _ = advise(above + UNET + cuda(), *knobs, cause="activations")
+        assert any((one.snippet or "").startswith("pipe.") for one in chosen.values()) is called
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("FAILED: caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/native/Sum.cpp.o\n", "export MAX_JOBS=1"),
+        ("Failed to run 'bash ../tools/build_pytorch_libs.sh'\n", "export MAX_JOBS=1"),
+        ("FAILED: src/CMakeFiles/solver.dir/sum.cpp.o\n", "ninja -j 1"),
+    ],
+)
+def test_pytorchs_own_build_reads_its_number_of_jobs(line: str, option: str) -> None:
+    log = (
+        f"{line}c++: fatal error: Killed signal terminated program cc1plus\nninja: build stopped: subcommand failed.\n"
+    )
+    chosen, _ = advise(log, "fewer-build-jobs", cause="build-parallelism")
+    assert chosen["fewer-build-jobs"].snippet == option
+
+
+@pytest.mark.parametrize(
+    ("frame", "option"),
+    [
+        ("/env/xinference/model/llm/vllm/core.py", "--max_num_seqs"),
+        ("/env/vllm/entrypoints/cli/serve.py", "--max-num-seqs"),
+    ],
+)
+def test_what_starts_an_engine_has_the_options(frame: str, option: str) -> None:
+    inner = FRAME.format("/env/vllm/worker/model_runner.py", "profile_run", "self.execute_model(x)")
+    chosen, _ = advise(FRAME.format(frame, "load", "x()") + inner + cuda(), "fewer-sequences", cause="activations")
+    assert chosen["fewer-sequences"].setting == option
+
+
+@pytest.mark.parametrize(
+    ("file", "share"),
+    [("/app/alphafold3/model/model.py", "XLA_CLIENT_MEM_FRACTION=3.2"),
+     ("/app/alphafold/model/model.py", "XLA_PYTHON_CLIENT_MEM_FRACTION=4.0")],
+)  # fmt: skip
+def test_each_alphafold_spills_by_its_own_variables(file: str, share: str) -> None:
+    refused = (
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9000000000 "
+    )
+    log = FRAME.format(file, "predict", "y = self.apply(x)") + refused + "bytes.\n"
+    chosen, _ = advise(log, "offload-parameters", cause="activations")
+    assert share in (chosen["offload-parameters"].snippet or "")
 
 
 def test_a_video_is_kept_on_the_host_where_its_frames_are_read() -> None:

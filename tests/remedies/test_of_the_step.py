@@ -90,7 +90,6 @@ def test_who_calls_a_fused_kernel_is_told_what_keeps_it_from_being_one(line: str
     ("call", "kept"),
     [
         ("F.scaled_dot_product_attention(q, k, v, attn_mask=pad, is_causal=False)", True),
-        ("flash_attn_func(q, k, v, causal=False)", True),
         ("F.scaled_dot_product_attention(q, k, v, attn_mask=tril)", False),
         ("F.scaled_dot_product_attention(q, k, v, is_causal=True)", False),
         ("F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)", False),

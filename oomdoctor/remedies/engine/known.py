@@ -31,6 +31,9 @@ _WRITTEN: Final = (
 _CONFIGURED: Final = r"\b(?:\w{0,20}TrainingArguments|[A-Z]{2,6}Config)\("
 # Engines that a program of one's own makes from arguments, and servers, which take them as flags
 _MADE: Final = r"\bLLMEngine\.from_engine_args\(|\bAsyncLLMEngine\.from_engine_args\("
+# Whose call of LMDeploy's pipeline the traceback shows, where the frames of lmdeploy/api.py are none of it
+_OF_LMDEPLOY: Final = r"(?:^|/)lmdeploy/(?!serve/|cli/)"
+_PIPELINE: Final = r"(?:^|[\s=.])pipe(?:line)?\("
 _BY_A_SERVER: Final = r"api_server|/vllm/entrypoints/|(?i:uvicorn|vllm serve)"
 # Who puts the engine to sleep and wakes it up is a trainer that built it, unless a server's routes do
 _SERVER: Final = r"api_server|/entrypoints/(?:openai|launcher)|async_llm|(?i:uvicorn|vllm serve)"
@@ -100,6 +103,8 @@ def in_python(crash: Crash) -> bool:
         return True
     if crash.in_trace(_MADE) is not None and not crash.shows(_BY_A_SERVER):
         return True
+    if crash.in_trace(_OF_LMDEPLOY) is not None and crash.in_trace(_PIPELINE) is not None:
+        return not crash.shows(_BY_A_SERVER)
     return phase(crash) == "waking" and not crash.shows(_SERVER)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.event import RAM
 from oomdoctor.language import say
-from oomdoctor.remedies import own_line
+from oomdoctor.remedies import in_force, own_line
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import known_versions
 from oomdoctor.signs.passes import in_attention
@@ -15,7 +15,7 @@ from oomdoctor.versions import versions
 _TORCH: Final = "torch"
 # Dao-AILab/flash-attention, README of 1.0 and 2.0, "PyTorch 1.12 and above"; xformers' wheels since 0.0.13 the same
 _TOO_OLD: Final = versions("<1.12")
-_FUSED: Final = r"\bscaled_dot_product_attention\(|\bflash_attn_(?:varlen_)?func\b|\bmemory_efficient_attention\("
+_FUSED: Final = r"\bscaled_dot_product_attention\("
 # Where the call is not causal, a mask is one of padding, and with a causal one in its place the model is another
 _BOTH_WAYS: Final = r"\b(?:is_)?causal ?= ?False\b"
 _FUSED_CALL: Final = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
@@ -33,6 +33,8 @@ def fused_attention(case: Case) -> Answer:
     kernel is one, and it is what transformers takes where nobody asks for another."""
     if case.crash.pool in RAM:
         return _attention_of_the_cpu(case)
+    if in_force.fused(case.crash):
+        return Skip()
     if case.crash.job.world == _TORCH and _TOO_OLD.covers(known_versions(_TORCH, case.crash.context)):
         return Skip()
     if case.row is not None and case.row.setting == _SCORES_AT_ONCE:
