@@ -87,7 +87,7 @@ _OTHER_SEGMENT = late(
 )
 _SYSTEM_V: Final = "shmget("  # PostgreSQL names the call in the line below
 _OF_SHMGET = late(r"\bshmget\((?:[^,()]{1,60}, ?)?(?:size=)?(\d{3,20})\b")
-_OF_SORT = late(r"\W{0,4}sort: (?:write failed|cannot create temporary file)")  # coreutils/src/sort.c
+_OF_SORT = late(r"(?:\W{0,4}|\S{1,80}/)sort: (?:write failed|cannot create temporary file)")  # coreutils/src/sort.c
 _OF_POSTGRESQL = late(
     r"/PostgreSQL\.\d|\b(?:ERROR|FATAL): {1,2}could not (?:create|resize|map) (?:\w{1,12} )?shared memory"
 )

@@ -303,7 +303,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if _HINT in text:
         yield from _hint_alone(page, index)
         return
-    if _DUMP_SUM in text or (_DUMP_BIN in text and not _sum_follows(page, index)):
+    if _DUMP_SUM in text or (_of_a_refused_size(line) and not _sum_follows(page, index)):
         yield from _dump_alone(page, index, place, process)
         return
     if (probed := _probed(line, text)) is not None:
@@ -500,6 +500,12 @@ def _dump_alone(page: Page, index: int, place: Place, process: Process) -> Itera
         allocator=named,
         **{"tried_bytes": refused, **account([*before, *_below(page, index, _DUMP_SUM)])},
     )
+
+
+def _of_a_refused_size(line: Line) -> bool:
+    """Whether the line heads the chunks of the size that was refused."""
+    match = _BIN.search(line.text) if line.text.rstrip().endswith(_DUMP_BIN) else None
+    return match is not None and bool(bytes_of(match[1])) and "bfc_allocator" in line.raw[:200]
 
 
 def _sum_follows(page: Page, index: int) -> bool:

@@ -17,10 +17,11 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import ADVICE, COMMENT, SOURCE, echo
 from oomdoctor.families.ended import ends_well, explained, guesses, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
+from oomdoctor.families.frames import frames
 from oomdoctor.families.gone import gone
 from oomdoctor.families.lines import PROGRESS, goes_on, place_of, process_of
 from oomdoctor.families.loudness import is_error, is_quiet, says_failed
-from oomdoctor.families.peer import own_error
+from oomdoctor.families.peer import is_an_own_error, own_error
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import AnyOf, late
 from oomdoctor.streams import Line, Page
@@ -274,8 +275,9 @@ _COMMAND_OF_A_CHILD: Final = late(r"\['[^'\n]{0,200}\bpython[\d.]{0,6}', ")
 TEAR_DOWN: Final = mark("DeepSpeed's launcher ends its other processes after every failure")
 TORN_DOWN: Final = mark("its launcher ended it after another process had failed with an error of its own")
 # sglang/srt/utils: `kill_process_tree`, once its scheduler has failed
+LINES_OF_AN_ERROR: Final = 8
 BY_ITSELF: Final = mark("SGLang kills all of its own processes after an error")
-_OF_SGLANG = late(r"\bsglang/srt/")
+_OF_SGLANG = late(r"(?:^|/)sglang/srt/")
 _TEARS_DOWN = late(
     r"(?i)\b(?:terminat|kill|stopp|abort|shutting down)\w{0,4} (?:all )?(?:of )?(?:the )?(?:remaining|other|surviving) "
     r"(?:\w{1,20} )?(?:ranks?|workers?|process(?:es)?|tasks?|children|peers)\b"
@@ -494,9 +496,22 @@ def _otherwise(page: Page, index: int, signal: str) -> str | None:
     near = page.lines[max(0, index - CRASH_LINES) : index + AFTER_A_BUS_ERROR]
     if signal == SIGBUS:
         return FILE_LOST if any(_FILE_LOST.search(line.text[:CHARACTERS]) for line in near) else None
-    above = [line.text[:CHARACTERS] for line in page.lines[max(0, index - CRASH_LINES) : index]]
-    by = TORN_DOWN if any(map(_TEARS_DOWN.search, above)) else BY_ITSELF if any(map(_OF_SGLANG.search, above)) else None
-    return by if by is not None and own_error(page, index) is not None else None
+    torn = any(_TEARS_DOWN.search(line.text[:CHARACTERS]) for line in page.lines[max(0, index - CRASH_LINES) : index])
+    if torn and own_error(page, index) is not None:
+        return TORN_DOWN
+    return BY_ITSELF if _ends_itself(page, index) else None
+
+
+def _ends_itself(page: Page, index: int) -> bool:
+    """Whether SGLang's server was killed right below the error in which a traceback of its own ends."""
+    if "sglang" not in page.lines[index].text[:CHARACTERS]:
+        return False
+    above = page.lines[max(0, index - LINES_OF_AN_ERROR) : index]
+    ends = [place for place, line in enumerate(above) if is_an_own_error(line.text[:CHARACTERS])]
+    if not ends or any(line.mark.level or line.mark.time for line in above[ends[-1] + 1 :]):
+        return False
+    trace = frames(page.lines[max(0, index - CRASH_LINES) : index - len(above) + ends[-1]])
+    return any(_OF_SGLANG.search(frame.path) for frame in trace)
 
 
 def _loaded(page: Page, index: int) -> str | None:

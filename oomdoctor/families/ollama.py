@@ -170,7 +170,10 @@ _SYSTEM = late(
     r"model requires more system memory \((\d[\d.]{0,12} [KMGT]?i?B)\) than is available \((\d[\d.]{0,12} [KMGT]?i?B)\)"
 )
 # llm/llm.go to 0.1.17, by the size of the model; format.HumanBytes divides by 1000
-_AT_LEAST = late(r"\bmodel requires at least (\d[\d.]{0,12}) ([KMGT]?i?B) of (?:total )?memory\b")
+_AT_LEAST = late(
+    r"(?:^\W{0,3}Error: |\"error\": ?\")model requires at least (\d[\d.]{0,12}) ([KMGT]?i?B)"
+    r" of (?:total )?memory\W{0,3}$"
+)
 _ALLOCATIONS = late(r"insufficient memory - required allocations: \{")
 # "GPUs:[{Name:CUDA0 UUID:... Weights:[550502400A 550502400F] Cache:[...] Graph:0U}]"
 # A was allocated, F failed, U was not tried.

@@ -160,6 +160,11 @@ def passes_on(text: str) -> bool:
     return _said(text) is not None or _PASSED_ON.search(text) is not None or bool(gone(text))
 
 
+def is_an_own_error(text: str) -> bool:
+    """Whether the line is an error's that is not itself the consequence of another process's end."""
+    return _raised(text) is not None
+
+
 @remembered
 def _raised(text: str) -> str | None:
     error = _ERROR.match(text) if "Error" in text or "Exception" in text else None

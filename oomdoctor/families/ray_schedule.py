@@ -49,6 +49,12 @@ class Unschedulable(Event, frozen=True, kw_only=True):
         groups = {match[1] if (match := _RESERVED.search(name)) else None for name in self.requested or {}}
         return groups.pop() if len(groups) == 1 else None
 
+    @property
+    def of_bundles(self) -> dict[str, float]:
+        """What it asks of its group's bundles, by the plain names; Ray counts the bundles themselves beside them."""
+        plain = {name.partition("_group_")[0]: amount for name, amount in (self.requested or {}).items()}
+        return {name: amount for name, amount in plain.items() if name != "bundle"}
+
     def identity(self) -> str:
         """Repeated every half minute; what counts is how often."""
         return f"{self.family} {self.state} {sorted((self.requested or {}).items())} {self.count}"
@@ -106,6 +112,10 @@ _PROGRESS = late(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]terati
 _TRIALS = late(r"\b[1-9]\d{0,5} (?:RUNNING|TERMINATED)\b")
 # progress_reporter.py 0.8 to 2.6, where no trial has begun: "Number of trials: 4/10 (4 PENDING)"
 _ALL_WAIT = late(r"\W{0,4}Number of trials: \d{1,6}(?:/\d{1,6})? \((\d{1,6}) PENDING\)\s{0,4}$")
+_TUNES_LINE = late(
+    r"\s{0,8}(?:$|[|+=]|Memory usage on this node|Using |Resources requested|Logical resource usage|Result logdir"
+    r"|Current time|Number of trials|\.\.\. \d)"
+)
 _TUNES_TOTALS: Final = "Resources requested: "
 _NAMES_OF_TUNE: Final = {"CPUs": "CPU", "GPUs": "GPU", "heap": "memory", "objects": "object_store_memory"}
 LINES_OF_ROWS: Final = 6
@@ -319,8 +329,9 @@ def _trials_run(page: Page, index: int) -> bool:
 def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
     """Tune's own table, which shows time and again that no trial has begun, and is all that the log ends with."""
     behind = page.lines[index + 1 : index + 1 + LINES_OF_A_TABLE]
-    goes_on = len(behind) == LINES_OF_A_TABLE or not page.ends
-    if goes_on or any("Number of trials" in line.text or "Traceback" in line.text for line in behind):
+    if len(behind) == LINES_OF_A_TABLE or not page.ends:
+        return
+    if any(_TUNES_LINE.match(line.text) is None or "Number of trials" in line.text for line in behind):
         return
     prints = 0
     for line in reversed(page.lines[max(0, index + 1 - LINES_BEHIND) : index + 1]):
@@ -331,6 +342,8 @@ def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
         return
     line = page.lines[index]
     used, total = _tunes_shares(page, index)
+    if not total.get("CPU", 1):
+        return  # no node is there yet
     yield Unschedulable(
         at=place_of(page, line),
         time=line.mark.time,

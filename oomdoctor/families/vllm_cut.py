@@ -44,6 +44,7 @@ _STEPS = {
     "python_create_and_map": "weight_sync",
 }
 _STEP = late(r"\b(" + "|".join(_STEPS) + r")\b")
+_HEAD = late(r"File \".{1,300}\", line \d{1,7}, in (\w{1,100})")
 _IN_A_TRACEBACK = late(r"\s|File \"|Exception in worker ")
 
 
@@ -86,6 +87,12 @@ def _tells(text: str) -> bool:
     return any(sentence.startswith(text) and len(text) >= least for sentence, least in _SENTENCES.items())
 
 
+def _leads_on(text: str, step: str) -> bool:
+    """Whether the line heads a frame of another function, which the check called."""
+    frame = _HEAD.search(text)
+    return frame is not None and not step.startswith(frame[1])
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     step = _STEP.search(line.text)
@@ -97,7 +104,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     telling = error if error is not None and _tells(error.text) else None
     if _IN_A_TRACEBACK.match(line.text) and all(_IN_A_TRACEBACK.match(r.text) for r in below):
         last = telling or error or (below[-1] if below else line)
-        if step[1] in CHECKS and telling is None:
+        if step[1] in CHECKS and telling is None and not any(_leads_on(r.text, step[1]) for r in below):
             yield CutCheck(
                 at=place_of(page, line, last),
                 time=line.mark.time,

@@ -218,7 +218,8 @@ def _beyond(it: Card) -> int | None:
     """What is in use beyond PyTorch's part of the card; at most that where its cache is not printed."""
     if it.beyond_bytes is not None or it.total_bytes is None or it.free_bytes is None or it.allocated_bytes is None:
         return it.beyond_bytes
-    return it.total_bytes - it.free_bytes - it.allocated_bytes
+    most = it.total_bytes - it.free_bytes - it.allocated_bytes
+    return most if most >= 0 else None
 
 
 def _too_little(case: Case) -> Refusal | None:
@@ -233,7 +234,7 @@ def _too_little(case: Case) -> Refusal | None:
         return None
     amounts = {"tried": it.tried_bytes, "free": it.free_bytes, "missing": missing, "beyond": beyond}
     figures = {name: show(amount) for name, amount in amounts.items()}
-    if it.own_bytes is not None:
+    if it.own_bytes is not None or it.beyond_bytes is None:
         return Refusal(
             say(
                 "{tried} requested - {free} free = {missing} missing; all others together hold at most {beyond}",

@@ -442,8 +442,9 @@ def _finer(knob: str, row: Spelling, context: Context) -> Setting | None:
     settings = KNOBS[knob].settings
     if row.key != _PLAIN_BATCH or _PLAIN_BATCH not in settings:
         return None
-    pieces = (name for name in settings[: settings.index(_PLAIN_BATCH)] if "micro" in name.lower())
-    return next((one for name in pieces if (one := context.setting(name)) is not None), None)
+    pieces = (name for name in settings[: settings.index(_PLAIN_BATCH)] if "micro" in name and "rollout" not in name)
+    stated = (context.setting(name) for name in pieces)
+    return next((one for one in stated if one is not None and (one.whole or 0) > 1), None)
 
 
 def done(knob: str, context: Context) -> Setting | None:

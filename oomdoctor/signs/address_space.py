@@ -31,7 +31,8 @@ _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|p
 _MAPPING: Final = late(r"\b(?:mmap\w{0,3}|mremap|mprotect|MAP_FAILED)\b")
 # cpp/src/arrow/io/file.cc, MemoryMappedFile; Python's mmap of a file, not of -1
 _FILE_MAPPED: Final = late(r"(?i)\bmemory[- ]mapping (?:of )?(?:the |a )?file failed\b")
-_MAPS_A_FILE: Final = late(r"\bmmap\.mmap\((?!\s{0,4}-1)")
+_MAPS_A_FILE: Final = late(r"\bmmap\.mmap\((?!\s{0,4}(?:fileno\s?=\s?)?-1)(?!.{0,200}ACCESS_COPY)")
+_ON_A_MAC: Final = r"^/(?:Users|Library|opt/homebrew)/"
 _SHARED_TENSOR: Final = late(r"unable to mmap \d{1,20} bytes from file <.{0,8}/?torch_\d")
 # /torch_PID_NUMBER, since 1.13 /torch_PID_RANDOM_NUMBER: how many tensors the process had shared before
 _NUMBERED: Final = late(r"/?torch_\d{1,10}_(?:\d{1,10}_)?(\d{1,9})>")
@@ -326,12 +327,14 @@ def a_file_was_not_mapped(crash: Crash) -> Seen | None:
     refused = host_refusal(crash)
     if refused is None or refused.allocator != "os" or refused.tried_bytes is not None:
         return None
+    if set_limits.address_limit(crash) is not None or is_on_windows(crash) or crash.in_trace(_ON_A_MAC) is not None:
+        return None
     call = next(crash.frames(), None)
     if _FILE_MAPPED.search(refused.at.text) is None and (call is None or _MAPS_A_FILE.search(call.code) is None):
         return None
     words = say(
-        "The kernel did not map a file. That takes no RAM: it fails where the process has as many mappings as "
-        "vm.max_map_count allows, or at a limit on address space."
+        "The kernel did not map a file. That takes no RAM by itself: it fails where the process has as many mappings "
+        "as vm.max_map_count allows, or at a limit on address space."
     )
     full = say("the log does not show how many mappings there were")
     return Seen(words=words, evidence=(refused,), against=(full,), next_evidence=(MAPS_LIMIT, ADDRESS_LIMIT))

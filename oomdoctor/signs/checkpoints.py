@@ -10,7 +10,7 @@ from oomdoctor.families.lines import PROGRESS
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
-from oomdoctor.incident.prints import is_told_last, own_lines
+from oomdoctor.incident.prints import is_told_last
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -44,13 +44,17 @@ _GATHERING: Final = (
 )
 _NAMES_SAVING: Final = late(r"(?i)\bsav(?:e|ing)|checkpoint|ckpt|state|shard|gather")
 # "saving step_200 asynchronously", "Async checkpoint save of step 200 started"; "checkpoint step_200 written in 41 s"
+_OF_A_STATE: Final = r"checkpoint|ckpt|snapshot|(?:model|optimizer|training) state|step[_ -]?\d"
 _SAVES_BEHIND: Final = late(
-    r"(?i)\bsav(?:e|es|ing)\b.{0,80}\b(?:in (?:the |a )?background|async\w*)\b"
-    r"|\basync\w* .{0,20}\b(?:checkpoint|save)\b.{0,40}\b(?:start|begin|begun|queue|schedul|submit)"
+    rf"(?i)^(?=.{{0,200}}(?:{_OF_A_STATE}))(?=.{{0,200}}\bsav(?:e|es|ing)\b)"
+    r"(?=.{0,200}\b(?:in (?:the |a )?background|async\w*)\b)"
+    r"(?!.{0,200}\b(?:disabled|enabled?|will|if|finished|complete\w*|done|saved|took|success\w*|written|waiting)\b)"
 )
-_SAVED: Final = late(
-    r"(?i)\b(?:checkpoint|ckpt|save|snapshot|state)\b.{0,60}\b(?:written|finished|completed|done|committed|uploaded|saved)\b"
+_END_OF_A_SAVE: Final = late(
+    rf"(?i)^(?=.{{0,200}}(?:{_OF_A_STATE}|\bsave\b))"
+    r".{0,200}\b(?:written|finished|completed?|done|committed|uploaded|saved|took|success\w*)\b"
 )
+_CHARACTERS: Final = 300  # of a line
 SEVERAL: Final = 2
 MOST: Final = 0.75
 _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_dict"
@@ -178,11 +182,11 @@ def saves_wait_in_the_background(crash: Crash) -> Seen | None:
     it writes."""
     if crash.pool not in RAM:
         return None
-    lines = list(dict.fromkeys(own_lines(crash)))
+    lines = [line[:_CHARACTERS] for line in crash.root.around.before]
     begun = sum(_SAVES_BEHIND.search(line) is not None for line in lines)
-    ended = sum(_SAVED.search(line) is not None and _SAVES_BEHIND.search(line) is None for line in lines)
-    if begun < ended + SEVERAL:
-        return None
+    ended = sum(_END_OF_A_SAVE.search(line) is not None for line in lines)
+    if not ended or begun < ended + SEVERAL:
+        return None  # who prints no end tells nothing
     words = say(
         "Of {begun} saves in the background {ended} had ended. Each that waits keeps a copy of the state in host "
         "memory.",

@@ -369,10 +369,8 @@ SHORT: Final = 8  # of a placement group's number
 def what_of(request: Unschedulable) -> str:
     """What it asks for, in words."""
     if request.requested and request.within is not None:
-        plain = {name.partition("_group_")[0]: amount for name, amount in request.requested.items()}
-        return say(
-            "{amounts} of placement group {group}", amounts=amounts_in_words(plain), group=request.within[:SHORT]
-        )
+        amounts = amounts_in_words(request.of_bundles)
+        return say("{amounts} of placement group {group}", amounts=amounts, group=request.within[:SHORT])
     if request.requested:
         return amounts_in_words(request.requested)
     return (

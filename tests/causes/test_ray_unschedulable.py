@@ -61,7 +61,17 @@ WITHIN = (
 
 @pytest.mark.parametrize(
     ("asked", "group"),
-    [("CPU_group_1f0e2d3c4b5a69788796a5b4c3d2e1f0: 1.000000", "1f0e2d3c"), ("CPU: 9.000000", None)],
+    [
+        ("CPU_group_1f0e2d3c4b5a69788796a5b4c3d2e1f0: 1.000000", "1f0e2d3c"),
+        (
+            (
+                "bundle_group_1f0e2d3c4b5a69788796a5b4c3d2e1f0: 0.001000, "
+                "CPU_group_1f0e2d3c4b5a69788796a5b4c3d2e1f0: 1.000000"
+            ),
+            "1f0e2d3c",
+        ),
+        ("CPU: 9.000000", None),
+    ],
 )
 def test_inside_a_group_its_bundles_count(asked: str, group: str | None, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
@@ -69,6 +79,7 @@ def test_inside_a_group_its_bundles_count(asked: str, group: str | None, tmp_pat
     first = diagnose(str(log)).incidents[0].diagnoses[0]
     assert ("placement group" in first.headline) is (group is not None)
     assert group is None or group in first.headline
+    assert group is None or ("bundle" not in first.headline and '{"CPU": 1}' in (first.remedies[0].snippet or ""))
     knobs = [remedy.knob for remedy in first.remedies]
     assert (knobs == ["fix-resource-request"]) is (group is not None)
 

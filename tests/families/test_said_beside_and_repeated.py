@@ -36,20 +36,25 @@ def test_the_same_reason_of_a_buffer_is_a_failure(above: str) -> None:
 SERVER = '  File "/opt/env/sglang/srt/managers/scheduler.py", line 914, in event_loop_normal'
 OTHER = '  File "/opt/env/server/scheduler.py", line 914, in event_loop_normal'
 ENDED = "ValueError: token_to_kv_pool_allocator memory leak detected! available_size=12, evictable_size=60"
-KILLED = "./serve.sh: line 9: 4471 Killed                  python -m server"
+KILLED = "./serve.sh: line 9: 4471 Killed                  python -m sglang.launch_server"
+TITLE = "Traceback (most recent call last):"
 
 
 @pytest.mark.parametrize(
-    ("frame", "error", "killed"),
+    ("lines", "killed"),
     [
-        (SERVER, ENDED, False),
-        (OTHER, ENDED, True),  # others do not kill themselves
-        (SERVER, "EOFError", True),  # whose other end may have been killed
-        (SERVER, "torch.OutOfMemoryError: CUDA out of memory.", True),
+        ([TITLE, SERVER, "    self.check()", ENDED, KILLED], False),
+        ([TITLE, OTHER, "    self.check()", ENDED, KILLED], True),  # others do not kill themselves
+        ([TITLE, SERVER, "    self.check()", "EOFError", KILLED], True),  # whose other end may have been killed
+        ([TITLE, SERVER, "    self.check()", "torch.OutOfMemoryError: CUDA out of memory.", KILLED], True),
+        ([TITLE, SERVER, "    self.check()", ENDED, KILLED.replace("sglang.launch_server", "fit")], True),
+        ([TITLE, SERVER, "    self.check()", ENDED, "[2025-06-01 10:00:00] served 12 requests", KILLED], True),
+        (["/opt/env/sglang/srt/utils.py:91: FutureWarning: old", "ConnectionError: no answer", KILLED], True),
+        ([SERVER, KILLED, ENDED], True),  # below the kill it is its consequence
     ],
 )
-def test_a_server_that_kills_itself_after_an_error(frame: str, error: str, *, killed: bool) -> None:
-    roots, whys = read("Traceback (most recent call last):", frame, "    self.check()", error, KILLED)
+def test_a_server_that_kills_itself_after_an_error(lines: list[str], *, killed: bool) -> None:
+    roots, whys = read(*lines)
     assert ("kill" in [root.kind for root in roots]) is killed
     assert any("SGLang kills all" in why for why in whys) is not killed
 
@@ -63,11 +68,19 @@ ENGINE = '  File "/opt/env/vllm/worker/worker.py", line 335, in initialize_cache
         ("    raise_if_cache_size_invalid(num_gpu_blocks,", [CutCheck]),
         ("    _check_enough_kv_cache_memory(available_memory, get_needed_memory)", [CutCheck]),
         ("    self.model_runner.profile_run()", [CutTraceback]),
+        (
+            (
+                "    check_enough_kv_cache_memory(\n"
+                '  File "/opt/env/vllm/v1/kv_cache_interface.py", line 96, in max_memory_usage_bytes\n'
+                "    blocks = cdiv(length, size)"
+            ),
+            [CutTraceback],
+        ),
     ],
 )
 def test_a_look_at_the_cache_raises_for_nothing_else(code: str, kinds: list[type]) -> None:
-    roots, _ = read("Traceback (most recent call last):", ENGINE, code)
-    assert [type(root) for root in roots] == kinds
+    roots, _ = read("Traceback (most recent call last):", ENGINE, *code.splitlines())
+    assert [type(root) for root in roots if isinstance(root, CutCheck | CutTraceback)] == kinds
 
 
 def test_a_look_at_the_cache_whose_words_are_there_is_no_cut_one() -> None:
@@ -87,6 +100,13 @@ def test_a_dump_without_its_sentence_is_of_a_refusal(below: list[str]) -> None:
     [root] = read(BIN, f"{HEAD}Next region of size 72080128", *below)[0]
     assert isinstance(root, ArrayOutOfMemory)
     assert root.tried_bytes == 512 * 2**20
+
+
+@pytest.mark.parametrize(
+    "line", [f"{HEAD}Bin for 0B was 256B, Chunk State: ", BIN.replace("bfc_", "pool_"), f"{BIN}ok"]
+)
+def test_a_bin_of_nothing_and_of_another_program_is_none(line: str) -> None:
+    assert not any(isinstance(root, ArrayOutOfMemory) for root in read(line, "done")[0])
 
 
 def table(trials: str) -> list[str]:
@@ -119,6 +139,9 @@ def test_trials_that_all_wait_to_the_end_are_not_placed() -> None:
         [*table("2/2 (2 PENDING)"), *table("2/2 (1 PENDING, 1 RUNNING)"), *table("2/2 (2 PENDING)")],
         [*table("2/2 (2 PENDING)"), *table("2/2 (2 PENDING)"), "Traceback (most recent call last):", "KeyError: 'lr'"],
         [*table("2/2 (2 PENDING)"), *table("2/2 (2 PENDING)"), *[f"worker line {n}" for n in range(120)]],
+        [*table("2/2 (2 PENDING)"), *table("2/2 (2 PENDING)"), "Training complete."],
+        [*table("2/2 (2 PENDING)"), *table("2/2 (2 PENDING)"), "ValueError: no such environment"],
+        [line.replace("0/8", "0/0").replace("0/2", "0/0") for line in table("2/2 (2 PENDING)")[:3]] * 2,
     ],
 )
 def test_trials_that_wait_a_while_are_no_failure(lines: list[str]) -> None:
@@ -144,6 +167,10 @@ def test_short_reports_of_a_failure(line: str, kind: str) -> None:
         "lower the batch if you ever ran out of VRAM",
         "the job that ran out of RAM was restarted by hand",
         "Note: this model requires at least 16 GB of memory",
+        "INFO model requires at least 16 GB of memory; 512 GB found",
+        "0 of 8 jobs ran out of VRAM",
+        "no process ran out of VRAM.",
+        "fixed: earlier runs ran out of VRAM at batch 8",
     ],
 )
 def test_words_of_no_failure(line: str) -> None:

@@ -139,6 +139,7 @@ FUNCTIONS = (
     ("backward", "tensorflow/python/eager/backprop.py _gradient_function return grad_fn(mock_op, *out_grads)"),
     ("forward", "tensorflow/python/ops/nn_ops.py conv2d data_format=data_format),"),
     ("model_load", "deepspeed/module_inject/replace_module.py replace_fn new.to(device)"),
+    ("forward", "deepspeed/module_inject/layers.py forward return torch.matmul(input, self.weight)"),
     ("model_load", "deepspeed/inference/engine.py __init__ self._apply_injection_policy(config)"),
     ("forward", "deepspeed/inference/engine.py forward outputs = self.module(*inputs)"),
 )

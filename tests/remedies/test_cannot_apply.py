@@ -311,7 +311,7 @@ def test_the_bundles_of_a_group_are_counted(specs: str, words: str, tmp_path: Pa
     assert words in report["diagnoses"][0]["explanation"]
 
 
-@pytest.mark.parametrize(("sizes", "most"), [((20, 20, 20, 20), 3), ((28, 20, 16, 16), 2)])
+@pytest.mark.parametrize(("sizes", "most"), [((20, 20, 20, 20), 3), ((28, 20, 16, 16), 2), ((44, 12, 12, 12), 3)])
 def test_each_worker_may_grow_to_the_size_of_the_largest(sizes: tuple[int, ...], most: int) -> None:
     rows = "".join(f"{100 + n}\t{size}.00\tray::Reader.run\n" for n, size in enumerate(sizes))
     remedy = advise(kill(96.0, 100.0, rows), "fewer-workers", cause="too-many-workers")[0]["fewer-workers"]
@@ -341,7 +341,12 @@ def test_one_process_has_no_shards_to_write(prefix: str, file: str, words: str |
 
 @pytest.mark.parametrize(
     ("flags", "setting"),
-    [("--batch_size 64", "batch_size"), ("--batch_size 64 --microbatch_size 16", "microbatch_size")],
+    [
+        ("--batch_size 64", "batch_size"),
+        ("--batch_size 64 --microbatch_size 16", "microbatch_size"),
+        ("--batch_size 64 --micro_batch_size 0", "batch_size"),
+        ("--batch_size 64 --micro_rollout_batch_size 16", "batch_size"),
+    ],
 )
 def test_the_piece_that_is_computed_at_once_is_made_smaller(flags: str, setting: str) -> None:
     log = (

@@ -30,6 +30,8 @@ def test_a_mask_of_nodes_is_no_limit() -> None:
         ),
         ("return pa.memory_map(path)", "OSError: Memory mapping file failed: Cannot allocate memory", True),
         ("mm = mmap.mmap(-1, bytes)", "OSError: [Errno 12] Cannot allocate memory", False),  # nobody's file
+        ("mm = mmap.mmap(fileno=-1, length=n)", "OSError: [Errno 12] Cannot allocate memory", False),
+        ("mm = mmap.mmap(f, 0, access=mmap.ACCESS_COPY)", "OSError: [Errno 12] Cannot allocate memory", False),
         ("pid = os.fork()", "OSError: [Errno 12] Cannot allocate memory", False),
     ],
 )

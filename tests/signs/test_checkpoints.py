@@ -29,11 +29,15 @@ ENDED = "checkpoint step_{} written in 41 s"
 @pytest.mark.parametrize(
     ("lines", "wait"),
     [
-        ([BEGINS.format(n) for n in (10, 20)], True),
         ([BEGINS.format(n) for n in (10, 20, 30)] + [ENDED.format(10)], True),
+        (["Async checkpoint save started: step 10", "successfully saved checkpoint from iteration 10"] * 2, False),
+        ([BEGINS.format(n) for n in (10, 20, 30, 40)] + ["successfully saved checkpoint from iteration 10"], True),
+        ([BEGINS.format(n) for n in (10, 20)], False),  # a program that prints no end
         ([BEGINS.format(n) for n in (10, 20)] + [ENDED.format(10)], False),
-        ([f"saving step_{n}" for n in (10, 20, 30)], False),  # each before training goes on
-        (["plotting in the background", "saving notes", "tidying up in the background"], False),
+        ([f"saving step_{n}" for n in (10, 20, 30)] + [ENDED.format(10)], False),  # each before training goes on
+        ([f"Finished saving step {n} in the background (41 s)" for n in (10, 20, 30)], False),
+        (["Async checkpoint saving disabled: no save starts in the background"] * 3 + [ENDED.format(1)], False),
+        (["saving plots in the background"] * 3 + [ENDED.format(1)], False),
     ],
 )
 def test_saves_that_wait_in_the_background(lines: list[str], wait: bool) -> None:

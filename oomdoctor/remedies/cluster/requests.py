@@ -38,10 +38,10 @@ DRIVER_CPUS: Final = 1
 _OF_RAY: Final = r"(?i)\bray\b|\braylet\b"
 _CPU: Final = "CPU"
 _MOST_BUNDLES: Final = 64
-# Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
-# ray/serve/config.py, ray/remote_function.py
 # ray/tune/trainable/util.py; RLlib reckons a trial's request from its workers
 _OF_A_TRIAL: Final = 'tune.with_resources(trainable, {"cpu": 1, "gpu": 0})   # RLlib: num_workers, num_gpus'
+# Who starts the work decides how it asks for a GPU: ray/tune/trainable/util.py, ray/air/config.py,
+# ray/serve/config.py, ray/remote_function.py
 _REQUESTS: Final = (
     (r"ray/tune/", 'trainable = tune.with_resources(trainable, {"gpu": 1})'),
     (r"ray/(?:train|air)/", "scaling_config = ScalingConfig(num_workers=N, use_gpu=True)"),
@@ -99,16 +99,17 @@ def _of_what_is_named(case: Case, request: Unschedulable, have: Mapping[str, flo
 
 def _of_its_group(request: Unschedulable, group: str) -> Proposal:
     """Inside a placement group counts what its bundles have, whatever is free on the nodes beside them."""
-    kinds = listed(dict.fromkeys(name.partition("_group_")[0] for name in request.requested or {}))
+    more = ", ".join(f'"{kind}": {amount:.10g}' for kind, amount in request.of_bundles.items())
     return Proposal(
         action=say(
             "Reserve more {kinds} in placement group {group}, or start this actor outside of it: only what its bundles "
-            "have counts, and that is taken",
-            kinds=kinds,
+            "have counts",
+            kinds=listed(request.of_bundles),
             group=group[:SHORT],
         ),
         subject=group,
-        snippet='tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}])   # a bundle for each actor',
+        setting="",
+        snippet=f"placement_group([..., {{{more}}}])   # one bundle more",
     )
 
 

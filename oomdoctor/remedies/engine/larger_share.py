@@ -85,7 +85,7 @@ def raise_share(case: Case) -> Answer:
         action=_raised(now, wanted, assumed),
         current=None if assumed else now,
         suggested=wanted,
-        derivation=_reckoned(now, why, total, least, wanted),
+        derivation=_sum_of_the_share(now, why, total, least, wanted),
         assumes=(
             *assumed,
             *((fractions.cache_guessed(round(wanted - least, 2)),) if wanted > least else ()),
@@ -102,7 +102,7 @@ def _with_a_cache(crash: Crash, least: float) -> float:
     return round(least + shares.STEP, 2) if without else least
 
 
-def _reckoned(now: float, why: str, total: int, least: float, wanted: float) -> str:
+def _sum_of_the_share(now: float, why: str, total: int, least: float, wanted: float) -> str:
     figures = {"now": f"{now:.2f}", "missing": why, "total": show(total), "share": f"{wanted:.2f}"}
     if wanted == least:
         return say("{now} + {missing} / {total} = {share}", **figures)

@@ -130,6 +130,9 @@ def _port_of_the_server(crash: Crash) -> int | None:
     return port.whole
 
 
+_ALIKE: Final = 2
+
+
 def fewer_workers(case: Case) -> Answer:
     """As many as fit below the threshold, from what the largest of them holds: the others may still grow to that."""
     if (threads := held.fewer_threads(case)) is not None:
@@ -151,7 +154,7 @@ def fewer_workers(case: Case) -> Answer:
             _of_ranks(case) or _of_a_step(case) or _of_actors(case) or _of_tasks(case) or _of_a_map(case) or half(case)
         )
     limit, at = threshold
-    one = group.largest
+    one = _size_to_come(group)
     others = (memory.base_bytes if memory.lists_all_of(group) else memory.listed_bytes) - group.bytes
     fit = math.floor((ROOM * limit - others) / one) if one else 0
     if memory.overlaps or fit < 1:
@@ -176,7 +179,7 @@ def fewer_workers(case: Case) -> Answer:
         action=say("Run at most {count} {name} at once on this node", count=fit, name=group.name),
         suggested=fit,
         derivation=say(
-            "floor(({share} of the {threshold} threshold - {others} of others) / {each} each) = {count}",
+            "floor(({share} of the {threshold} threshold - {others} of others) / {each} for each) = {count}",
             share=f"{ROOM:.0%}",
             threshold=at,
             others=show(others),
@@ -186,6 +189,12 @@ def fewer_workers(case: Case) -> Answer:
         assumes=(*_not_listed(memory, group), *assumed),
         snippet=line,
     )
+
+
+def _size_to_come(group: Holder) -> int:
+    """What each of them may grow to: to the largest, unless that one is of another kind."""
+    middle = sorted(group.sizes)[len(group.sizes) // 2]
+    return group.largest if group.largest <= _ALIKE * middle else group.bytes // len(group.sizes)
 
 
 def of_threads(row: Spelling | None) -> bool:
