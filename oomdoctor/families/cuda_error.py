@@ -155,6 +155,8 @@ _REFUSALS = tuple(
         ("framework", "during OOM", r"^saving allocated state during OOM\s{0,4}$"),  # Megatron-LM's observer
         # the same since 2026: megatron/training/utils
         ("framework", " saved memory snapshot to ", r"\[OOM\] rank \d{1,6} saved memory snapshot to \S"),
+        # polygraphy/cuda/cuda.py, which has no word for the code
+        ("runtime", "CUDA Error: 2.", r"\bPolygraphyException: (?P<device>CUDA) Error: (?P<code>2)\. "),
         ("runtime", "nrt_tensor_allocate", r"\b(?P<device>nrt)_tensor_allocate status=(?P<code>4)\b"),  # AWS Neuron
         ("framework", "OutOfMemoryError", r"^\W{0,4}torch\.(?:cuda\.)?OutOfMemoryError\s{0,4}$"),
         ("framework", "Insufficient VRAM", r"\bInsufficient VRAM\b"),
@@ -306,6 +308,7 @@ FAMILY = Family(
         " model to the disk",
         "`offload_dir` to dispatch",
         "nrt_tensor_allocate",
+        "PolygraphyException: CUDA Error: 2.",
         "Observe OOM",
         "error code is 207001",
         "OS call failed",

@@ -43,7 +43,12 @@ HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a 
 _LOOKALIKES = tuple(
     (late("|".join(patterns)), why)
     for why, *patterns in (
-        (TPU_BLOCKS, r"(?:in|of) memory space vmem\b", r"exceeded scoped vmem limit"),
+        (
+            TPU_BLOCKS,
+            r"(?:in|of) memory space vmem\b",
+            r"exceeded scoped vmem limit",
+            r"would exceed memory \(size=\d{1,15}\).{0,300}\bspace=vmem\b",
+        ),
         (TPU_SCALARS, r"(?:in|of) memory space smem\b"),
         (TPU_OTHER, r"(?:in|of) memory space (?:cmem|sflag)\b"),
         (
@@ -142,6 +147,7 @@ FAMILY = Family(
         "memory space ",
         "bytes unified memory; ",
         "scoped vmem limit",
+        "space=vmem",
         "memory size limit",
         "resources requested for launch",
         "ERROR_OUT_OF_POOL_MEMORY",

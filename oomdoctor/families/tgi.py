@@ -55,6 +55,13 @@ _SENTENCES = (
         fixed={"pool": "kv_cache", "stage": "kv_cache_init"},
         bare=True,
     ),
+    # launcher's last word of the same: backends/v3/src/lib.rs, `V3Error`, since 3.0
+    Sentence(
+        "Error: Backend(NotEnoughMemory(",
+        WarmupShort,
+        fixed={"pool": "kv_cache", "stage": "kv_cache_init"},
+        bare=True,
+    ),
     Sentence("Not enough memory to handle", WarmupShort, bare=True, ends="need to decrease"),
     Sentence("KV-cache blocks:", CacheSettled),
     Sentence("Setting max batch total tokens to", CacheSettled),

@@ -177,6 +177,22 @@ def test_words_of_no_failure(line: str) -> None:
     assert not read(line)[0]
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("Error: Backend(NotEnoughMemory(40960))", "warmup-short"),
+        (
+            "polygraphy.exception.exception.PolygraphyException: CUDA Error: 2. To figure out what it means",
+            "device-refusal",
+        ),
+        ("polygraphy.exception.exception.PolygraphyException: CUDA Error: 222. To figure out what it means", None),
+        ("RESOURCE_EXHAUSTED: Allocation (size=900) would exceed memory (size=800) :: #allocation1 [space=vmem]", None),
+    ],
+)
+def test_codes_and_places_instead_of_words(line: str, kind: str | None) -> None:
+    assert [root.kind for root in read(line)[0]] == ([kind] if kind else [])
+
+
 @pytest.mark.parametrize("total", ["total ", ""])
 def test_ollama_says_how_much_the_machine_must_have(total: str) -> None:
     [root] = read(f"Error: model requires at least 16 GB of {total}memory")[0]
