@@ -274,8 +274,8 @@ NEARLY_FULL: Final = 80  # per cent
 _COMMAND_OF_A_CHILD: Final = late(r"\['[^'\n]{0,200}\bpython[\d.]{0,6}', ")
 TEAR_DOWN: Final = mark("DeepSpeed's launcher ends its other processes after every failure")
 TORN_DOWN: Final = mark("its launcher ended it after another process had failed with an error of its own")
+LINES_OF_AN_ERROR: Final = 8  # of its words, above the shell's
 # sglang/srt/utils: `kill_process_tree`, once its scheduler has failed
-LINES_OF_AN_ERROR: Final = 8
 BY_ITSELF: Final = mark("SGLang kills all of its own processes after an error")
 _OF_SGLANG = late(r"(?:^|/)sglang/srt/")
 _TEARS_DOWN = late(

@@ -120,7 +120,6 @@ _TUNES_TOTALS: Final = "Resources requested: "
 _NAMES_OF_TUNE: Final = {"CPUs": "CPU", "GPUs": "GPU", "heap": "memory", "objects": "object_store_memory"}
 LINES_OF_ROWS: Final = 6
 PRINTS: Final = 2  # of the table, one every 5 seconds or more: by then what is free has been given to a trial
-LINES_OF_A_TABLE: Final = 100
 _PAIR = late(r"['\"]?([A-Za-z_][\w.:\-]{0,100})['\"]?\s*:\s*([\d.eE+]{1,24})(?: ([KMGT]iB)\b)?")
 _PAIR_BACKWARDS = late(r"([\d.]{1,24})(?:/([\d.]{1,24}))? ([A-Za-z]\w{0,40})")
 # Up to 1.13 the unit stands apart: "0.00/6.294 GiB memory".
@@ -328,8 +327,8 @@ def _trials_run(page: Page, index: int) -> bool:
 
 def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
     """Tune's own table, which shows time and again that no trial has begun, and is all that the log ends with."""
-    behind = page.lines[index + 1 : index + 1 + LINES_OF_A_TABLE]
-    if len(behind) == LINES_OF_A_TABLE or not page.ends:
+    behind = page.lines[index + 1 : index + 1 + STATUS_LINES]
+    if len(behind) == STATUS_LINES or not page.ends:
         return
     if any(_TUNES_LINE.match(line.text) is None or "Number of trials" in line.text for line in behind):
         return
@@ -357,10 +356,15 @@ def _tunes_shares(page: Page, index: int) -> tuple[_Amounts, _Amounts]:
     """What is in use and what the cluster has, by Tune's table: "Resources requested: 0/8 CPUs, 0.0/9.5 GiB heap"."""
     above = reversed(page.lines[max(0, index - LINES_OF_ROWS) : index])
     told = next((line.text for line in above if _TUNES_TOTALS in line.text), "")
-    shares = [_SHARE.match(part.strip()) for part in told.partition(_TUNES_TOTALS)[2].split(",")]
-    named = [(_NAMES_OF_TUNE.get(one[5], one[5]), one) for one in shares if one]
-    used = {name: _amount(one[1], one[2] or one[4]) for name, one in named}
-    return used, {name: _amount(one[3], one[4]) for name, one in named}
+    parts = (_share(part.strip()) for part in told.partition(_TUNES_TOTALS)[2].split(","))
+    shares = [(_NAMES_OF_TUNE.get(one[0], one[0]), *one[1:]) for one in parts if one is not None]
+    return {name: used for name, used, _ in shares}, {name: total for name, _, total in shares}
+
+
+def _share(text: str) -> tuple[str, float, float] | None:
+    """What is in use and what there is of a resource: "2.0/8.0 CPU", "0.0/9.5 GiB heap"."""
+    share = _SHARE.match(text)
+    return (share[5], _amount(share[1], share[2] or share[4]), _amount(share[3], share[4])) if share else None
 
 
 def _clauses(text: str) -> _Clauses:
@@ -483,11 +487,9 @@ def _status(page: Page, index: int) -> Iterator[Read]:
         text = line.text.strip()
         if text.startswith("Node: "):  # 2.50 and later go on node by node
             break
-        share = _SHARE.match(text)
-        if share:
-            name = share[5]
-            used[name] = _amount(share[1], share[2] or share[4])
-            total[name] = _amount(share[3], share[4])
+        if (share := _share(text)) is not None:
+            name, in_use, there = share
+            used[name], total[name] = in_use, there
         elif text.startswith("{") and "pending" in text:
             found = _clauses(text)
             for amounts, count in _requests(found)[:1]:

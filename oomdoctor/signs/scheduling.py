@@ -17,6 +17,7 @@ from oomdoctor.units import show
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
 ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
+SHORT: Final = 8  # of a placement group's number
 _OF_A_NODE: Final = "node:"
 _WAIT_OF_VLLM: Final = "creating a placement group of specs"  # vllm/executor/ray_utils.py, _wait_until_pg_ready
 _OF_A_TRIAL: Final = " per trial, but the cluster"  # ray/tune/execution/insufficient_resources_manager.py
@@ -361,9 +362,6 @@ def _group(bundles: Sequence[Unschedulable]) -> Group | None:
 
 def _without_node(amounts: Mapping[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in amounts.items() if not name.startswith(_OF_A_NODE)}
-
-
-SHORT: Final = 8  # of a placement group's number
 
 
 def what_of(request: Unschedulable) -> str:

@@ -36,6 +36,7 @@ _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 
+_ALIKE: Final = 2  # times the middle one: a larger one is of another kind
 _THREADS: Final = frozenset({"threads", "nthreads", "num_threads"})
 
 
@@ -128,9 +129,6 @@ def _port_of_the_server(crash: Crash) -> int | None:
     if port is None or model is None or (port.file, port.line) != (model.file, model.line):
         return None
     return port.whole
-
-
-_ALIKE: Final = 2
 
 
 def fewer_workers(case: Case) -> Answer:
