@@ -349,6 +349,17 @@ def test_a_checkout_is_walked(
     assert "of 2 others 1 are called a failure" in out
 
 
+def test_a_failure_in_no_words_for_a_shortage(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = 'def lit(kind):\n    raise ValueError(f"the memory of the {kind} kiln is lit")\n'
+    (checkout / "kiln/fire.py").write_text(check, encoding="utf-8")
+    assert upstream.WORDLESS not in run(monkeypatch, capsys, str(checkout), "--all")
+    monkeypatch.setattr(upstream, "answer", lambda _: Answer("oom", "gpu-memory-exhausted"))
+    assert "kiln/fire.py:2" in run(monkeypatch, capsys, str(checkout), "--all").split(upstream.WORDLESS)[1]
+    assert upstream.WORDLESS not in run(monkeypatch, capsys, str(checkout))
+
+
 def test_all_is_written_as_json(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

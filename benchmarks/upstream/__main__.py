@@ -29,6 +29,7 @@ from benchmarks.upstream.tree import files, language
 
 MISSED = "says that memory ran out, and is not read"
 LOUD = "the work goes on, and it is called a failure"
+WORDLESS = "a failure that none of the words for a shortage is in, and it is called one of memory"
 EVERY = 2000  # files between two lines of progress
 
 
@@ -49,7 +50,7 @@ class Judged(Struct, frozen=True, kw_only=True):
         """What is wrong with the answer; "" where nothing is."""
         if self.said.verdict == "oom":
             quiet = self.printed.level in ("warning", "info") or (self.printed.level == "print" and not self.shortage)
-            return LOUD if quiet else ""
+            return LOUD if quiet else "" if self.shortage else WORDLESS
         return MISSED if self.failure else ""
 
     def line(self) -> str:
@@ -112,7 +113,7 @@ def walked(folder: Path, at: str = "") -> Iterator[Printed]:
 
 
 def told(every: list[Judged], *, whole: bool) -> Iterator[str]:
-    for heading in (MISSED, LOUD):
+    for heading in (MISSED, LOUD, WORDLESS) if whole else (MISSED, LOUD):
         some = [one for one in every if one.verdict == heading]
         if some:
             yield f"{heading} ({len(some)}):"

@@ -21,6 +21,7 @@ _SHM = "/dev/shm"  # noqa: S108  (read, not written to)
 _IDENTIFIER = late(r"(?<!\w)[A-Za-z_]\w{3,79}")
 _SEAM = late(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _UNIT = late(r"[KMGT]i?Bs?")
+_NAMES_NONE = late(r"no_(?!mem|space|room|free|vram|ram)[a-z]")  # a setting or its value: "no_buffer"
 
 
 class Words(Struct, frozen=True):
@@ -39,7 +40,7 @@ def as_words(line: str) -> Words:
     seams: list[int] = []
     at = 0
     for name in _IDENTIFIER.finditer(text):
-        if "_" not in name[0] and name[0][1:].islower():
+        if ("_" not in name[0] and name[0][1:].islower()) or _NAMES_NONE.match(name[0]):
             continue
         pieces.append(text[at : name.start()])
         words = _SEAM.split(name[0].replace("_", " ")) if _UNIT.fullmatch(name[0]) is None else [name[0]]

@@ -19,6 +19,7 @@ from oomdoctor import grammars
 from oomdoctor.families.amounts import BYTES, DEVICES, OF_A_WHOLE, Comparison, Figure, comparison, figures, stated
 from oomdoctor.families.echoes import ADVICE, echo
 from oomdoctor.families.identifiers import Words, as_words
+from oomdoctor.families.other_senses import Said, in_another_sense
 from oomdoctor.grammars import Part
 from oomdoctor.patterns import late
 from oomdoctor.units import MIB
@@ -243,7 +244,8 @@ _ABOUT_A_THING = (
 )
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(
-    r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs|kokkos)\b"
+    r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs|kokkos|epilogue"
+    r"|sm ?\d{2,3}|smem|dynamic shared|speciali[sz]ation|kernel constraints|head dim|cuda ?arch)\b"
 )
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(
@@ -252,7 +254,7 @@ _OF_A_CACHE = tuple(
         r"[LO][wafnlq]{0,3}[euNU]",
         rf"C{_FEW}G{_FEW}[euNU]",
         r"O[wf]{0,3}e",
-        r"[lqe][0SwN]{0,3}CG",
+        r"[lqe](?:[0SwN]|~-*){0,3}CG",
         r"Lq(?=[n.,;:()]|$)",
         r"V[afl]{0,2}q",
         r"q[wa]{0,2}X",
@@ -346,8 +348,9 @@ _FIELDS = late(
 _COLLECTS = late(r"\bGC\(\d{1,9}\) |\[(?:Full )?GC\b|\bPause (?:Full|Young|Initial|Remark|Cleanup)\b")
 # A figure or a handle that could not be had, and no memory: "cannot get memory available for device 0"
 _LOOKS_UP = late(
-    r"(?i)\b(?:get|read|query|fetch|find|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}"
-    r"(?:memory|vram|ram) (?:available|info\w*|usage|stat\w*|size|capacity"
+    r"(?i)\bmem_?get_?info\b"
+    r"|\b(?:get|read|query|fetch|find|determine|retrieve|obtain)\w{0,3} (?:the )?(?:\w{1,12} ){0,2}"
+    r"(?:memory|vram|ram|kv ?cache) (?:available|breakdown|info\w*|usage|stat\w*|size|capacity"
     r"|limits?(?! (?:was |is |has been )?(?:exceeded|reached|hit)\b)"
     r"|(?:allocation )?(?:pool|node|handle|type|attribute\w*))\b"
     r"|\b(?:get|read|query|find|determine) (?:the )?(?:amount|size|number) of (?:\w{1,12} ){0,2}memory\b"
@@ -391,10 +394,19 @@ _IS_A_TARGET = late(
 _IS_OF_ANOTHER_THING = late(
     r"(?i)^(?!.*\b(?:mem(?:ory)?|v?ram|heap|rss|cache)\b|.*\d ?[KMGT]i?B\b).*?"
     r"(?:\b(?:quota|budget|allowance|credits?)\b.{0,80}\b\d[\d.]{0,8} ?(?:s|sec(?:ond)?s?|min(?:ute)?s?|h(?:our)?s?)\b"
-    r"|\b(?:insufficient|not enough) (?:\w{1,12} )?(?:data|samples|examples|observations|points|labels|statistics)\b)"
+    r"|\b(?:insufficient|not enough) (?:\w{1,12} )?(?:data|samples|examples|observations|points|labels|statistics)\b"
+    r"|\b(?:lora|adapter|model|expert)s? slots?\b|thread[ _]?pool|(?:\b|_)heads\b)"
+)
+# A setting that has to be positive: "page_size must be >= 1, got 0"
+_IS_A_BOUND = late(
+    r"(?i)\b(?:must|should|has to|have to|needs to) be"
+    r" (?:(?:>=?|at least|greater than(?: or equal to)?|more than) ?[01]"
+    r"(?![\d.,]*\d| ?[KMGT]i?B| \w{0,12} ?(?:gpus?|devices?|nodes?)\b)|positive\b|non-?negative\b|in \[)"
 )
 # Another kind of array than the pool holds: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
-_IS_OF_ANOTHER_SHAPE = late(r"(?i)\b\w{0,20}shape\b.{1,120}\b(?:require|expect|request|got|given)\w{0,3}:? shape\b")
+_IS_OF_ANOTHER_SHAPE = late(
+    r"(?i)\bshape must be\b|\b\w{0,20}shape\b.{1,120}\b(?:require|expect|request|got|given)\w{0,3}:? shape\b"
+)
 # What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
 _OBSERVER = late(
     r"(?i)\b(?:profiler|inspector|tracer|tracing|telemetry|metrics?|span|flight recorder)\b"
@@ -557,7 +569,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _GIVES_BACK.search,
               _LOOKS_UP.search, _IS_UNABLE.search,
               _IS_LACKING.search, _IS_OFF.search, _IS_A_MESSAGE.search, _IS_A_TARGET.search,
-              _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search)  # fmt: skip
+              _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search, _IS_A_BOUND.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
@@ -730,7 +742,9 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
         return True
     if "Z" in around or ("Q" in around and not _is_of_memory_itself(sentence, match)):
         return True
-    if _is_a_setting(sentence, match):
+    if _is_a_setting(sentence, match) or _is_of_a_disk_before(sentence, match):
+        return True
+    if in_another_sense(Said(sentence.parts, letters, start, end)):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
 
@@ -739,6 +753,11 @@ def _is_a_setting(sentence: Sentence, match: re.Match[str]) -> bool:
     """Whether a limit is said to be too small, and not for how much: "default GPU_MEM_LIMIT is too small"."""
     last = sentence.parts[match.end() - 1].text.lower()
     return last in {"too small", "too low"} and "l" in match[0] and not sentence.amounts
+
+
+def _is_of_a_disk_before(sentence: Sentence, match: re.Match[str]) -> bool:
+    """Whether what is left is told of the disk before: "Not enough disk space. Only 3.2 GB free"."""
+    return match[0].startswith("y") and "Q" in sentence.letters[: match.start()]
 
 
 def _is_of_memory_itself(sentence: Sentence, match: re.Match[str]) -> bool:
