@@ -764,6 +764,8 @@ def _is_of_memory_itself(sentence: Sentence, match: re.Match[str]) -> bool:
     """Whether the words name memory, or a buffer, whatever it was for."""
     if re.search("[kpsovdmrE]", match[0]) or _OF_MEMORY_BEHIND.match(sentence.letters, match.end()):
         return True
+    if match[0].startswith("A") and re.search("[vdmr]$", sentence.letters[: match.start()]):
+        return True
     said = " ".join(part.text for part in sentence.parts[match.start() : match.end()])
     return "A" in match[0] and _BUFFER.search(said) is not None
 

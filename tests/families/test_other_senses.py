@@ -53,6 +53,8 @@ from oomdoctor.families.shortage import shortfall
         "ValueError: block_list cannot be empty in a remote allocate message",
         "RuntimeError: cannot get memory breakdown without psutil",
         "RuntimeError: torch.cuda.mem_get_info() failed as well: unknown device",
+        "RuntimeError: file allocation failed",
+        "RuntimeError: allocation failed on the disk of the cache",
         # on the chip
         "RuntimeError: the wanted SM120 configuration exceeds the shared-memory capacity",
         "RuntimeError: the epilogue exceeds shared memory",
@@ -87,6 +89,7 @@ def test_another_sense(text: str) -> None:
         "ValueError: SWA pool (2048 tokens) cannot hold even one request",
         "RuntimeError: not enough GPU memory for 8 LoRA slots",
         "RuntimeError: GPU memory is unavailable: all of it is taken",
+        "AssertionError: Memory allocation failed during the load from disk.",
     ],
 )
 def test_the_sense_of_a_shortage(text: str) -> None:
