@@ -73,6 +73,15 @@ def test_a_loaders_workers_are_an_option_where_a_loader_is_in_sight() -> None:
 
 
 @pytest.mark.parametrize(
+    ("setting", "there"),
+    [("data.filter_overlong_prompts=True", True), ("data.filter_accuracy=True", False), ("data.shuffle=True", False)],
+)
+def test_the_workers_of_verls_length_filter(setting: str, there: bool) -> None:
+    log = f"python3 -m verl.trainer.main_ppo {setting}\n" + kill(891.0, 937.5, "2285\t10.13\tray::Other.run\n")
+    assert ("filter_overlong_prompts_workers" in str(advise(log, WORKERS))) is there
+
+
+@pytest.mark.parametrize(
     ("row", "above", "snippet"),
     [
         ("ray::tokenize_shard", "", "ray.init(num_cpus=5)"),
