@@ -157,7 +157,8 @@ def _none_but_own(case: Case) -> Answer:
     crash = case.crash
     mine = own_processes(crash)
     if not mine:
-        return _alone(crash) or _too_little(case) or _of_a_cell(crash) or Proposal(snippet=on_the_devices(crash))
+        refused = _alone(crash) or _overflows(crash) or _too_little(case)
+        return refused or _of_a_cell(crash) or Proposal(snippet=on_the_devices(crash))
     if crash.job.spread or _only_its_parent(crash):
         return Skip()
     return Proposal(
@@ -210,6 +211,19 @@ def _alone(crash: Crash) -> Refusal | None:
         say(
             "no other process: {own} of this process + {free} free = {total}",
             own=show(it.own_bytes), free=show(it.free_bytes or 0), total=show(it.own_bytes + (it.free_bytes or 0)),
+        )
+    )  # fmt: skip
+
+
+def _overflows(crash: Crash) -> Refusal | None:
+    """More than the GPU has: on Windows the driver goes on in the host's memory."""
+    it = card(crash)
+    if it.allocated_bytes is None or it.total_bytes is None or it.allocated_bytes <= it.total_bytes:
+        return None
+    return Refusal(
+        say(
+            "PyTorch's tensors of this process alone take {allocated}; the GPU has {total}",
+            allocated=show(it.allocated_bytes), total=show(it.total_bytes),
         )
     )  # fmt: skip
 

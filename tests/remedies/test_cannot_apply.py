@@ -365,3 +365,14 @@ def test_who_fills_the_card_alone_looks_for_nobody(allocated: str, given: bool) 
         f"23.65 GiB of which 1.30 GiB is free. Of the allocated memory {allocated} is allocated by PyTorch.\n"
     )
     assert ("free-the-gpu" in advise(log, "free-the-gpu", cause="gpu-memory-exhausted")[0]) is given
+
+
+@pytest.mark.parametrize(("allocated", "given"), [("22.44 GiB", False), ("6.20 GiB", True)])
+def test_who_holds_more_than_the_card_looks_for_nobody(allocated: str, given: bool) -> None:
+    """Windows' driver goes on in the host's memory."""
+    log = (
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacty of "
+        f"8.00 GiB of which 0 bytes is free. Of the allocated memory {allocated} is allocated by PyTorch, and 3.16 MiB "
+        "is reserved by PyTorch but unallocated.\n"
+    )
+    assert ("free-the-gpu" in advise(log, "free-the-gpu", cause="activations")[0]) is given
