@@ -594,6 +594,7 @@ _MAY_HOLD = ("\r", " | ", " [repeated ", *_BAR_SIGNS)
 # --- Joining hard wraps ----------------------------------------------------------------------------------------------
 
 NARROWEST = 60  # no terminal wraps earlier
+_SCREEN = 40  # lines, none of which is wider than the terminal that they were shown on
 _ROW = 16  # characters
 _AS_NOUGHTS = str.maketrans("123456789", "0" * 9)
 COLUMN = "   "  # between the columns of a table
@@ -725,7 +726,11 @@ def _terminal_widths(sheet: _Sheet, candidates: Sequence[int]) -> frozenset[int]
             continue
         if COLUMN in before and COLUMN in after:
             continue  # rows of a table
-        if _alike(before, after) or _BEGINS.match(after) or max(sheet.widths[max(0, index - 4) : index + 4]) > width:
+        if (
+            _alike(before, after)
+            or _BEGINS.match(after)
+            or max(sheet.widths[max(0, index - _SCREEN) : index + _SCREEN]) > width
+        ):
             continue
         run = next_width == width or (index >= 2 and sheet.widths[index - 2] == width)
         shown[width] += 2 if run else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, logits
+from oomdoctor.signs import Grade, first_step, logits
 
 # On the CPU: a chunk of the tokens at a time, then fewer of them
 OF_A_FIRST_STEP = ("chunked-logits", "smaller-microbatch", "shorter-sequences", "mixed-precision", "more-host-memory")
@@ -47,6 +47,7 @@ CAUSE = Cause(
         Row(logits.product_of_printed_lengths, Grade.PROVES),
         Row(logits.most_of_the_first_step_on_the_cpu, Grade.NAMES),
         Row(logits.most_of_a_bare_first_step, Grade.POINTS, OF_A_FIRST_STEP),
+        Row(first_step.killed_bare_while_scoring, Grade.POINTS, OF_A_FIRST_STEP),
         Row(logits.output_buffer_refused, Grade.NAMES, OUTPUT_KNOBS),
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),
@@ -66,5 +67,5 @@ CAUSE = Cause(
         "sequence-parallel",
         "mixed-precision",
     ),
-    before=("activations",),
+    before=("activations", "killed-without-evidence"),
 )

@@ -23,6 +23,7 @@ IN_A_BARE_STEP = (
     Row(first_step.states_are_told, Grade.HINTS, OF_SMALLER_STATES),
     Row(first_step.killed_bare_before_the_first_step, Grade.HINTS, OF_A_BARE_STEP),
     Row(first_step.killed_bare_after_the_inputs_grew, Grade.HINTS, OF_A_BARE_STEP),
+    Row(first_step.killed_bare_in_a_pass, Grade.HINTS, OF_A_BARE_STEP),
 )
 IN_A_FIRST_STEP = (
     mark("{kernel_limit} was hit {in_first_step}[: {limit_killed} held {limit_killed_most}]"),
@@ -44,6 +45,7 @@ CAUSE = Cause(
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}[ {doing}]"),
         mark("The optimizer states do not fit on {gpu}: {requested} requested[ ({place})]"),
         mark("The optimizer states do not fit on {gpu}[ for an array of shape {shape}][ ({place})]"),
+        mark("{kernel_limit} was hit: {limit_killed} held {limit_killed_most}"),
     ),
     stage="optimizer_step",
     pools=("gpu", "host_ram", "cgroup"),
@@ -53,6 +55,7 @@ CAUSE = Cause(
         Row(snapshot.optimizer_states_hold_most, Grade.PROVES),
         Row(first_step.states_of_the_first_step_on_the_cpu, Grade.NAMES, ON_THE_CPU),
         Row(first_step.states_weigh_most, Grade.POINTS, ON_THE_CPU),
+        Row(optimizer.lbfgs_fills_a_limit, Grade.NAMES, OF_A_HISTORY),
         Row(optimizer.lbfgs_keeps_its_history, Grade.POINTS, OF_A_HISTORY),
         Row(optimizer.paged_states_were_refused, Grade.NAMES, OF_PAGED_STATES),
         Row(optimizer.in_the_optimizer, Grade.NAMES),

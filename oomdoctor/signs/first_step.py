@@ -58,6 +58,8 @@ _PARAMETERS: Final = late(
     r"(?:^|[^\d.,])" + _AMOUNT.format("before") + r" (?:(?i:trainable|total|model) )?(?i:param(?:eter)?s|weights)\b"
     r"|\b(?i:param(?:eter)?s)\b(?: \([^)\n]{1,20}\))?[:=] ?" + _AMOUNT.format("behind")
 )
+# What `print(model)` ends with
+_MODULE: Final = late(r"^\s{1,40}\(\w{1,40}\): [A-Z]\w{1,40}\(|^\s{0,40}\)$")
 _UNITS: Final = {"K": 10**3, "M": 10**6, "B": 10**9, "million": 10**6, "billion": 10**9}
 _NOT_TRAINED: Final = late(r"(?i)\b(?:teacher|reference|ref|frozen|non-?trainable|reward)\b")
 # In names of settings and in lines: what only training has
@@ -73,6 +75,7 @@ _GROWN: Final = late(
     r"(?i)\b(?:seq\w*|context|resolution|image|picture|crop|tile|batch|frames?|clip)\b[^\n\d]{0,24}"
     r"(?:\d{1,7} ?)?(?:->|=>|\u2192|\bto\b) ?(\d{1,7})\b(?![^\n]*\bloss\b)"
 )
+_PASSES: Final = ("forward", "backward")
 _STAGES: Final = ("unknown", "launch", "forward", "backward", "optimizer_step")
 _DATA: Final = "data_load"
 _NO_TRAINING: Final = ("inference", "serving", "data")  # tasks
@@ -145,9 +148,35 @@ def killed_bare_after_the_inputs_grew(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash, "forward"))
 
 
+@sign
+def killed_bare_in_a_pass(crash: Crash) -> Seen | None:
+    """A SIGKILL for no printed reason, of a job that trains, of which no line shows a GPU: its last line tells of a
+    forward or backward pass."""
+    return _in_a_pass(crash) if crash.stage in _PASSES else None
+
+
+@sign
+def killed_bare_while_scoring(crash: Crash) -> Seen | None:
+    """The same, and its last line tells of the probabilities of tokens."""
+    return _in_a_pass(crash) if crash.stage == "logprob" else None
+
+
+def _in_a_pass(crash: Crash) -> Seen | None:
+    if not killed_bare(crash) or not _may_compute_alone(crash) or not _speaks_of_training(crash):
+        return None
+    words = say(
+        "The job trains and was killed in a pass of its model; no line shows a GPU. What a pass computes lies in host "
+        "memory then, and grows with the batch."
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),))
+
+
 def killed_bare_at_a_step(crash: Crash) -> Seen | None:
-    """A bare kill before a training step that needs more than what was done before: the first, or a larger one."""
-    return killed_bare_before_the_first_step(crash) or killed_bare_after_the_inputs_grew(crash)
+    """A bare kill in a training step, or before one that needs more than what was done before: the first, or a larger
+    one."""
+    signs = (killed_bare_before_the_first_step, killed_bare_after_the_inputs_grew, killed_bare_in_a_pass,
+             killed_bare_while_scoring)  # fmt: skip
+    return next((seen for one in signs if (seen := one(crash)) is not None), None)
 
 
 def killed_bare(crash: Crash) -> bool:
@@ -181,7 +210,7 @@ def before_the_first_step(crash: Crash) -> Seen | None:
     """The last prints of a job say that training begins, and none behind them counts a step; no line shows a GPU."""
     if not _may_compute_alone(crash) or crash.stage not in (*_STAGES, _DATA):
         return None
-    begun = (_BEGUN, _PARAMETERS) if _speaks_of_training(crash) else (_BEGUN,)
+    begun = (_BEGUN, _PARAMETERS, _MODULE) if _speaks_of_training(crash) else (_BEGUN,)
     told = (is_told_last(own_lines(crash), about, (PROGRESS, *_of_data(crash))) for about in begun)
     return Seen(words="") if any(told) or _launched_to_train(crash) else None
 

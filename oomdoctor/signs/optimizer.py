@@ -17,7 +17,12 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FREE
-from oomdoctor.signs.first_step import parameters_of, states_of_the_first_step_on_the_cpu, states_weigh_most
+from oomdoctor.signs.first_step import (
+    memory_in_all,
+    parameters_of,
+    states_of_the_first_step_on_the_cpu,
+    states_weigh_most,
+)
 from oomdoctor.signs.snapshot import optimizer_states_hold_most
 from oomdoctor.signs.trace import asked, card, checked, innermost, phase, refusal, where
 from oomdoctor.units import GIB, show
@@ -101,6 +106,13 @@ def lbfgs_keeps_its_history(crash: Crash) -> Seen | None:
         formula=size_of_history(crash, _pairs(crash) or 0),
     )
     return Seen(words=words, evidence=(crash.root,), against=(unseen,), unsure=True, stage="optimizer_step")
+
+
+@sign
+def lbfgs_fills_a_limit(crash: Crash) -> Seen | None:
+    """The same, and the whole history takes more than the limit that the job was killed at."""
+    limit = memory_in_all(crash) if isinstance(crash.root, KernelKill | LimitKill) else None
+    return lbfgs_keeps_its_history(crash) if limit and (_history(crash) or 0) > limit else None
 
 
 def size_of_history(crash: Crash, pairs: int) -> str:

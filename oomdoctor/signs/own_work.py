@@ -17,6 +17,7 @@ from oomdoctor.signs.held_data import the_prints_say_what_was_filled
 from oomdoctor.signs.host_data import data_is_kept_by_a_setting
 from oomdoctor.signs.host_loading import the_kernel_killed_while_loading_weights
 from oomdoctor.signs.node_groups import several_alike_have_it
+from oomdoctor.signs.optimizer import lbfgs_fills_a_limit
 
 _WORK: Final = (
     while_a_checkpoint_was_written_or_read,
@@ -25,6 +26,7 @@ _WORK: Final = (
     the_prints_say_what_was_filled,
     the_kernel_killed_while_loading_weights,
     killed_in_the_first_step_on_the_cpu,
+    lbfgs_fills_a_limit,
 )
 _FULL_PRECISION: Final = ("float32", "fp32", "torch.float32", "float", 32)
 _LOADING: Final = ("model_load", "checkpoint_load")

@@ -18,7 +18,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host, what_passes_grow_with
-from oomdoctor.signs.first_step import killed_bare_at_a_step, killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import killed_bare, killed_bare_at_a_step, killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.library import a_program_found_no_room_to_be_loaded, refused_at_the_drivers_start
 from oomdoctor.signs.other_words import weights_by_the_message
@@ -137,8 +137,8 @@ def in_a_forward_pass(crash: Crash) -> Seen | None:
 
 
 def _in_a_pass(crash: Crash, which: str) -> Seen | None:
-    if _own_pass(crash) != which or weights_by_the_message(crash) is not None:
-        return None
+    if _own_pass(crash) != which or weights_by_the_message(crash) is not None or killed_bare(crash):
+        return None  # of a kill nobody says what was refused
     return Seen(
         words=joined((_failed(crash, which), what_passes_grow_with(crash))),
         evidence=(refusal(crash) or crash.root,),

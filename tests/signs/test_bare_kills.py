@@ -127,6 +127,44 @@ def test_scores_of_all_items(tmp_path: Path, command: str, found: str) -> None:
         assert "before its first training step was done" not in report["diagnoses"][0]["title"]
 
 
+DPO = "python prefer.py --vocab-size 90000 --train-batch-size 4 --length 256 --logprob-chunk-size 0 --optim adamw"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("step 0 part 0: computing policy log probs",), "logits-spike"),
+        (("step 3 loss 0.61", "step 4: computing reference logprobs"), "logits-spike"),
+        (("step 3 loss 0.61", "step 4: computing gradients of the loss"), "activations"),
+        (("step 3 loss 0.61",), BARE),
+        (("cuda:0 ready", "step 4: computing log probs"), BARE),
+        (("step 4: computing log probs", "step 4 loss 0.61"), BARE),
+        (("vLLM engine started on 8 GPUs", "step 4: computing log probs"), BARE),
+    ],
+)
+def test_a_pass_that_the_last_line_tells_of(tmp_path: Path, lines: tuple[str, ...], found: str) -> None:
+    first = diagnosed(tmp_path, DPO, *lines)["diagnoses"][0]
+    assert first["cause"] == found
+    if found == "logits-spike":
+        assert first["remedies"][0]["setting"] == "--logprob-chunk-size"
+
+
+NETWORK = ("Network(", "  (inward): Linear(in_features=64, out_features=96, bias=True)", ")")
+
+
+@pytest.mark.parametrize(
+    ("command", "lines", "found"),
+    [
+        ("python graph.py --optimizer adam --epochs 2", NETWORK, "activations"),
+        ("python graph.py --optimizer adam --epochs 2", (*NETWORK, "step 4 loss 0.61"), BARE),
+        ("python graph.py --nodes 20000", NETWORK, BARE),  # of no training
+        ("python graph.py --optimizer adam --epochs 2", (*NETWORK, "using cuda:0"), BARE),
+    ],
+)
+def test_a_model_that_was_printed_last(tmp_path: Path, command: str, lines: tuple[str, ...], found: str) -> None:
+    assert cause(tmp_path, command, *lines) == found
+
+
 FIT = "python fit.py --optimizer {name} --history-size {pairs} --width 9"
 
 
@@ -150,6 +188,37 @@ def test_the_history_of_lbfgs(tmp_path: Path, name: str, pairs: int, parameters:
         assert (history["setting"], history["suggested"]) == ("--history-size", 10)
         assert history["derivation"].endswith("SciPy's default (maxcor)")
         assert (optimizer["setting"], optimizer["suggested"]) == ("--optimizer", "adam")
+
+
+KERNEL = """\
+[  912.204110] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[  912.204180] memory: usage 1048576kB, limit 1048576kB, failcnt 12
+[  912.204190] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name
+[  912.204200] [   4410]     0  4410   580506   258048  4231168        0             0 python
+[  912.204210] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,oom_memcg=/box,task=python,pid=4410,uid=0
+[  912.204220] Memory cgroup out of memory: Killed process 4410 (python) total-vm:2322024kB, anon-rss:1032192kB
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "found"),
+    [
+        ("lbfgs", 1_677_722, "optimizer-states"),  # just more than the limit of 1 GiB
+        ("lbfgs", 1_677_721, "container-limit"),
+        ("adam", 1_677_722, "container-limit"),
+    ],
+)
+def test_a_history_beyond_the_limit_that_was_hit(tmp_path: Path, name: str, parameters: int, found: str) -> None:
+    (tmp_path / "kernel.log").write_text(KERNEL, encoding="utf-8")
+    job = (
+        f"+ {FIT.format(name=name, pairs=80)}\nnet of {parameters:,} parameters\nround 1 loss 4.8\n"
+        f"job.sh: line 3:     4 Killed                  {FIT.format(name=name, pairs=80)}\nexit code: 137\n"
+    )
+    (tmp_path / "job.log").write_text(job, encoding="utf-8")
+    report = oomdoctor.diagnose(tmp_path / "job.log", tmp_path / "kernel.log").as_json()
+    first = report["diagnoses"][0]
+    assert first["cause"] in ({found} if found == "optimizer-states" else {found, "process-ram-hog"})
+    assert ("L-BFGS" in first["explanation"]) is (found == "optimizer-states")
 
 
 @pytest.mark.parametrize(
