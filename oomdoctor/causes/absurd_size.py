@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, made, sizes
+from oomdoctor.signs import Grade, arrays, broadcasts, made, sizes
 
 # A count that overflows in an extension that was built for another release
 OF_NO_MACHINE = ("fix-shape", "pin-version")
@@ -29,6 +29,7 @@ CAUSE = Cause(
     excluded=(sizes.size_of_all_pairs, sizes.device_size_that_cards_have, sizes.host_size_that_machines_have),
     signs=(
         Row(made.of_two_models, Grade.PROVES),
+        Row(broadcasts.loss_over_every_pair, Grade.PROVES, ("fix-shape",)),
         Row(sizes.device_size_that_no_machine_has, Grade.PROVES, OF_NO_MACHINE),
         Row(sizes.size_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_that_no_machine_has, Grade.PROVES),

@@ -11,6 +11,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies import axes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 from oomdoctor.signs.arrays import arguments_of_many_devices, most_padded
+from oomdoctor.signs.broadcasts import Broadcast, broadcast, in_words
 from oomdoctor.signs.sizes import overflowed_request
 from oomdoctor.units import show
 
@@ -18,6 +19,9 @@ FAR: Final = 1000  # times the next dimension: nobody means both
 
 
 def fix_shape(case: Case) -> Answer:
+    spread = broadcast(case.crash)
+    if spread is not None:
+        return _of_a_loss(spread)
     padded = most_padded(case.crash)
     if padded is not None:
         return _filled_tiles(padded)
@@ -56,6 +60,18 @@ def fix_shape(case: Case) -> Answer:
             shape=shape,
         ),
         subject=name,
+    )
+
+
+def _of_a_loss(spread: Broadcast) -> Proposal:
+    return Proposal(
+        action=say(
+            "Give the loss a target of its input's shape {shape}, not {target}",
+            shape=in_words(spread.input),
+            target=in_words(spread.target),
+        ),
+        snippet="target = target.view_as(input)" if spread.is_of_one_length else None,
+        subject="target",
     )
 
 

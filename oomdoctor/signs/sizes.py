@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.broadcasts import loss_over_every_pair
 from oomdoctor.signs.made import as_large_as_all_pairs, of_two_models
 from oomdoctor.signs.trace import innermost, refusal
 from oomdoctor.units import GIB, NO_MACHINE, TIB, show
@@ -89,7 +90,7 @@ def device_size_that_cards_have(crash: Crash) -> Seen | None:
     """A quarter of the GPU or more was requested, but less than the whole."""
     event, tried = _on_a_device(crash)
     total = _total(event)
-    if event is None or not total or not total // 4 <= tried < total:
+    if event is None or not total or not total // 4 <= tried < total or loss_over_every_pair(crash) is not None:
         return None
     return Seen(words=say("{tried} of {total} is a plausible size for a GPU", tried=show(tried), total=show(total)))
 
@@ -136,6 +137,7 @@ def host_size_that_no_machine_has(crash: Crash) -> Seen | None:
 def size_of_all_pairs(crash: Crash) -> Seen | None:
     """A value for every pair takes as much, up to what some machine has."""
     impossible = device_size_that_no_machine_has(crash) or host_size_that_no_machine_has(crash)
+    impossible = impossible or loss_over_every_pair(crash)
     return as_large_as_all_pairs(crash) if impossible is None else None
 
 
@@ -222,7 +224,7 @@ def host_size_that_machines_have(crash: Crash) -> Seen | None:
     event, tried = _on_the_host(crash)
     if event is None or not 0 <= tried < USUAL_HOST:
         return None
-    if picture_beyond_any_format(crash) is not None or of_two_models(crash) is not None:
+    if any(wrong(crash) is not None for wrong in (picture_beyond_any_format, of_two_models, loss_over_every_pair)):
         return None
     return Seen(words=say("{tried} is a plausible size for a machine", tried=show(tried)))
 
