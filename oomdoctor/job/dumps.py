@@ -36,7 +36,7 @@ KNOWN: Final = (
     "adam_offload", "param_offload", "optimizer_offload", "cpu_offload_gb", "kv_cache_dtype", "context_length",
     "chunked_prefill_size", "enable_chunked_prefill", "no_enable_chunked_prefill", "chunked_prefill_enabled",
     "max_running_requests", "max_total_tokens", "page_size", "load_in_4bit",
-    "load_in_8bit", "pin_memory",
+    "load_in_8bit", "pin_memory", "max_pixels",
     "max_batch_prefill_tokens", "max_batch_total_tokens", "max_input_length", "max_input_tokens", "num_shard",
     "shm_size", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
     "CUDA_VISIBLE_DEVICES", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "PYTORCH_CUDA_ALLOC_CONF",
