@@ -29,7 +29,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.engine.known import card_total
-from oomdoctor.remedies.engine.requests import decoded_at_once, sees
+from oomdoctor.remedies.engine.requests import decoded_at_once
 from oomdoctor.remedies.host.offload import OFFLOADS
 from oomdoctor.remedies.host.processes import of_threads, several_tasks
 from oomdoctor.remedies.inputs import (
@@ -74,7 +74,7 @@ from oomdoctor.signs.offload import (
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
 )
-from oomdoctor.signs.passes import computes_scores, simulates_worlds
+from oomdoctor.signs.passes import computes_scores, one_piece_beside_a_model, sees, simulates_worlds
 from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 Question = Callable[[Case], bool]
@@ -122,6 +122,8 @@ _NEIGHBOURS: Final = ("gpu-shared", RACE)
 # vLLM looks at its share, and SGLang at the GPUs of a group, before anything is loaded: no remedy then is what matters
 # only later
 AT_ANY_TIME: Final = "at any time"
+_BESIDE_PYTORCH: Final = "non-torch-memory"  # a cause
+_OF_TENSORS: Final = ("smaller-microbatch", "smaller-input", "shorter-sequences", "gradient-checkpointing", "shard-states")
 MUCH: Final = 0.25  # of the card with somebody else
 NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
@@ -138,7 +140,18 @@ def holds(knob: Knob, case: Case) -> bool:
         return False
     if isinstance(case.crash.root, NotEnoughFree | UnbalancedCards) and AT_ANY_TIME not in knob.conditions:
         return False
+    if knob.id in _OF_TENSORS and _tensors_are_few(case):
+        return False
     return all(CONDITIONS[name](case) for name in knob.conditions)
+
+
+def _tensors_are_few(case: Case) -> bool:
+    """What fills the GPU is of a library beside PyTorch, whose tensors have little of it: fewer of them free as
+    little."""
+    if case.cause != _BESIDE_PYTORCH or (total := card_total(case.crash)) is None:
+        return False
+    held = (card_of(event).reserved_bytes for event in case.crash.every(DeviceOutOfMemory))
+    return any(each is not None and each < MUCH * total for each in held)
 
 
 def _of_training(knob: Knob) -> bool:
@@ -320,6 +333,7 @@ def attention(case: Case) -> bool:
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
     told = bool(crash.context.models) or crash.shows(_OF_ATTENTION) or computes_scores(crash) is not None
+    told = told or one_piece_beside_a_model(crash) is not None  # nothing else of a model is as large
     return of_a_framework or told
 
 

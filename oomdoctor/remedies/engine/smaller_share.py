@@ -27,6 +27,8 @@ from oomdoctor.units import show
 _LONG: Final = 32768  # tokens: a guess of a context that may fill the cache
 _OF_V0: Final = "not properly cleaned up"  # vllm/worker/worker.py, whose engine measures always
 _STATES_ITS_CACHE: Final = (0, 10, 2)
+FILLED: Final = 0.98  # of the card in live tensors
+_BESIDE_PYTORCH: Final = "non-torch-memory"  # a cause
 FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
 _OF_TOKENS_CHOSEN: Final = (logits.sampler_working_on_logits, logits.engine_working_on_logits)
 
@@ -45,6 +47,9 @@ def lower(case: Case) -> Answer:
     if elsewhere is not None:
         return Refusal(elsewhere)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
+    if oom is not None and case.cause == _BESIDE_PYTORCH and _tensors_fill(oom):
+        taken = show(oom.allocated_bytes or 0)
+        return Refusal(say("tensors of this process alone take {taken}: no cache is what fills the GPU", taken=taken))
     if fractions.reckons_otherwise(crash):
         return fractions.lowered(case, oom)
     known = share(crash) or default_of(case)
@@ -60,6 +65,11 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _in_pieces(crash, oom.tried_bytes, oom.total_bytes, known)
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _tensors_fill(oom: DeviceOutOfMemory) -> bool:
+    """More than an engine takes by its share: weights, or what a pass computes."""
+    return (oom.allocated_bytes or 0) >= FILLED * (oom.total_bytes or math.inf)
 
 
 def _of_sglang(crash: Crash) -> Proposal | None:
