@@ -92,7 +92,10 @@ _NODE_ENDED: Final = tuple(
             mark("the raylet left by itself: it could not reach its agent"),
         ),
         (
-            r"(?i:\braylet (?:has )?(?:received|got) (?:a |the signal )?SIGTERM\b|\breceived SIGTERM\. Existing local drain)",
+            (
+                r"(?i:\braylet (?:has )?(?:received|got) (?:a |the signal )?SIGTERM\b"
+                r"|\breceived SIGTERM\. Existing local drain)"
+            ),
             mark("the raylet was told to stop (SIGTERM)"),
         ),
         (

@@ -141,7 +141,9 @@ _NEARLY_FULL: Final = "% full, available space"
 # ray/_private/runtime_env: the packages and environments of jobs lie in the session's folder
 SET_UP_BELOW: Final = 200  # lines
 _NOT_SET_UP: Final = late(r"\bRuntimeEnvSetupError: |\bFailed to (?:set up|create) (?:the )?runtime env(?:ironment)?\b")
-_MAKES: Final = late(r"\bplugin\.create\(|\bin (?:create_for_plugin_if_needed|download_and_unpack_package|unzip_package)\b")
+_MAKES: Final = late(
+    r"\bplugin\.create\(|\bin (?:create_for_plugin_if_needed|download_and_unpack_package|unzip_package)\b"
+)
 _SPILLING_GAVE_UP: Final = "Failed to spill objects"
 _SPILLING_FAILED: Final = "IO worker was spilling objects"
 _SPILL_FOLDER: Final = "/ray_spilled_objects"  # the default's name below the session's folder
@@ -254,7 +256,7 @@ def _unmade(page: Page) -> list[int]:
     return [n for n in failed if _cut_while_making(lines[n + 1 : n + 1 + BLOCK_LINES])]
 
 
-def _cut_while_making(lines: Sequence[Line]) -> bool:
+def _cut_while_making(lines: list[Line]) -> bool:
     making = any(_MAKES.search(line.text[:400]) for line in lines)
     return making and not any(is_exception(line.text) for line in lines)
 

@@ -105,6 +105,13 @@ _OF_DATA: Final = (
 )
 # A driver that found no cluster to join began one of its own, of this machine alone: ray/_private/worker.py, `connect`
 LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
+SHOWN: Final = 2000  # characters of a line
+# "x: torch.Size([1, 3, 512, 512])", "bs=1"; two axes are of anything
+_FIRST_AXIS: Final = late(
+    r"(?:(?:\btorch\.Size\(\[|\bshape\W{0,3}[(\[])(?=\d{1,9}(?:, ?\d{1,9}){2,8}[)\]])"
+    r"|(?<![\w.-])(?:bs|bsz)[\"']?\s?[:=]\s?)(?P<size>\d{1,9})(?![\w.])"
+)
+_OF_WEIGHTS_SHAPES: Final = late(r"(?i)size mismatch|\bparam(?:eter)?s?\b|\bweights?\b|embed")
 _AXIS: Final = late(r"\d{1,20}")
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_ATTENTION: Final = (
@@ -123,7 +130,13 @@ _NEIGHBOURS: Final = ("gpu-shared", RACE)
 # only later
 AT_ANY_TIME: Final = "at any time"
 _BESIDE_PYTORCH: Final = "non-torch-memory"  # a cause
-_OF_TENSORS: Final = ("smaller-microbatch", "smaller-input", "shorter-sequences", "gradient-checkpointing", "shard-states")
+_OF_TENSORS: Final = (
+    "smaller-microbatch",
+    "smaller-input",
+    "shorter-sequences",
+    "gradient-checkpointing",
+    "shard-states",
+)
 MUCH: Final = 0.25  # of the card with somebody else
 NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
@@ -333,7 +346,8 @@ def attention(case: Case) -> bool:
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
     told = bool(crash.context.models) or crash.shows(_OF_ATTENTION) or computes_scores(crash) is not None
-    told = told or one_piece_beside_a_model(crash) is not None  # nothing else of a model is as large
+    if case.cause == "activations" and one_piece_beside_a_model(crash) is not None:
+        return True  # nothing else of a pass is as large
     return of_a_framework or told
 
 
@@ -363,7 +377,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if _beyond_a_half(crash) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
-    if _sees_one_picture(crash) or _is_of_no_batches(crash):
+    if _sees_one_picture(crash) or _is_of_no_batches(crash) or (case.now is None and _shows_batches_of_one(crash)):
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator in ("torch", "torch7"):
         return True
@@ -377,6 +391,14 @@ def _has_no_batches(crash: Crash) -> bool:
     """Its program has none, or its simulator."""
     simulates = crash.job.task == OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
     return simulates or some(crash.job.frameworks, "has no batch")
+
+
+def _shows_batches_of_one(crash: Crash) -> bool:
+    """Each shape around that may be of a batch begins with 1, or the batch is said to be of one."""
+    around = crash.root.around
+    lines = (line[:SHOWN] for line in (*around.before, *around.after) if _OF_WEIGHTS_SHAPES.search(line[:SHOWN]) is None)
+    sizes = [match["size"] for line in lines for match in _FIRST_AXIS.finditer(line)]
+    return bool(sizes) and all(size == "1" for size in sizes)
 
 
 def _is_of_no_batches(crash: Crash) -> bool:

@@ -145,7 +145,7 @@ def computes_pictures(crash: Crash) -> bool:
 
 
 def _is_as_high_as_wide(crash: Crash) -> bool:
-    """TensorFlow's array of a picture has its height and width in the middle; scores of attention have the pair last."""
+    """TensorFlow's array of a picture has its height and width in the middle; attention's scores have the pair last."""
     root = crash.root
     axes = root.lengths if isinstance(root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else []
     return len(axes) == PICTURES and SMALLEST <= axes[1] == axes[2] != axes[3]

@@ -253,7 +253,7 @@ def pool_of_a_library_beyond_its_limit(crash: Crash) -> Seen | None:
 
 # ggml parts the weights into buffers that the device allows, so that one tensor alone was too large: no context and no
 # batch makes it smaller, nor a cache
-_AT_ONCE: Final = {
+_OF_ONE_PIECE: Final = {
     "weights": ("quantize-weights", "offload-parameters", "pin-version", "smaller-model"),
     "kv": ("shorter-context", "quantize-kv-cache", "fewer-sequences", "offload-parameters"),
 }
@@ -266,7 +266,7 @@ def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
     if not isinstance(refused, BufferRefused) or not refused.limited:
         return None
     words = say("The buffer is larger than the largest single allocation that the GPU allows.")
-    return Seen(words=words, evidence=(refused,), knobs=_AT_ONCE.get(refused.what or "", ()))
+    return Seen(words=words, evidence=(refused,), knobs=_OF_ONE_PIECE.get(refused.what or "", ()))
 
 
 @sign

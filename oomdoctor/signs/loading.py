@@ -324,7 +324,12 @@ def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
         return None
     held = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     training = crash.stage in TRAINING_STAGES or phase(crash) in ("backward", "optimizer")
-    if (held or it.used_bytes or 0) >= EMPTY * it.total_bytes or training or _puts(crash) or in_its_own_computation(crash) is not None:
+    if (
+        (held or it.used_bytes or 0) >= EMPTY * it.total_bytes
+        or training
+        or _puts(crash)
+        or in_its_own_computation(crash) is not None
+    ):
         return None
     words = say(
         "One allocation requested {tried}, more than the {total} of the whole GPU.",

@@ -8,8 +8,8 @@ import pytest
 from reports import body
 
 FULL = (
-    "(raylet) [2031-01-02 03:04:05,678 E 70 81] (raylet) file_system_monitor.cc:116: /scratch/ray/session_7 is over 95% "
-    "full, available space: 2.41 GB; capacity: 61.2 GB. Object creation will fail if spilling is required."
+    "(raylet) [2031-01-02 03:04:05,678 E 70 81] (raylet) file_system_monitor.cc:116: /scratch/ray/session_7 is over "
+    "95% full, available space: 2.41 GB; capacity: 61.2 GB. Object creation will fail if spilling is required."
 )
 FAILED = "RuntimeEnvSetupError: Failed to set up runtime environment.\nTraceback (most recent call last):"
 MAKES = (

@@ -36,18 +36,24 @@ def read(text: str) -> tuple[list[str], list[str]]:
     ("text", "words"),
     [
         (
-            f"{DEAD}\n[Timeout] Exiting because this node manager has mistakenly been marked as dead by the GCS: GCS "
-            "failed to check the health of this node for 7 times.",
+            (
+                f"{DEAD}\n[Timeout] Exiting because this node manager has mistakenly been marked as dead by the GCS: "
+                "GCS failed to check the health of this node for 7 times."
+            ),
             "was alive",
         ),
         (
-            "[Timeout] Exiting because this node manager has mistakenly been marked dead by the monitor: GCS did not "
-            f"receive heartbeats within timeout 40000 ms.\n{DEAD}",
+            (
+                "[Timeout] Exiting because this node manager has mistakenly been marked dead by the monitor: GCS "
+                f"did not receive heartbeats within timeout 40000 ms.\n{DEAD}"
+            ),
             "was alive",
         ),
         (
-            f"{DEAD}\n(raylet, ip=10.4.0.7) The raylet exited immediately because the runtime env agent timed out "
-            "when Raylet try to connect to it.",
+            (
+                f"{DEAD}\n(raylet, ip=10.4.0.7) The raylet exited immediately because the runtime env agent timed out "
+                "when Raylet try to connect to it."
+            ),
             "its agent",
         ),
         (f"(raylet, ip=10.4.0.7) Runtime Env Agent timed out in 60000ms. Status: NotFound\n{DEAD}", "its agent"),

@@ -54,7 +54,9 @@ REPORT = (
 )
 
 # pytest's summary below, and a frame as people quote it
-SUMMARY = OOM + "\nFAILED tests/test_fleet.py::test_pair - ray.exceptions.RayTaskError(OutOfMemoryError): ray::{}() (pid=7)"
+SUMMARY = (
+    OOM + "\nFAILED tests/test_fleet.py::test_pair - ray.exceptions.RayTaskError(OutOfMemoryError): ray::{}() (pid=7)"
+)
 PLACED = "{}\n" + OOM
 
 STAGES = (

@@ -15,7 +15,6 @@ from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, semicolons, translated
-from oomdoctor.patterns import late
 from oomdoctor.remedies.engine.contexts import within_room
 from oomdoctor.remedies.engine.known import engine_version
 from oomdoctor.remedies.halves import half

@@ -43,13 +43,10 @@ def lower(case: Case) -> Answer:
     fixed = fixed_cache(crash) or _as_the_engine_says(case) or _of_sglang(crash)
     if fixed is not None:
         return fixed
-    elsewhere = not_its_share(crash)
+    elsewhere = not_its_share(crash) or _of_tensors(case)
     if elsewhere is not None:
         return Refusal(elsewhere)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
-    if oom is not None and case.cause == _BESIDE_PYTORCH and _tensors_fill(oom):
-        taken = show(oom.allocated_bytes or 0)
-        return Refusal(say("tensors of this process alone take {taken}: no cache is what fills the GPU", taken=taken))
     if fractions.reckons_otherwise(crash):
         return fractions.lowered(case, oom)
     known = share(crash) or default_of(case)
@@ -67,9 +64,15 @@ def lower(case: Case) -> Answer:
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
 
 
-def _tensors_fill(oom: DeviceOutOfMemory) -> bool:
-    """More than an engine takes by its share: weights, or what a pass computes."""
-    return (oom.allocated_bytes or 0) >= FILLED * (oom.total_bytes or math.inf)
+def _of_tensors(case: Case) -> str | None:
+    """A library beside PyTorch was refused, and tensors take more than an engine does by its share: weights, or what a
+    pass computes."""
+    refused = case.crash.every(DeviceOutOfMemory) if case.cause == _BESIDE_PYTORCH else ()
+    full = (each for each in refused if (each.allocated_bytes or 0) >= FILLED * (each.total_bytes or math.inf))
+    taken = next((each.allocated_bytes or 0 for each in full), None)
+    if taken is None:
+        return None
+    return say("tensors of this process alone take {taken}: no cache is what fills the GPU", taken=show(taken))
 
 
 def _of_sglang(crash: Crash) -> Proposal | None:
