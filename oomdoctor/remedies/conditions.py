@@ -396,7 +396,9 @@ def _has_no_batches(crash: Crash) -> bool:
 def _shows_batches_of_one(crash: Crash) -> bool:
     """Each shape around that may be of a batch begins with 1, or the batch is said to be of one."""
     around = crash.root.around
-    lines = (line[:SHOWN] for line in (*around.before, *around.after) if _OF_WEIGHTS_SHAPES.search(line[:SHOWN]) is None)
+    lines = (
+        line[:SHOWN] for line in (*around.before, *around.after) if _OF_WEIGHTS_SHAPES.search(line[:SHOWN]) is None
+    )
     sizes = [match["size"] for line in lines for match in _FIRST_AXIS.finditer(line)]
     return bool(sizes) and all(size == "1" for size in sizes)
 
