@@ -22,6 +22,8 @@ LARGEST_REQUEST: Final = 2**64 - 1  # a negative count that is printed as one wi
 NO_MACHINE: Final = 8 * TIB  # more than the memory of any card, and of nearly any host
 # Units of what no machine has; programs print what one has in GiB, up to its TiB.
 BEYOND: Final = ((EIB, "EiB"), (PIB, "PiB"), (TIB, "TiB"))
+UNITS: Final = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
+MOST_DIGITS: Final = 6  # behind the point: from there on bytes are easier to read
 TOLD: Final = 0.0005  # of a whole: less is not worth a digit
 LARGEST_NUMBER: Final = 1e18  # of anything: products of larger ones may be no numbers any more
 
@@ -79,6 +81,19 @@ def show(size_bytes: float) -> str:
     if magnitude >= KIB:
         return f"{size_bytes / KIB:.0f} KiB"
     return f"{size_bytes:.0f} bytes"
+
+
+def apart(size_bytes: int, other_bytes: int) -> tuple[str, str]:
+    """Two sizes that are held against each other: with further digits where they differ and would look the same."""
+    one, other = show(size_bytes), show(other_bytes)
+    if one != other or size_bytes == other_bytes:
+        return one, other
+    factor, unit = next((each for each in UNITS if abs(size_bytes) >= each[0]), (1, "bytes"))
+    for digits in range(3, MOST_DIGITS):
+        one, other = (f"{each / factor:.{digits}f} {unit}" for each in (size_bytes, other_bytes))
+        if one != other:
+            return one, other
+    return f"{size_bytes:,} bytes", f"{other_bytes:,} bytes"
 
 
 def _decimals(number: float) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, in_digits, percent, show, size
+from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, apart, in_digits, percent, show, size
 
 
 @pytest.mark.parametrize(
@@ -124,3 +124,19 @@ def test_a_count_is_written_as_somebody_types_it() -> None:
     assert [in_digits(number) for number in (8388608.0, 1_500_000, 4, 0.5, 1e7 + 0.25)] == [
         "8388608", "1500000", "4", "0.5", "1e+07",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (7 * GIB + 12 * MIB, 7 * GIB + 9 * MIB, ("7.012 GiB", "7.009 GiB")),
+        (300 * MIB + 4096, 300 * MIB, ("300.004 MiB", "300.000 MiB")),
+        (8 * GIB + 2, 8 * GIB, ("8,589,934,594 bytes", "8,589,934,592 bytes")),
+        # as ever where they look different, or are the same
+        (7 * GIB, 6 * GIB, ("7.00 GiB", "6.00 GiB")),
+        (7 * GIB, 7 * GIB, ("7.00 GiB", "7.00 GiB")),
+        (300 * MIB, 2 * GIB, ("300 MiB", "2.00 GiB")),
+    ],
+)
+def test_what_differs_looks_different(one: int, other: int, expected: tuple[str, str]) -> None:
+    assert apart(one, other) == expected

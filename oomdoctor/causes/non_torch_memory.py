@@ -24,6 +24,8 @@ from oomdoctor.signs.made import of_a_plan
 # A library that says that it was refused is short of memory; one that only fails may be of a wrong version
 REFUSED_KNOBS = ("lower-engine-reservation", "fewer-environments", "smaller-microbatch", "free-the-gpu",
                  "smaller-input", "resize-sim-buffers", "shard-states")  # fmt: skip
+# Of this process, and no tensors: what it is for, no figure says
+OUTSIDE_KNOBS = (*REFUSED_KNOBS, "collect-evidence")
 NCCL_KNOBS = (*REFUSED_KNOBS, "smaller-buffers")
 FAILED_KNOBS = (*REFUSED_KNOBS[:4], "fix-environment", *REFUSED_KNOBS[4:])
 # Whoever runs it says how many layers lie on the GPU, beside a cache of the context
@@ -49,10 +51,10 @@ CAUSE = Cause(
         Row(a_library_was_refused, Grade.PROVES),
         Row(a_buffer_of_all_ranks_was_refused, Grade.NAMES),
         Row(buffers_between_cards_were_refused, Grade.NAMES),
-        Row(very_much_outside_pytorch, Grade.NAMES),
+        Row(very_much_outside_pytorch, Grade.NAMES, OUTSIDE_KNOBS),
         Row(a_library_failed_beside_a_pool, Grade.POINTS, POOL_KNOBS),
         Row(a_library_failed, Grade.POINTS, FAILED_KNOBS),
-        Row(much_outside_pytorch, Grade.POINTS),
+        Row(much_outside_pytorch, Grade.POINTS, OUTSIDE_KNOBS),
         Row(much_outside_pytorch_in_an_engine, Grade.HINTS),
         Row(other_words.library_was_refused_in_other_words, Grade.HINTS, FAILED_KNOBS),
     ),

@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, engine
 from oomdoctor.signs.kv_cache import a_step_takes_a_whole_prompt
 from oomdoctor.signs.logits import sampler_working_on_logits
+from oomdoctor.signs.passes import one_piece_beyond_the_card
 
 AT_THE_START = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 OF_WHAT_IS_FREE = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "eager-mode", "free-the-gpu")
@@ -42,7 +43,8 @@ CAUSE = Cause(
         mark("Out of memory on {gpu}[ {doing}], beside the share of an inference engine[: {requested} requested]"),
     ),
     pools=("gpu",),
-    excluded=(engine.still_laying_out, engine.still_measuring, engine.still_loading, engine.cache_is_a_small_part),
+    excluded=(engine.still_laying_out, engine.still_measuring, engine.still_loading, engine.cache_is_a_small_part,
+              one_piece_beyond_the_card),
     signs=(
         Row(engine.share_beside_a_small_neighbour, Grade.PROVES, AT_THE_START),
         Row(engine.cache_of_what_is_free_was_refused, Grade.PROVES, OF_WHAT_IS_FREE),

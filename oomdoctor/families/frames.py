@@ -50,6 +50,11 @@ _NOTEBOOK_FRAME = late(
     r"|\[?(?P<old>(?:~|/|<ipython)[^\s\]]{0,300})(?:\]\([^)\s]{1,120}\))? in )"
     r"(?P<function>[\w.<>]{1,200}|<cell line: \d{1,7}>)(?:\(|(?<=<module>)\s{0,4}$)"
 )
+# "fit_epoch at train.py:20", "fit_epoch (train.py:20)": what people and py-spy make of a frame; the whole line
+_PLACED_FRAME = late(
+    r"\s{0,8}(?:in |at )?(?=[\w.]{0,200}(?:_|\.|\(\)))(?P<function>[A-Za-z_][\w.]{0,200})(?:\(\))? (?:at |\()"
+    r"(?P<file>[\w./~-]{1,300}\.py):(?P<line>\d{1,7})\)?\s{0,4}$"
+)
 _CELL = late(
     r"(?:Cell In ?|Input In ?|In ?)\[\d{1,6}\](?:, (?:line \d{1,7}|in <[^>\n]{1,80}>(?:\(\))?))?\s{0,4}:?\s{0,4}$"
 )
@@ -91,6 +96,8 @@ def of_traceback(text: str) -> bool:
 def is_frame(text: str) -> bool:
     """Whether the line is the head of a frame."""
     if " in " in text and any(pattern.match(text) for pattern in (FRAME, _RICH_FRAME, _NOTEBOOK_FRAME)):
+        return True
+    if ".py:" in text and _PLACED_FRAME.match(text):
         return True
     return _CELL.match(text) is not None or ('File "' in text and _FILE.match(text) is not None)
 
@@ -193,6 +200,8 @@ def _of_one_writer(lines: Sequence[Line]) -> Sequence[Line]:
 
 def _frame(lines: Sequence[Line], position: int) -> Frame | None:
     text = lines[position].text
+    if ".py:" in text and (match := _PLACED_FRAME.match(text)):
+        return Frame(match["file"], int(match["line"]), match["function"].rpartition(".")[2], "")
     if " in " not in text and "ray::" not in text:
         match = _FILE.match(text) if 'File "' in text else None
         return Frame(match[1], int(match[2] or 0), "", _code(lines, position)) if match else None

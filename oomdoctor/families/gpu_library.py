@@ -93,7 +93,7 @@ _FLASHINFER = (
 # Behind a progress bar where the library's own line break is missing
 _BITSANDBYTES = (
     r"(?:^\W{0,4}|(?:it/s|s/it)\]\s{0,4})Error out of memory at line (?P<row>\d{1,6})"
-    r" in file(?! \S{1,200}(?<!pythonInterface)\.c$)"
+    r" in file(?! \S{1,200}(?:(?<!csrc[/\\]pythonInterface)\.c|(?<!csrc[/\\])pythonInterface\.cpp)$)"
     r"(?: \S{0,200}?(?P<file>[\w.]{1,60}$))?"
 )
 _NO_SURFACE: Final = "No decoder surfaces left"

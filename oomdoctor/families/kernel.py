@@ -39,6 +39,8 @@ class Task(Struct, frozen=True, kw_only=True):
     rss_pages: int  # as it is printed: anonymous memory where the kernel tells it apart, else everything resident
     rss_bytes: int
     swap_bytes: int
+    total_vm_pages: int | None = None  # address space, never memory in use
+    swap_pages: int | None = None
 
 
 class KernelKill(Event, frozen=True, kw_only=True):
@@ -124,6 +126,9 @@ class UserspaceKill(Event, frozen=True, kw_only=True):
 
 _ROW = late(r"\[\s{0,9}(\d{1,9})\]((?:[ \t]{1,24}-?\d{1,20}){5,12})[ \t]{1,24}(\S[^\n]{0,60})$")
 _HEADER = late(r"\[\s{0,6}pid\s{0,6}\]\s{1,6}uid\s{1,6}tgid\s{1,6}total_vm\s[a-z_ ]{10,200}")
+# What a terminal's width has left of a row, and the line below it
+_CUT_ROW = late(r"\[\s{0,9}\d{1,9}\](?:[ \t]{1,24}-?\d{1,20}){3,12}\s{0,4}$")
+_REST_OF_A_ROW = late(r"^\s{0,4}(?:-?\d{1,20}[ \t]{1,24}){0,8}[^\s\d\[][^\s\[]{0,40}$")
 # The columns of a row whose header is not there, told from their number.
 _COLUMNS: Final = {
     7: ("uid", "tgid", "total_vm", "rss", "pgtables_bytes", "swapents", "oom_score_adj"),
@@ -305,7 +310,7 @@ def _is_header(text: str) -> bool:
 
 @remembered
 def _is_telling(text: str) -> bool:
-    return bool(_TELLING.search(text) or _ROW.search(text))
+    return bool(_TELLING.search(text) or _ROW.search(text) or _CUT_ROW.search(text))
 
 
 @remembered
@@ -396,9 +401,24 @@ _OF_THE_VICTIM: Final = {"uid", "score_adj"}
 def _rows_above(page: Page, index: int) -> list[Line]:
     """The rows that lead up to a kill line, where the head of the dump was cut off."""
     start = index
-    while start > 0 and (_ROW.search(page.lines[start - 1].text) or _HEADER.search(page.lines[start - 1].text)):
+    while start > 0 and (_is_of_a_table(page.lines[start - 1].text) or _is_wrapped(page.lines[start - 2 : start])):
         start -= 1
     return page.lines[start:index]
+
+
+def _is_of_a_table(text: str) -> bool:
+    return any(pattern.search(text) for pattern in (_ROW, _HEADER, _CUT_ROW))
+
+
+def _is_wrapped(lines: Sequence[Line]) -> bool:
+    """Whether they are one row that a terminal has broken in two."""
+    if len(lines) < 2 or _CUT_ROW.search(lines[0].text) is None:
+        return False
+    return _REST_OF_A_ROW.match(lines[1].text) is not None and _ROW.search(_joined(lines)) is not None
+
+
+def _joined(lines: Sequence[Line]) -> str:
+    return " ".join((lines[0].text.rstrip(), lines[1].text.lstrip()))
 
 
 def _summary_above(page: Page, index: int) -> list[Line]:
@@ -412,12 +432,13 @@ def _rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Each row by its header's names: the columns changed with 4.15 and with 6.8."""
     columns: tuple[str, ...] = ()
     rows = []
-    for line in lines:
+    for position, line in enumerate(lines):
         header = _HEADER.search(line.text)
         if header is not None:
             columns = tuple(header[0].split("]", 1)[1].split())[:-1]
             continue
-        row = _ROW.search(line.text)
+        pair = lines[position : position + 2]
+        row = _ROW.search(_joined(pair) if _is_wrapped(pair) else line.text)
         if row is None:
             continue
         figures = [int(figure) for figure in row[2].split()]
@@ -446,6 +467,8 @@ def _biggest(rows: Sequence[dict[str, Any]], page_bytes: int) -> tuple[Task, ...
             rss_pages=row.get("rss_anon", row["rss"]),
             rss_bytes=row.get("rss_anon", row["rss"]) * page_bytes,
             swap_bytes=row.get("swapents", 0) * page_bytes,
+            total_vm_pages=row.get("total_vm"),
+            swap_pages=row.get("swapents"),
         )
         for row in rows
     ]

@@ -170,6 +170,12 @@ FAMILY = Family(
         "Max locked memory",
         "Max data size",
         "Max cpu time",
+        "Max processes  ",
+        "Max open files  ",
+        # rows of bash, whatever of its listing was kept and however its blanks were
+        "kbytes, -",
+        "(-u) ",
+        "(-n) ",
         "virtual memory   ",
         "max locked memory   ",
         "data seg size   ",

@@ -13,7 +13,7 @@ from typing import Final
 
 from oomdoctor import grammars
 from oomdoctor.families import Family
-from oomdoctor.families.ended import ends_well
+from oomdoctor.families.ended import CHARACTERS, PREEMPTION, ends_well, told
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Role
 from oomdoctor.families.lines import block_of, place_of, process_of
 from oomdoctor.language import mark, say
@@ -74,6 +74,42 @@ class FatalSignal(Event, frozen=True, kw_only=True):
     shared_memory: bool | None = None  # the lines around speak of shared memory
 
 
+# Ray lists potential causes behind each lost node, "(OOM, etc.)" first: what ended it, other lines say.
+# raylet/node_manager.cc, main.cc, agent_manager.cc, runtime_env_agent_client.cc; gcs/gcs_node_manager.cc
+_ALIVE: Final = mark("the raylet was alive and said so: it had missed the head's health checks")
+_NODE_ENDED: Final = tuple(
+    (late(pattern), why)
+    for pattern, why in (
+        (
+            r"(?i:\bmistakenly (?:been )?(?:marked|declared|considered) (?:as )?dead\b)|\bRAYLET_MARKED_DEAD\b",
+            _ALIVE,
+        ),
+        (
+            (
+                r"(?i:\braylet (?:has )?exit(?:s|ed) immediately because [^\n]{0,60}\bagent timed out\b"
+                r"|\bagent timed out in \d)"
+            ),
+            mark("the raylet left by itself: it could not reach its agent"),
+        ),
+        (
+            (
+                r"(?i:\braylet (?:has )?(?:received|got) (?:a |the signal )?SIGTERM\b"
+                r"|\breceived SIGTERM\. Existing local drain)"
+            ),
+            mark("the raylet was told to stop (SIGTERM)"),
+        ),
+        (
+            (
+                r"(?i:\bdrain(?:ing)? (?:the |local )?(?:node|raylet)\b(?! (?:failed|rejected))"
+                r"|\b(?:node|raylet)\b[^\n]{0,120}\b(?:was|is|has been|is being) (?:drained|preempted)\b)"
+                r"|\bAUTOSCALER_DRAIN_(?:PREEMPTED|IDLE)\b|\bDRAIN_NODE_REASON_(?:PREEMPTION|IDLE_TERMINATION)\b"
+                r"|(?<!UN)\bEXPECTED_TERMINATION\b"
+            ),
+            mark("the node was drained or preempted"),
+        ),
+    )
+)
+
 # How many lines around a death may hold the signal that explains it: lines of workers arrive seconds late.
 NEARBY_LINES: Final = 300
 BLOCK_LINES: Final = 12
@@ -91,6 +127,8 @@ _TAIL = late(
     r"|[A-Z_]{3,40} Worker exit detail: )"
 )
 _NODE = late(r"has been marked dead because|Raylet is terminated")
+_ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+_NODE_ID = late(r"(?<![0-9a-f])[0-9a-f]{56}(?![0-9a-f])")
 _CRASH = late(r"\*\*\* (SIG[A-Z]{3,5}) received at|Fatal Python error: (Segmentation fault|Bus error)")
 # Up to 1.x with the traceback of the call below it
 _LEFT: Final = "SystemExit was raised from the worker"
@@ -137,7 +175,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if crash:
         yield from _signal(page, index, crash[1] or _CRASH_NAMES[crash[2]])
     elif _NODE.search(line.text):
-        yield _node_death(page, line)
+        yield _node_death(page, index)
     elif _TRIGGER.search(line.text) or _is_a_tail(page, index):
         yield _death(page, index)
 
@@ -174,20 +212,52 @@ def _near(page: Page, index: int) -> Sequence[Line]:
     return page.lines[max(0, index - NEARBY_LINES) : index + NEARBY_LINES]
 
 
-def _node_death(page: Page, line: Line) -> NodeDeath:
+def _node_death(page: Page, index: int) -> Read:
+    line = page.lines[index]
     found = _clauses(line.text)
-    ip = _value(found, "ip")
+    ip = _value(found, "ip") or line.mark.ip
+    node_id = _value(found, "node_id")
+    why = _node_ended(page, index, [name for name in (ip, node_id) if name])
+    if why is not None:
+        return Lookalike(place_of(page, line), why)
     # In the logs of Ray's own agents this is how every session ends.
     of_an_agent = "raylet_gone" in found and line.mark.name is None and not _by_a_driver(line)
     return NodeDeath(
         at=place_of(page, line),
         time=line.mark.time,
-        process=Process(node=ip or line.mark.ip),
+        process=Process(node=ip),
         role="cascade" if of_an_agent else "root",
         strength=0 if of_an_agent else 1,
         cause="raylet" if "raylet_gone" in found else "heartbeats",
-        node_id=_value(found, "node_id"),
+        node_id=node_id,
     )
+
+
+def _node_ended(page: Page, index: int, names: Sequence[str]) -> str | None:
+    """What ended the node, by what is said of it around the report."""
+    for near in _near(page, index):
+        why = _of_a_node(near.text)
+        if why is not None and _is_of(near, names, why):
+            return why
+    return None
+
+
+@remembered
+def _of_a_node(text: str) -> str | None:
+    """What the line says ended a node."""
+    why = next((why for pattern, why in _NODE_ENDED if pattern.search(text[:CHARACTERS])), None)
+    return why or (PREEMPTION if told(text) == PREEMPTION else None)
+
+
+def _is_of(line: Line, names: Sequence[str], why: str) -> bool:
+    """Whether the line is of the node with one of these names, or names none.
+
+    A head that loses live nodes gives them new ids when they come back.
+    """
+    named = {*_ADDRESS.findall(line.text[:CHARACTERS]), *filter(None, (line.mark.ip,))}
+    if why != _ALIVE:
+        named |= {*_NODE_ID.findall(line.text[:CHARACTERS])}
+    return not named or not names or not named.isdisjoint(names)
 
 
 def _by_a_driver(line: Line) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from oomdoctor import grammars, units
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Place, Process, Read, Role, Threshold, Usage
-from oomdoctor.families.frames import frames
+from oomdoctor.families.frames import frames, is_exception
 from oomdoctor.families.lines import block_of, place_of
 from oomdoctor.families.remote_call import caller, callers
 from oomdoctor.patterns import late
@@ -138,6 +138,12 @@ _SPILLING = late(r"\b(?:Spilled|Restored) \d")
 _NO_SPACE: Final = "[Errno 28] No space left on device"
 _NO_QUOTA: Final = "[Errno 122] Disk quota exceeded"
 _NEARLY_FULL: Final = "% full, available space"
+# ray/_private/runtime_env: the packages and environments of jobs lie in the session's folder
+SET_UP_BELOW: Final = 200  # lines
+_NOT_SET_UP: Final = late(r"\bRuntimeEnvSetupError: |\bFailed to (?:set up|create) (?:the )?runtime env(?:ironment)?\b")
+_MAKES: Final = late(
+    r"\bplugin\.create\(|\bin (?:create_for_plugin_if_needed|download_and_unpack_package|unzip_package)\b"
+)
 _SPILLING_GAVE_UP: Final = "Failed to spill objects"
 _SPILLING_FAILED: Final = "IO worker was spilling objects"
 _SPILL_FOLDER: Final = "/ray_spilled_objects"  # the default's name below the session's folder
@@ -223,18 +229,36 @@ class _About(Struct, frozen=True):
     time: str | None
     process: Process
     callers: tuple[str, ...]
-    repeated: bool  # the raylet's warning of a full disk, which it prints every ten seconds as long as it is so
+    # of the raylet's warning of a full disk: printed every ten seconds as long as it is so, or the session's folder on
+    # that disk did not get what Ray makes there for a job
+    lasts: bool
 
 
 def _about(page: Page, index: int, lines: list[Line]) -> _About:
     first = lines[0]
     place = place_of(page, first, lines[-1])
-    return _About(place, first.mark.time, caller(page, index), callers(page, index), page.once(_warned) > 1)
+    return _About(place, first.mark.time, caller(page, index), callers(page, index), _lasts(page, index))
+
+
+def _lasts(page: Page, index: int) -> bool:
+    return page.once(_warned) > 1 or any(index < at < index + SET_UP_BELOW for at in page.once(_unmade))
 
 
 def _warned(page: Page) -> int:
     """How often the raylet says that the disk is nearly full."""
     return sum(1 for line in page.lines if _NEARLY_FULL in line.text)
+
+
+def _unmade(page: Page) -> list[int]:
+    """Where Ray failed to make the environment of a job, and the log does not hold the error that says why."""
+    lines = page.lines
+    failed = [n for n, line in enumerate(lines) if "untime" in line.text and _NOT_SET_UP.search(line.text[:400])]
+    return [n for n in failed if _cut_while_making(lines[n + 1 : n + 1 + BLOCK_LINES])]
+
+
+def _cut_while_making(lines: list[Line]) -> bool:
+    making = any(_MAKES.search(line.text[:400]) for line in lines)
+    return making and not any(is_exception(line.text) for line in lines)
 
 
 def _refusal(found: _Found, about: _About) -> Event | None:
@@ -259,7 +283,7 @@ def _disk(found: _Found, about: _About) -> Event | None:
         at=about.at,
         time=about.time,
         process=about.process,
-        role="context" if warning and not about.repeated else "root",
+        role="context" if warning and not about.lasts else "root",
         strength=1 if warning else 3,
         object_bytes=_size(found, "object_of_size", units.DECIMAL),
         available_bytes=_size(found, "available", units.BINARY),

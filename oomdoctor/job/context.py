@@ -414,6 +414,8 @@ def _by_shape(here: Here, continued: bool) -> dumps.Reader | str | None:
     start = here.text.lstrip()
     if continued or start.startswith("--") or launch.is_override(start[:300].split(" ", 1)[0]):
         return dumps.continuation if continued else dumps.command
+    if start.rstrip().endswith("\\"):
+        return dumps.command  # what it is given stands in the lines below, or before the program
     if start.startswith(("{", "config", "json")) or start.endswith("{"):
         return dumps.printed_dict
     if start.lstrip("|-*` ").startswith(packages()):

@@ -63,7 +63,8 @@ _PROMPT: Final = late(r"\A\s{0,4}(?:>>> |In \[\d{1,6}\]: )")
 _CARETS: Final = late(r"[\s~^]{1,400}\Z")
 _METHOD_FAILED: Final = late(
     r"(?:(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError in"
-    r"|\bError executing method) |RAY_IGNORE_UNHANDLED_ERRORS=1'\): ray::\w{1,80}\.)'?(\w{1,80})"
+    r"|\bError executing method) |RAY_IGNORE_UNHANDLED_ERRORS=1'\): ray::\w{1,80}\."
+    r"|\bRayTaskError(?:\(\w{1,80}\))?: ray::\w{1,80}\.)'?(\w{1,80})"
 )
 # loguru's "2031-01-02 03:04:05.678 | ERROR    | package.module:function:302 - "
 _LOGGED: Final = late(r"\| [\w.]{1,200}:(\w{1,80}):\d{1,6} - ")

@@ -36,7 +36,7 @@ KNOWN: Final = (
     "adam_offload", "param_offload", "optimizer_offload", "cpu_offload_gb", "kv_cache_dtype", "context_length",
     "chunked_prefill_size", "enable_chunked_prefill", "no_enable_chunked_prefill", "chunked_prefill_enabled",
     "max_running_requests", "max_total_tokens", "page_size", "load_in_4bit",
-    "load_in_8bit", "pin_memory",
+    "load_in_8bit", "pin_memory", "max_pixels", "MAX_PIXELS",
     "max_batch_prefill_tokens", "max_batch_total_tokens", "max_input_length", "max_input_tokens", "num_shard",
     "shm_size", "num_gpus", "num_cpus", "n_ctx", "batch_size", "num_envs", "torch_dtype",
     "CUDA_VISIBLE_DEVICES", "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms", "PYTORCH_CUDA_ALLOC_CONF",
@@ -54,6 +54,7 @@ _KNOWN_NAMES: Final = "|".join(name.replace("_", "[_-]") for name in KNOWN)
 _KNOWN_STATED: Final = late(
     rf"(?P<quote>[\"'`]?)(?P<name>(?<![\w.\-])[\w.\-]{{0,60}}?(?:{_KNOWN_NAMES}))(?P=quote)\s{{0,12}}[=:]\s?(?:Some\()?"
     r"(?P<value>\"[^\"]{0,200}\"|'[^']{0,200}'|[+-]?\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?(?!\.?\d|\w)"
+    r"(?!(?:(?<=[A-Z]=\d)|(?<=[A-Z]=\d\d)),\d)"
     r"|True\b|False\b|None\b|true\b|false\b|null\b|(?<=[A-Z]=)[\w:,.]{1,100})"
 )
 # "try setting X=...", "(e.g., X=0.8)", "  1. Lower X: load(..., X=0.6)": printed advice states no setting.

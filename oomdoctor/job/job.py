@@ -205,7 +205,7 @@ def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], sta
     named = not training and (
         any(name in engines() for name in names) or not printed.isdisjoint(("vllm_figures", "vllm_cascade"))
     )
-    if any(not _LIBRARY_FILE.search(frame.file) for frame in trace):
+    if any(not (_LIBRARY_FILE.search(frame.file) or _ENGINE_WORDS.search(frame.file)) for frame in trace):
         return False  # somebody's own script, beside an engine or not
     return named or (not training and _nearby(root))
 

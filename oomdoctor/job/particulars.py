@@ -91,7 +91,7 @@ _TABLE: Final = (
     ),
     (
         "errno",
-        ("rrno", "rror code", "rror_code", "rrorCode"),
+        ("rrno", "rror code", "rror_code", "rrorCode", "rror Code"),
         r"\b(?:[Ee]rrno|[Ee]rror[ _]?[Cc]ode)[\"'\])]{0,2}(?: is)?[ :=]{0,3}(-?\d{1,10})\b",
     ),
     # what a library's call gave back: "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "ret = -3", "ret[2]"
@@ -143,6 +143,11 @@ _TABLE: Final = (
     ("epoch", ("poch",), r"\b[Ee]poch[\"']?[ :=#\[]{1,3}(\d{1,9})\b"),
     ("loss", ("oss",), r"(?i)\bloss[\"']?[ :=]{1,3}(-?\d{1,9}\.\d{1,12}(?:e-?\d{1,3})?)\b"),
     ("seconds", ("poch", "tep"), r"(?i)\b(?:epoch|step)\b[^\n]{0,24}?\b(\d{1,9}\.\d{1,9}) ?s(?:ec|econds)?\b"),
+    (
+        "capture_size",
+        ("apture size", "apture_size"),
+        r"\b[Cc]apture[ _]size(?: to| of| is|[ =:]{1,3}) ?(\d{1,6})\b(?!\.\d)",
+    ),
     ("kv_usage_percent", ("KV cache usage: ",), r"\bKV cache usage: (\d{1,3}\.\d{1,3})%"),
     ("kv_cells", (" cells, ",), r"\b(\d{1,12}) cells, "),
     ("context_tokens", (" tokens, context ",), r" tokens, context (\d{1,9})\b"),

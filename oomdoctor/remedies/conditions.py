@@ -29,7 +29,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.engine.known import card_total
-from oomdoctor.remedies.engine.requests import decoded_at_once, sees
+from oomdoctor.remedies.engine.requests import decoded_at_once
 from oomdoctor.remedies.host.offload import OFFLOADS
 from oomdoctor.remedies.host.processes import of_threads, several_tasks
 from oomdoctor.remedies.inputs import (
@@ -74,7 +74,7 @@ from oomdoctor.signs.offload import (
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
 )
-from oomdoctor.signs.passes import computes_scores, simulates_worlds
+from oomdoctor.signs.passes import computes_scores, one_piece_beside_a_model, sees, simulates_worlds
 from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 Question = Callable[[Case], bool]
@@ -105,6 +105,13 @@ _OF_DATA: Final = (
 )
 # A driver that found no cluster to join began one of its own, of this machine alone: ray/_private/worker.py, `connect`
 LOCAL_RAY: Final = r"\bStarted a local Ray instance\b"
+SHOWN: Final = 2000  # characters of a line
+# "x: torch.Size([1, 3, 512, 512])", "bs=1"; two axes are of anything
+_FIRST_AXIS: Final = late(
+    r"(?:(?:\btorch\.Size\(\[|\bshape\W{0,3}[(\[])(?=\d{1,9}(?:, ?\d{1,9}){2,8}[)\]])"
+    r"|(?<![\w.-])(?:bs|bsz)[\"']?\s?[:=]\s?)(?P<size>\d{1,9})(?![\w.])"
+)
+_OF_WEIGHTS_SHAPES: Final = late(r"(?i)size mismatch|\bparam(?:eter)?s?\b|\bweights?\b|embed")
 _AXIS: Final = late(r"\d{1,20}")
 _BY_A_SIMULATOR: Final = late(r"\bPx[gv]?[A-Z]|PhysX")  # PhysX, whose buffers know no batches
 _OF_ATTENTION: Final = (
@@ -122,6 +129,14 @@ _NEIGHBOURS: Final = ("gpu-shared", RACE)
 # vLLM looks at its share, and SGLang at the GPUs of a group, before anything is loaded: no remedy then is what matters
 # only later
 AT_ANY_TIME: Final = "at any time"
+_BESIDE_PYTORCH: Final = "non-torch-memory"  # a cause
+_OF_TENSORS: Final = (
+    "smaller-microbatch",
+    "smaller-input",
+    "shorter-sequences",
+    "gradient-checkpointing",
+    "shard-states",
+)
 MUCH: Final = 0.25  # of the card with somebody else
 NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
@@ -138,7 +153,18 @@ def holds(knob: Knob, case: Case) -> bool:
         return False
     if isinstance(case.crash.root, NotEnoughFree | UnbalancedCards) and AT_ANY_TIME not in knob.conditions:
         return False
+    if knob.id in _OF_TENSORS and _tensors_are_few(case):
+        return False
     return all(CONDITIONS[name](case) for name in knob.conditions)
+
+
+def _tensors_are_few(case: Case) -> bool:
+    """What fills the GPU is of a library beside PyTorch, whose tensors have little of it: fewer of them free as
+    little."""
+    if case.cause != _BESIDE_PYTORCH or (total := card_total(case.crash)) is None:
+        return False
+    held = (card_of(event).reserved_bytes for event in case.crash.every(DeviceOutOfMemory))
+    return any(each is not None and each < MUCH * total for each in held)
 
 
 def _of_training(knob: Knob) -> bool:
@@ -320,6 +346,8 @@ def attention(case: Case) -> bool:
         return True
     of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
     told = bool(crash.context.models) or crash.shows(_OF_ATTENTION) or computes_scores(crash) is not None
+    if case.cause == "activations" and one_piece_beside_a_model(crash) is not None:
+        return True  # nothing else of a pass is as large
     return of_a_framework or told
 
 
@@ -349,7 +377,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if _beyond_a_half(crash) or case.cause == "framework-preallocation" or _batches_lie_elsewhere(case):
         return False
-    if _sees_one_picture(crash) or _is_of_no_batches(crash):
+    if _sees_one_picture(crash) or _is_of_no_batches(crash) or (case.now is None and _shows_batches_of_one(crash)):
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator in ("torch", "torch7"):
         return True
@@ -363,6 +391,16 @@ def _has_no_batches(crash: Crash) -> bool:
     """Its program has none, or its simulator."""
     simulates = crash.job.task == OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
     return simulates or some(crash.job.frameworks, "has no batch")
+
+
+def _shows_batches_of_one(crash: Crash) -> bool:
+    """Each shape around that may be of a batch begins with 1, or the batch is said to be of one."""
+    around = crash.root.around
+    lines = (
+        line[:SHOWN] for line in (*around.before, *around.after) if _OF_WEIGHTS_SHAPES.search(line[:SHOWN]) is None
+    )
+    sizes = [match["size"] for line in lines for match in _FIRST_AXIS.finditer(line)]
+    return bool(sizes) and all(size == "1" for size in sizes)
 
 
 def _is_of_no_batches(crash: Crash) -> bool:

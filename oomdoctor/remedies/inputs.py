@@ -14,7 +14,7 @@ from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs.arrays import PICTURES
 from oomdoctor.signs.generation import little_was_generated
-from oomdoctor.signs.passes import of_a_recording, simulates_worlds
+from oomdoctor.signs.passes import of_a_recording, sees, simulates_worlds
 
 OF_NATURE: Final = "simulation"  # a task: cells and particles, and worlds of them
 _OF_DATA_IN_RAM: Final = "dataset-in-ram"  # a cause: no line that scales a tensor makes what is read smaller
@@ -51,6 +51,7 @@ OF_LEARNING: Final = (
 )
 LENGTH: Final = "shorter-sequences"
 SIZE: Final = "smaller-input"
+SMALLEST: Final = 32  # of a picture's edges, in pixels: a filter's are shorter
 _COUNTED: Final = ("int", "size")  # types of options
 _OF_ANY_TASK: Final = ("unknown", "system")
 _WITHOUT_INPUTS: Final = ("data", "system", "serving")  # tasks
@@ -116,7 +117,9 @@ def pictures(case: Case) -> bool:
     if crash.job.task == OF_NATURE:
         return True
     stated = case.now is not None or own_options.own_option(case.knob, crash) is not None
-    return stated or _shows_pictures(crash) or (case.knob == SIZE and may_be_anything(crash))
+    if case.knob == SIZE and (may_be_anything(crash) or (crash.job.trains and sees(crash))):
+        return True
+    return stated or _shows_pictures(crash)
 
 
 def _shows_pictures(crash: Crash) -> bool:
@@ -136,7 +139,16 @@ def computes_pictures(crash: Crash) -> bool:
         return True
     if not isinstance(crash.root, ArrayOutOfMemory):
         return False
+    if _is_as_high_as_wide(crash):
+        return True
     return crash.mentions(_OPS_ON_PICTURES) is not None or has_axes_of_pictures(crash)
+
+
+def _is_as_high_as_wide(crash: Crash) -> bool:
+    """TensorFlow's array of a picture has its height and width in the middle; attention's scores have the pair last."""
+    root = crash.root
+    axes = root.lengths if isinstance(root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else []
+    return len(axes) == PICTURES and SMALLEST <= axes[1] == axes[2] != axes[3]
 
 
 def has_axes_of_pictures(crash: Crash) -> bool:

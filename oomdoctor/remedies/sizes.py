@@ -26,6 +26,8 @@ _ADAPTERS: Final = (
     *KNOBS["lora"].settings, "lora.rank", "use_lora", "lora_cfg.enabled", "finetuning_type", "adapter", "tuner_type",
     "train_type", "sft_type", "peft_scheme",
 )  # fmt: skip
+# "train_dreambooth_lora_flux.py"
+_SCRIPT_OF_ADAPTERS: Final = r"(?i)(?:^|[\s/])(?:\w{1,60}_)?q?lora(?:_\w{1,60})?\.py\b"
 # In the names of checkpoints whose weights have four bits or fewer; GGUF files mostly have where they do not say more
 _FEW_BITS: Final = late(
     r"(?i)(?:^|[-_/.:])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
@@ -88,7 +90,7 @@ def size_of_trained(crash: Crash) -> Size | None:
 def trains_adapters(crash: Crash) -> bool:
     stated = [found.value for name in _ADAPTERS if (found := crash.setting(name)) is not None]
     told = any("lora" in value.lower() if isinstance(value, str) else bool(value) for value in stated)
-    return told or crash.in_trace(r"(?:^|/)peft/") is not None
+    return told or crash.in_trace(r"(?:^|/)peft/") is not None or crash.shows(_SCRIPT_OF_ADAPTERS)
 
 
 def zero_stage(crash: Crash) -> tuple[int, tuple[str, ...]] | None:

@@ -251,15 +251,22 @@ def pool_of_a_library_beyond_its_limit(crash: Crash) -> Seen | None:
     return _pool_of_a_library(crash, kept=False)
 
 
+# ggml parts the weights into buffers that the device allows, so that one tensor alone was too large: no context and no
+# batch makes it smaller, nor a cache
+_OF_ONE_PIECE: Final = {
+    "weights": ("quantize-weights", "offload-parameters", "pin-version", "smaller-model"),
+    "kv": ("shorter-context", "quantize-kv-cache", "fewer-sequences", "offload-parameters"),
+}
+
+
 @sign
 def buffer_beyond_the_devices_largest(crash: Crash) -> Seen | None:
     """A buffer of ggml is larger than the largest single allocation of the GPU."""
     refused = crash.root
     if not isinstance(refused, BufferRefused) or not refused.limited:
         return None
-    return Seen(
-        words=say("The buffer is larger than the largest single allocation that the GPU allows."), evidence=(refused,)
-    )
+    words = say("The buffer is larger than the largest single allocation that the GPU allows.")
+    return Seen(words=words, evidence=(refused,), knobs=_OF_ONE_PIECE.get(refused.what or "", ()))
 
 
 @sign

@@ -21,7 +21,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FIGURES_OF_MLC, OF_AN_ENGINES_START
 from oomdoctor.signs.trace import asked, card, refusal
-from oomdoctor.units import show
+from oomdoctor.units import apart, show
 
 # V0 of vLLM took a whole prompt in one step up to this length, and fixed steps above it: vllm/engine/arg_utils.py 0.5.5
 # to 0.8; vllm/config.py, SchedulerConfig, refuses steps that are smaller than a prompt
@@ -398,11 +398,9 @@ def _comparison(refused: ContextDoesNotFit) -> str:
         )
     if refused.needed_bytes is None or refused.kv_bytes is None:
         return say("One request of {length} does not fit in the KV cache.", length=length)
+    needed, kv = apart(refused.needed_bytes, refused.kv_bytes)
     return say(
-        "One request of {length} needs {needed} of KV cache; {kv} is available.",
-        length=length,
-        needed=show(refused.needed_bytes),
-        kv=show(refused.kv_bytes),
+        "One request of {length} needs {needed} of KV cache; {kv} is available.", length=length, needed=needed, kv=kv
     )
 
 

@@ -60,6 +60,11 @@ _STARTS_UP: Final = late(r"(?i)\binitiali[sz]ation\b")  # of the runtime: nothin
 LITTLE: Final = 0.10  # of the card beside the weights: what an engine measures first needs more
 OWN_PART: Final = 0.5  # of the card: where this process holds less, others fill it
 _TRAINER = r"(?i)trainer\b|\btrain(?:ing)?\b|/train"
+# The weights alone, or a first step that no line tells of: what helps in both
+_OF_WEIGHTS_OR_A_STEP: Final = (
+    "shard-states", "smaller-microbatch", "gradient-checkpointing", "quantize-weights", "lora", "smaller-model",
+    "offload-parameters", "more-gpus",
+)  # fmt: skip
 START: Final = 5  # lines before the failure: what a program prints before its first step
 EMPTY: Final = 0.05  # of the card: less than a context and a few buffers
 
@@ -317,16 +322,22 @@ def one_piece_on_an_empty_card(crash: Crash) -> Seen | None:
     event, it = _refused(crash), card(crash)
     if event is None or it.tried_bytes is None or it.total_bytes is None or it.tried_bytes <= it.total_bytes:
         return None
-    held = it.own_bytes or it.reserved_bytes or it.allocated_bytes or 0
+    held = it.own_bytes or it.reserved_bytes or it.allocated_bytes
     training = crash.stage in TRAINING_STAGES or phase(crash) in ("backward", "optimizer")
-    if held >= EMPTY * it.total_bytes or training or _puts(crash) or in_its_own_computation(crash) is not None:
+    if (
+        (held or it.used_bytes or 0) >= EMPTY * it.total_bytes
+        or training
+        or _puts(crash)
+        or in_its_own_computation(crash) is not None
+    ):
         return None
     words = say(
-        "One allocation requested {tried}, more than the {total} of the whole GPU. This process held {held}.",
+        "One allocation requested {tried}, more than the {total} of the whole GPU.",
         tried=show(it.tried_bytes),
         total=show(it.total_bytes),
-        held=show(held),
     )
+    mine = say("This process held {mine}.", mine=show(held)) if held is not None else ""
+    words = joined((words, mine))
     return Seen(words=words, evidence=(event,), against=(say("one tensor of a wrong shape can be as large"),))
 
 
@@ -360,7 +371,9 @@ def live_tensors_before_any_step(crash: Crash) -> Seen | None:
         live=show(it.live_bytes or 0),
         share=percent(share),
     )
-    return Seen(words=words, evidence=(event,), against=(say("the log does not show what the job was doing"),))
+    doubt = say("the log does not show what the job was doing")
+    knobs = _OF_WEIGHTS_OR_A_STEP if nothing_is_trained(crash) is None else ()
+    return Seen(words=words, evidence=(event,), against=(doubt,), knobs=knobs)
 
 
 def _start_is_shown(crash: Crash) -> bool:

@@ -13,7 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.units import show
+from oomdoctor.units import apart
 
 # Where an engine lays its cache out; later than that it serves from it
 _BEFORE_SERVING: Final = (
@@ -305,7 +305,7 @@ def _compared(root: Shortage, words: str) -> str:
     """With the figures that were held against each other, where there are such."""
     there = next((size for size in (root.free_bytes, root.limit_bytes, root.total_bytes) if size is not None), None)
     if root.tried_bytes is not None and there is not None:
-        needed, had = show(root.tried_bytes), show(there)
+        needed, had = apart(root.tried_bytes, there)
     elif root.needed is not None and root.available is not None:
         needed, had = str(root.needed), str(root.available)
     else:

@@ -77,6 +77,11 @@ _IN_A_FIRST_STEP: Final = (
 OF_A_GUESS: Final = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 LARGE: Final = GIB
+OF_THE_CARD: Final = 0.25  # in one tensor: of a model that sees, the scores of all pairs of its patches
+_SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")  # in names of models
+_OF_LARGE_PICTURES: Final = (
+    "smaller-input", "memory-efficient-attention", "smaller-microbatch", "shorter-sequences", "collect-evidence",
+)  # fmt: skip
 # diffusers/models/attention_processor.py 0.40, comfy/ldm/modules/attention.py 0.3, ldm/modules/attention.py of CompVis
 _SCORES: Final = (
     r"\bget_attention_scores\b|\battention_basic\b|\bbaddbmm\("
@@ -223,7 +228,7 @@ def while_loading_or_updating(crash: Crash) -> Seen | None:
 def one_piece_beside_a_model(crash: Crash) -> Seen | None:
     """A single request exceeds the whole GPU, and at least 5 % of the GPU is already in use: a model is loaded."""
     it = card(crash)
-    held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes) or 0
+    held = it.share(it.own_bytes or it.reserved_bytes or it.allocated_bytes or it.used_bytes) or 0
     if not _beyond_the_card(it) or held < MODEL_SHARE or not _nothing_tells(crash):
         return None
     return Seen(
@@ -236,6 +241,16 @@ def one_piece_beside_a_model(crash: Crash) -> Seen | None:
         evidence=(refusal(crash) or crash.root,),
         against=(say("the traceback does not show which pass failed"),),
     )
+
+
+@sign
+def one_piece_beyond_the_card(crash: Crash) -> Seen | None:
+    """A single request exceeds the whole GPU: no share of it, however small, leaves so much room."""
+    it = card(crash)
+    if not _beyond_the_card(it):
+        return None
+    tried, total = show(it.tried_bytes or 0), show(it.total_bytes or 0)
+    return Seen(words=say("{tried} requested, more than the whole GPU has ({total})", tried=tried, total=total))
 
 
 def _beyond_the_card(it: Card) -> bool:
@@ -370,8 +385,19 @@ def tensor_of_a_running_job(crash: Crash) -> Seen | None:
         evidence=(event,),
         against=(say("the log does not show what the job was doing"),),
         unsure=True,
-        knobs=_IN_A_FIRST_STEP if _no_step_is_done(crash) else (),
+        knobs=_IN_A_FIRST_STEP if _no_step_is_done(crash) else _OF_LARGE_PICTURES if _of_pictures(crash) else (),
     )
+
+
+def _of_pictures(crash: Crash) -> bool:
+    """One tensor takes much of the card, and the model sees."""
+    it = card(crash)
+    return sees(crash) and (it.share(it.tried_bytes) or 0) >= OF_THE_CARD
+
+
+def sees(crash: Crash) -> bool:
+    """Whether a model of the job is given pictures, by its name."""
+    return any(_SEEING.search(name) for name in crash.context.models)
 
 
 def _no_step_is_done(crash: Crash) -> bool:

@@ -14,7 +14,7 @@ from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
-from oomdoctor.units import MIB, show
+from oomdoctor.units import MIB, apart, show
 
 # Frames by what they do. A pattern is searched in "file function code" of each frame, the innermost first.
 STATES: Final = (
@@ -180,13 +180,12 @@ def asked(it: Card) -> str:
         return say("an allocation failed")
     if it.free_bytes is None:
         return say("an allocation of {tried} failed", tried=show(it.tried_bytes))
+    tried, free = apart(it.tried_bytes, it.free_bytes)
     if not it.total_bytes:
-        return say(
-            "an allocation of {tried} failed with {free} free", tried=show(it.tried_bytes), free=show(it.free_bytes)
-        )
+        return say("an allocation of {tried} failed with {free} free", tried=tried, free=free)
     return say(
         "an allocation of {tried} failed with {free} of {total} free",
-        tried=show(it.tried_bytes),
-        free=show(it.free_bytes),
+        tried=tried,
+        free=free,
         total=show(it.total_bytes),
     )

@@ -141,3 +141,32 @@ def test_the_account_of_a_group_at_its_limit(line: str, at_its_limit: bool, tmp_
     log.write_text(f"process 2 terminated with signal SIGKILL\n\n{line}\n", encoding="utf-8")
     found = [one["cause"] for one in diagnose(log).as_json()["diagnoses"][:1]]
     assert (found == ["container-limit"]) is at_its_limit
+
+
+WRAPPED = (
+    "[  {pid}]     0  {pid}  5120000  3072000 31457280  512000\n 0 python3\n"
+    "[  {other}]  1000  {other}      700      400    45056        0\n 0 bash\n"
+)
+
+
+def test_rows_that_a_terminal_has_broken_are_read() -> None:
+    (kill,) = kills(WRAPPED.format(pid=4711, other=812) + LINE.format(4711))
+    assert [(task.pid, task.name) for task in kill.tasks] == [(4711, "python3"), (812, "bash")]
+    assert (kill.tasks[0].total_vm_pages, kill.tasks[0].rss_pages, kill.tasks[0].swap_pages) == (
+        5120000,
+        3072000,
+        512000,
+    )
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "[  4711]     0  4711  5120000  3072000 31457280  512000\n[  812]  1000  812  700  400  45056  0\n",
+        "[  4711]     0  4711  5120000  3072000 31457280  512000\nCPU 3 is idle again now\n",
+        "[  4711]     0  4711  5120000  3072000 31457280  512000\n",
+    ],
+)
+def test_rows_without_their_rest_are_no_tasks(between: str) -> None:
+    (kill,) = kills(between + LINE.format(4711))
+    assert kill.tasks == ()

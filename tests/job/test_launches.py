@@ -6,6 +6,11 @@ import pytest
 from test_context import settings
 
 STATED = (
+    ("MAX_PIXELS=401408 NPROC_PER_NODE=2 swift sft \\\n  --sft_type lora", "MAX_PIXELS", 401408),
+    ("CUDA_VISIBLE_DEVICES=0,1,2 python fit.py \\\n  --lr 1e-4", "CUDA_VISIBLE_DEVICES", "0,1,2"),
+    ("set CUDA_VISIBLE_DEVICES=10,11 before", "CUDA_VISIBLE_DEVICES", "10,11"),
+    ("CUDA_VISIBLE_DEVICES=3, and nothing else", "CUDA_VISIBLE_DEVICES", 3),
+    ("image_max_pixels: 131072", "image_max_pixels", 131072),
     ("python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3 --colocate_all_models", "zero_stage", 3),
     (
         "ray job submit --address=http://127.0.0.1:8265 -- python3 -m openrlhf.cli.train_ppo_ray --vllm_num_engines 2",

@@ -53,7 +53,24 @@ REPORT = (
     'call last):\n    File "/srv/fit.py", line 612, in fit\n    File "/srv/fit.py", line 51, in {1}\n'
 )
 
+# pytest's summary below, and a frame as people quote it
+SUMMARY = (
+    OOM + "\nFAILED tests/test_fleet.py::test_pair - ray.exceptions.RayTaskError(OutOfMemoryError): ray::{}() (pid=7)"
+)
+PLACED = "{}\n" + OOM
+
 STAGES = (
+    (SUMMARY.format("ShardWorker.init_model"), "model_load"),
+    (SUMMARY.format("ShardWorker.save_checkpoint"), "checkpoint_save"),
+    (SUMMARY.format("ShardWorker.tidy"), "unknown"),
+    (PLACED.format("save_checkpoint at trainer.py:310"), "checkpoint_save"),
+    (PLACED.format("  load_checkpoint (fleet/trainer.py:88)"), "checkpoint_load"),
+    (PLACED.format("in Trainer.training_step() at /srv/fleet/trainer.py:12"), "forward"),
+    (PLACED.format("prealloc_symmetric_memory_pool at model_runner.py:12"), "engine_init"),
+    # prose, a place alone, another's name
+    (PLACED.format("Error at save_checkpoint.py:310"), "unknown"),
+    (PLACED.format("see save_checkpoint at trainer.py, line 310"), "unknown"),
+    (PLACED.format("breakpoint at load_checkpoint.py:88"), "unknown"),
     (REPORT.format("traceback : ", "training_step"), "forward"),
     (REPORT.format("traceback : ", "save_checkpoint"), "checkpoint_save"),
     (REPORT.format("traceback : ", "tidy"), "unknown"),

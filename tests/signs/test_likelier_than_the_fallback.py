@@ -380,6 +380,12 @@ def test_what_bitsandbytes_checks_between_python_and_its_kernels_are_paged_state
     assert (ranking(line)[0] == "optimizer-states") is paged
 
 
+@pytest.mark.parametrize("file", ["veda/pythonInterface.c", "veda/src/pythonInterface.c", "veda/pythonInterface.cpp"])
+def test_a_file_of_this_name_that_lies_elsewhere_is_not_of_bitsandbytes(file: str) -> None:
+    told = crash(f"Error out of memory at line 380 in file /opt/{file}")
+    assert optimizer.paged_states_were_refused(told) is None
+
+
 def test_weights_that_took_nothing_are_on_another_card() -> None:
     disturbed = (
         "AssertionError: Error in memory profiling. This happens when the GPU memory was not properly cleaned up."

@@ -15,7 +15,6 @@ from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, semicolons, translated
-from oomdoctor.patterns import late
 from oomdoctor.remedies.engine.contexts import within_room
 from oomdoctor.remedies.engine.known import engine_version
 from oomdoctor.remedies.halves import half
@@ -27,7 +26,6 @@ from oomdoctor.signs.kv_pool import context_of_all_sequences_is_full, evictable_
 from oomdoctor.signs.logits import OF_PROMPTS
 from oomdoctor.units import show
 
-_SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
 _SPECULATION: Final = "speculative_algorithm"
 
@@ -245,10 +243,6 @@ def _within_the_free_tokens(pool: PoolExhausted, option: str) -> Answer:
             free=free,
         ),
     )
-
-
-def sees(crash: Crash) -> bool:
-    return any(_SEEING.search(name) for name in crash.context.models)
 
 
 # common/arg.cpp of llama.cpp; later builds warm up with no more, too: tools/mtmd/clip-model.h, `set_warmup_n_tokens`

@@ -27,6 +27,8 @@ from oomdoctor.units import show
 _LONG: Final = 32768  # tokens: a guess of a context that may fill the cache
 _OF_V0: Final = "not properly cleaned up"  # vllm/worker/worker.py, whose engine measures always
 _STATES_ITS_CACHE: Final = (0, 10, 2)
+FILLED: Final = 0.98  # of the card in live tensors
+_BESIDE_PYTORCH: Final = "non-torch-memory"  # a cause
 FIXED_CACHE: Final = "kv_cache_memory_bytes"  # vLLM 0.10.2 and later
 _OF_TOKENS_CHOSEN: Final = (logits.sampler_working_on_logits, logits.engine_working_on_logits)
 
@@ -41,7 +43,7 @@ def lower(case: Case) -> Answer:
     fixed = fixed_cache(crash) or _as_the_engine_says(case) or _of_sglang(crash)
     if fixed is not None:
         return fixed
-    elsewhere = not_its_share(crash)
+    elsewhere = not_its_share(crash) or _of_tensors(case)
     if elsewhere is not None:
         return Refusal(elsewhere)
     oom = next((e for e in (crash.root, *crash.every(DeviceOutOfMemory)) if isinstance(e, DeviceOutOfMemory)), None)
@@ -60,6 +62,17 @@ def lower(case: Case) -> Answer:
     if oom.tried_bytes <= (oom.free_bytes or 0):
         return _in_pieces(crash, oom.tried_bytes, oom.total_bytes, known)
     return _from_refusal(crash, oom, oom.total_bytes, oom.tried_bytes, now, assumed)
+
+
+def _of_tensors(case: Case) -> str | None:
+    """A library beside PyTorch was refused, and tensors take more than an engine does by its share: weights, or what a
+    pass computes."""
+    refused = case.crash.every(DeviceOutOfMemory) if case.cause == _BESIDE_PYTORCH else ()
+    full = (each for each in refused if (each.allocated_bytes or 0) >= FILLED * (each.total_bytes or math.inf))
+    taken = next((each.allocated_bytes or 0 for each in full), None)
+    if taken is None:
+        return None
+    return say("tensors of this process alone take {taken}: no cache is what fills the GPU", taken=show(taken))
 
 
 def _of_sglang(crash: Crash) -> Proposal | None:
