@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, engine
+from oomdoctor.signs import Grade, engine, passes
 from oomdoctor.signs.kv_cache import a_step_takes_a_whole_prompt
 from oomdoctor.signs.logits import sampler_working_on_logits
-from oomdoctor.signs.passes import one_piece_beyond_the_card
 
 AT_THE_START = ("lower-engine-reservation", "free-the-gpu", "start-in-sequence", "separate-placement")
 OF_WHAT_IS_FREE = ("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "eager-mode", "free-the-gpu")
@@ -44,7 +43,7 @@ CAUSE = Cause(
     ),
     pools=("gpu",),
     excluded=(engine.still_laying_out, engine.still_measuring, engine.still_loading, engine.cache_is_a_small_part,
-              one_piece_beyond_the_card),
+              passes.one_piece_beyond_the_card),
     signs=(
         Row(engine.share_beside_a_small_neighbour, Grade.PROVES, AT_THE_START),
         Row(engine.cache_of_what_is_free_was_refused, Grade.PROVES, OF_WHAT_IS_FREE),
