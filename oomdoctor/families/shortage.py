@@ -243,7 +243,8 @@ _ABOUT_A_THING = (
 )
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(
-    r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs|kokkos)\b"
+    r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs|kokkos"
+    r"|dynamic shared|sm ?\d{2,3}|head dim|specializations?|epilogue|config fits|kernel constraints)\b"
 )
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(
@@ -387,6 +388,24 @@ _IS_A_TARGET = late(
     r"(?i)\b(?:cannot|can't|could not|couldn't|unable to|does not|doesn't) (?:meet|reach|hit|satisfy|match|fulfil)"
     r" (?:the |its |this |all )?(?:\w{1,12} ){0,3}targets?\b"
 )
+# Which kind of cache an engine has or takes, and not how much of it: "requires full-attention KV layers", "8 heads per
+# KV head, got 6", "has no KV cache scales", "exceeds the remote KV block size"
+_KV = r"kv(?:[ _-]?caches?(?![a-z])|(?![ _-]?caches?(?![a-z])))"
+_OF_A_KIND = (
+    r"(?:heads?|groups?|layers?|layouts?|scales?|scaling|d?types?|specs?|configs?|formats?|connectors?|sources?|transfer"
+    r"|items?|tensors?|ind(?:ex|ices)|quant\w{0,8}|boundary)"
+)
+_IS_OF_A_KIND = late(
+    r"(?i)^(?!.*\b(?:out of|not enough|insufficient|exhausted|(?:is|are|was) full|too (?:small|few|little)|room|fit"
+    r"|(?:no|not) (?:free|available|more)|(?:failed to|cannot) allocate|memory|larger than the max\w*|only \d"
+    r"|\d[\d.]{0,20} ?[KMGT]i?B)\b)"
+    rf"(?:.*?\b(?:\w{{1,20}}_)?{_KV}[ _-]{_OF_A_KIND}\b"
+    r"|.*?\b(?:requires?|supports?|must|needs?|expects?|retained)\b.{0,80}\bfull(?:y|[A-Z]\w{0,30})?[ _-]?"
+    rf"(?:attention|{_KV}|blocks?|pages?)"
+    rf"|.*?\b(?:has|have|reads?|uses?|shares?|takes?) no (?:[\w/-]{{1,16}} ){{0,4}}{_KV}\b"
+    r"(?![ _](?:blocks?|slots?|pages?|cells?)\b)"
+    rf"|.*?\bexceeds? (?:the )?(?:\w{{1,12}} ){{0,3}}(?:block|page) size\b)"
+)
 # Of time, and of what is learned from: "exceeded your GPU quota (60s requested vs. 12s left)", "insufficient data"
 _IS_OF_ANOTHER_THING = late(
     r"(?i)^(?!.*\b(?:mem(?:ory)?|v?ram|heap|rss|cache)\b|.*\d ?[KMGT]i?B\b).*?"
@@ -408,11 +427,13 @@ _ON_A_DISK = late(
     r"(?i)\b(?:database|tablespace|filegroup|table|index|segment|extent|volume|partition|log|journal|file|disk|inode"
     r"|snapshot|backup|archive|swap|director(?:y|ie)|core)s?\b"
 )
-# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "PYSCF_MAX_MEMORY"
+# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "PYSCF_MAX_MEMORY"; and of no
+# function, "torch.cuda.memory.empty_cache()", also where it is named without its brackets
 OF_A_SETTING: Final = late(
     r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limits?|budget|quota|cap)(?:_\w{1,12})?"
     r"|max_\w{0,20}(?:memory|mem|heap)(?:_\w{1,12})?|[A-Z][A-Z\d]{1,16}_MAX_(?:MEMORY|MEM|HEAP)"
-    r"|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead)|[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
+    r"|(?!torch|cupy|jax|np\b)[a-z]{2,16}(?:\.(?!cuda)\w{2,20}){1,4}\.(?:memory|memoryOverhead)"
+    r"|(?<![.\w])(?!torch|cupy|jax|cuda)[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
 )
 _RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
 _NEGATIVE = late(r"(?<!\w)-(\d{1,3})$")  # an error's number as C gives it back
@@ -557,7 +578,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _GIVES_BACK.search,
               _LOOKS_UP.search, _IS_UNABLE.search,
               _IS_LACKING.search, _IS_OFF.search, _IS_A_MESSAGE.search, _IS_A_TARGET.search,
-              _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search)  # fmt: skip
+              _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search, _IS_OF_A_KIND.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
