@@ -48,7 +48,7 @@ CAUSE = Cause(
         mark("A memory cap of {cap_on_a_full_gpu} was hit on {gpu}: {requested} requested, {free} free"),
         mark("A memory limit below the hardware's size was hit: {requested} requested[ on {gpu}]"),
     ),
-    pools=("gpu", "host_ram"),
+    pools=("gpu", "host_ram", "pinned"),
     excluded=(allocator.within_the_allowed, allocator.pool_of_a_library_within_its_limit),
     signs=(
         Row(allocator.pool_of_a_library_beyond_its_limit, Grade.PROVES),

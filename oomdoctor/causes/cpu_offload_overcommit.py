@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, host_caches, offload
+from oomdoctor.signs import Grade, host_caches, offload, other_words
 
 OF_SWAP_SPACE = ("less-swap-space", "more-host-memory")
 OF_A_CACHE = ("less-offload", "more-host-memory")
@@ -22,6 +22,7 @@ CAUSE = Cause(
     headlines=(
         mark("vLLM's swap space of {swap_space} is too large for {swap_ram} of RAM"),
         mark("SGLang cannot allocate {host_cache} of RAM for its KV cache[: {host_cache_free} free]"),
+        mark("{engines_cache} has no room in RAM for a cache that it keeps there[: {ram_requested} requested]"),
         mark("{store_in_ram}[ of {store_requested}] does not fit into RAM"),
         mark("{host_buffer}'s buffer in host memory is full[: {host_buffer_requested} requested][ {doing}]"),
         mark("{cache_of_ranks} of RAM for LMCache ({ranks_of_cache}): a process died and the log does not say why"),
@@ -41,6 +42,7 @@ CAUSE = Cause(
         Row(host_caches.host_cache_was_refused, Grade.PROVES, OF_A_CACHE),
         Row(host_caches.object_store_was_refused, Grade.PROVES, OF_THE_STORE),
         Row(host_caches.no_host_memory_for_waiting_sequences, Grade.NAMES),
+        Row(other_words.host_cache_in_other_words, Grade.NAMES, OF_A_CACHE),
         Row(host_caches.host_buffer_of_kv_blocks_is_full, Grade.HINTS),
         Row(host_caches.every_rank_keeps_a_cache, Grade.POINTS, OF_A_CACHE),
         Row(host_caches.engines_keep_half_of_the_node, Grade.PROVES),

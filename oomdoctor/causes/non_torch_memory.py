@@ -56,6 +56,7 @@ CAUSE = Cause(
         Row(a_library_failed, Grade.POINTS, FAILED_KNOBS),
         Row(much_outside_pytorch, Grade.POINTS, OUTSIDE_KNOBS),
         Row(much_outside_pytorch_in_an_engine, Grade.HINTS),
+        Row(other_words.library_by_the_message, Grade.NAMES),
         Row(other_words.library_was_refused_in_other_words, Grade.HINTS, FAILED_KNOBS),
     ),
     knobs=REFUSED_KNOBS,

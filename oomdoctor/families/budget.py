@@ -308,7 +308,7 @@ _BUDGETS: Final = tuple(
         ("MUMPS", "ICNTL(23)", rf"{MUMPS}-19\b"),
     )
 )
-_ON_THE_CARD: Final = frozenset({"ColossalAI", "marian"})  # by the program
+_NOT_ON_THE_HEAP: Final = {"ColossalAI": "gpu", "marian": "gpu", "DeepSpeed": "pinned"}  # by the program
 _SPILLS: Final = tuple(
     (program, late(pattern))
     for program, pattern in (
@@ -382,7 +382,7 @@ def _refused(page: Page, index: int, text: str) -> Iterator[Read]:
             for other, name in (("bound_bytes", "limit_bytes"), ("left_bytes", "free_bytes")):
                 if (value := figures.pop(other, None)) is not None:
                     figures[name] = value
-            pool = "gpu" if program in _ON_THE_CARD else "host_ram"
+            pool = _NOT_ON_THE_HEAP.get(program, "host_ram")
             yield BudgetSpent(**_about(page, index), pool=pool, program=program, setting=setting, **figures)
             return
     for name, pattern in _SPILLS:

@@ -372,9 +372,12 @@ _OF_GRADLE: Final = {"heap space": "heap_limit_bytes", "metaspace": "metaspace_l
 _LINES_OF_R: Final = 12
 _LIMIT_OF_R: Final = late(r"\bReached total allocation of (\d{1,9})Mb: see help\(memory\.size\)")
 _RUNTIME_LINES: Final = 30
-_SYSTEM_MAP = late(r"runtime\.sys(?:Map|Reserve|Alloc|Used)(?:OS)?\((?:0x[\da-f]{1,16}, )?0x([\da-f]{1,16})[,)]")
+# src/runtime/mem.go: sysAlloc(n, ...), the others (v, n, ...); since 1.18 a "?" follows what a register held
+_SYSTEM_MAP = late(
+    r"runtime\.sys(?:(?:Map|Reserve|Used)(?:OS)?\(0x[\da-f]{1,16}\??, |Alloc(?:OS)?\()0x([\da-f]{1,16})\??[,)]"
+)
 _LARGE_ALLOCATION = late(
-    r"runtime\.(?:\(\*mcache\)\.allocLarge\((?:0x[\da-f]{1,16}, )?|largeAlloc\()0x([\da-f]{5,12})[,)]"
+    r"runtime\.(?:\(\*mcache\)\.allocLarge\((?:0x[\da-f]{1,16}\??, )?|largeAlloc\()0x([\da-f]{5,12})\??[,)]"
 )
 _STACK_LINES: Final = 20
 # storage/innobase/srv/srv0start.cc of 5.5, 5.7 and 10; src/backend/port/sysv_shmem.c. MySQL 8 says no size.

@@ -53,6 +53,14 @@ _ON_THE_CPU = late(
     r"/device:CPU:\d(?!.{0,400}/device:GPU:)|\bmemfd\b|\btokenizing data\. C error\b|\bUMFPACK_|\bmj_(?:stack|arena)"
     r"|\[(?:host|cpu)_\w{1,40}\.cpp:|\bCan't allocate buffer for tensor$"
 )
+# It is the machine's memory that has no room, whatever was to be kept there: "Not enough host memory for the pages",
+# "needs 24 GiB but only 20 GiB of RAM is available", "the offloaded KV cache does not fit in CPU memory"
+_SHORT_OF_RAM = late(
+    r"(?i)\b(?:(?:not enough|insufficient|no|out of|ran out of) (?:free |available )?(?:host|cpu|system) (?:memory|ram)"
+    r"|(?:host|cpu|system) (?:memory|ram) (?:is |was )?(?:exhausted|full)"
+    r"|only \d[\d.]{0,12} ?[KMGT]i?B of (?:(?:host|cpu|system) )?(?:memory|ram) (?:is|was) (?:available|free|left)"
+    r"|fit in(?:to)? (?:the )?(?:host|cpu|system)(?:'s)? (?:memory|ram))\b"
+)
 # "void voxel_grid::ExtractTriangleMeshCUDA(...)": of a device, what it allocates, too
 _FUNCTION_OF_A_CARD = late(r"\b(?:\w{1,40}::)?\w{2,60}(?:CUDA|Cuda|_cuda|_gpu|GPU|HIP)\(")
 _MALLOC = late(
@@ -117,6 +125,7 @@ _STRUCTURE = late(
 _NODES = late(
     r"(?i)\b(?:no|largest|any|each) (?:node|worker|machine)\b|\bplacement\b"
     r"|\b(?:worker|actor) (?:groups?|bundles?)\b|\breplicas?\b|\bcluster\b|\bnodes are available\b"
+    r"|\b(?:master|head|worker|each|the|this) node\b|\b(?:DP|TP|PP|EP) (?:ranks|workers|engines)\b"
 )
 
 _FITS = late(r"(?i)\b(?:not|\w{1,8}n't|cannot) fit\b")
@@ -141,6 +150,14 @@ _ENGINE = (
 _FRAMEWORK = (
     r"\b(?:torch|pytorch|tensorflow|tf|jax(?:lib)?|xla|paddle|mxnet|mindspore|keras|megatron|deepspeed|autograd|bfc)\b",
     r"\b(?:activations?|gradients?|optimizer|caching allocator|tensor allocator)\b|\bcuda:\d",
+)
+# What a library keeps for itself, whatever framework calls it: "outside PyTorch's allocator", "dropout states" (cuDNN's
+# descriptor of them, jaxlib/gpu/rnn_kernels.cc), "workspace for cuSOLVER"
+_ITS_OWN = r"(?:workspaces?|handles?|states?|descriptors?|plans?|communicators?|scratch)"
+_A_LIBRARY = r"(?:(?:cu|hip|roc)(?:dnn|blas(?:lt)?|solver|sparse|fft|rand|tensor)|miopen|nccl|rccl|nvshmem)"
+BESIDE_AN_ALLOCATOR: Final = late(
+    r"(?i)\b(?:outside|beside)(?: of)?(?: the)?(?: [\w'’-]{1,24}){0,2} allocator\b|\bdropout (?:states?|descriptors?)\b"
+    rf"|\b{_ITS_OWN} (?:for|of|by|in) (?:the |an? )?{_A_LIBRARY}\b|\b{_A_LIBRARY}(?:'s)? {_ITS_OWN}\b"
 )
 _ALLOCATOR = r"(?:Alloc|Heap|Pool|Arena|Buffer|Malloc|Mem)"
 _LIBRARY = (
@@ -191,7 +208,7 @@ def pool_of(found: Shortfall, text: str) -> str:
 
 def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
     """The memory that a device's, a function's or a structure's name alone decides."""
-    if _ON_THE_CPU.search(text):
+    if _ON_THE_CPU.search(text) or ("p" not in letters and _SHORT_OF_RAM.search(text)):
         return "host_ram"
     if _FUNCTION_OF_A_CARD.search(text) and not _OF_THE_CPU.search(text):
         return "gpu"
@@ -306,8 +323,10 @@ def refuser_of(pool: str, text: str) -> str:
         return "scheduler"
     if pool == "kv_cache":
         return "engine"
+    if pool == "gpu" and BESIDE_AN_ALLOCATOR.search(text):
+        return "library"
     spaced = text.replace("_", " ")
     return next((name for name, words in _REFUSERS if words.search(text) or words.search(spaced)), "unknown")
 
 
-__all__ = ["pool_of", "refuser_of"]
+__all__ = ["BESIDE_AN_ALLOCATOR", "pool_of", "refuser_of"]

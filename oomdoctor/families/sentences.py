@@ -22,6 +22,8 @@ _UP_TO_THE_MESSAGE = 5  # lines from a statement that raises, with its carets
 Clause = Callable[[tuple[str, ...]], dict[str, Any]]
 
 _OPENS_A_STRING = late(r"(?:^|[(,=]) {0,80}f?[\"']$")  # not after a colon: that is JSON
+# Somebody's quotation of a whole line: code is indented where a traceback shows it, and has names for figures
+_QUOTED = late(r"([\"'])[^\"'{}]{0,400}\d[^\"'{}]{0,400}\1[.,]?\s{0,8}")
 _SIZE = late(r"(-?[\d,.]+)\s*([A-Za-z]*)")
 
 
@@ -95,6 +97,8 @@ def is_source(text: str, head: str) -> bool:
     The line that raises is as good as the message: where a log is cut behind it, it is all there is.
     """
     before = text[: text.index(head)]
+    if _QUOTED.fullmatch(text):
+        return False
     return _OPENS_A_STRING.search(before) is not None and "raise " not in before
 
 

@@ -220,6 +220,7 @@ _SENTENCES = (
     Sentence("max_total_num_tokens=", EngineStep, {"step": "ready", "stage": "engine_init"}, needs="context_len"),
     Sentence("memory. Please try to increase --mem-fraction-static", NoPool, bare=True),
     Sentence("Loaded weights leave no GPU memory for the KV cache", NoPool, bare=True),
+    Sentence("Memory pool size is too small", NoPool, bare=True),  # managers/tp_worker.py, 0.1.13 on
     Sentence("max_total_tokens=", NoPool, needs="tokens"),
     Sentence("is larger than the profiled value", NoPool, needs="tokens"),
     Sentence("Capture cuda graph failed:", CaptureFailed, bare=True),
@@ -237,6 +238,8 @@ _SENTENCES = (
     Sentence("_grow_device_buffers failed", PoolExhausted, {"batch": "decode"}, bare=True),
     Sentence("The memory capacity is unbalanced.", UnbalancedCards, bare=True),
     Sentence("Not enough host memory available. Requesting", HostCacheTooLarge, needs="tried_bytes"),
+    # srt/mem_cache of 0.5.20 on: an indexer's, a state's, a paged pool, each as "{:.2f} GB"
+    Sentence("Not enough host memory for", HostCacheTooLarge, needs="tried_bytes"),
     Sentence("KV cache pool is full. Retract requests.", Retraction, bare=True),
     Sentence("ecode out of memory happened", Retraction, bare=True),
     Sentence("Decode batch", Statistics, {"batch": "decode"}, needs="kv_usage"),

@@ -245,7 +245,7 @@ _ABOUT_A_THING = (
 # What a kernel has on the chip, beside the memory that processes share
 _ON_CHIP = late(
     r"(?i)\b(?:tactic|stages?|tiles?|multiprocessor|matrix mult\w*|gemm|per block|threads?|kernel needs|kokkos|epilogue"
-    r"|sm ?\d{2,3}|smem|dynamic shared|speciali[sz]ation|kernel constraints|head dim|cuda ?arch)\b"
+    r"|sm ?\d{2,3}|smem|dynamic shared|speciali[sz]ation|kernel constraints|head dim|cuda ?arch|config fits)\b"
 )
 # Of the cache that an engine keeps its tokens in, where the sentence is about it
 _OF_A_CACHE = tuple(
@@ -420,11 +420,13 @@ _ON_A_DISK = late(
     r"(?i)\b(?:database|tablespace|filegroup|table|index|segment|extent|volume|partition|log|journal|file|disk|inode"
     r"|snapshot|backup|archive|swap|director(?:y|ie)|core)s?\b"
 )
-# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "PYSCF_MAX_MEMORY"
+# The name of a program's own setting on memory: "maxmemory", "spark.driver.memory", "PYSCF_MAX_MEMORY"; and of no
+# function, "torch.cuda.memory.empty_cache()", also where it is named without its brackets
 OF_A_SETTING: Final = late(
     r"\b(?:max_?memory|\w{0,30}(?:memory|mem|heap)_(?:limits?|budget|quota|cap)(?:_\w{1,12})?"
     r"|max_\w{0,20}(?:memory|mem|heap)(?:_\w{1,12})?|[A-Z][A-Z\d]{1,16}_MAX_(?:MEMORY|MEM|HEAP)"
-    r"|[a-z]{2,16}(?:\.\w{2,20}){1,4}\.(?:memory|memoryOverhead)|[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
+    r"|(?!torch|cupy|jax|np\b)[a-z]{2,16}(?:\.(?!cuda)\w{2,20}){1,4}\.(?:memory|memoryOverhead)"
+    r"|(?<![.\w])(?!torch|cupy|jax|cuda)[a-z]{4,16}\.memory(?:\.[a-z][\w-]{2,20}){1,3})\b"
 )
 _RANK = late(r"(?i)(?:rank|proc)\s?[:#=]?\s?(\d{1,7})")
 _NEGATIVE = late(r"(?<!\w)-(\d{1,3})$")  # an error's number as C gives it back

@@ -71,10 +71,21 @@ _POOL_EXHAUSTED = late(
     r"(?i)\b(?:static|dynamic|fixed|pre-?allocated|scratch|staging|peer|pinned|buffer)"
     r" (?:[a-z]{1,8} ){0,2}(?:memory )?(?:pool|arena)"
     r" (?:is |was |has been )?(?:exhausted|depleted|full|used up|spent)\b"
+    r"|\b(?:output |aux\w{0,8} )?block pool is exhausted\b"
+    r"|\b(?:static|fixed|pre-?allocated) (?:\w{1,20} ){0,2}(?:pool|buffer|arena)s? capacity (?:is |was )?exceeded\b"
     r"|\bout of memory, stack overflow\b"  # MuJoCo's stack, mj_stackAlloc
+)
+# A size that is refused whatever is free: "Requested preallocation size is too large" (ggml-vulkan.cpp,
+# maxMemoryAllocationSize), "buffer size exceeds the maximum allocation size"
+_AT_ONCE = late(
+    r"(?i)\b(?:requested|pre-?allocation|allocation|buffer) size (?:(?:is|was) )?"
+    r"(?:too (?:large|big)\b"
+    r"|(?:exceeds|above|over|(?:larger|greater|bigger) than) (?:the )?(?:\w{1,12} ){0,2}max(?:imum)?\b)"
 )
 # A limit that somebody gave it
 _GIVEN = late(r"(?i)\b(?:user|operator|client)[- ](?:specified|defined|configured|given|set)\b")
+
+_BLANKS = late(r"(?<=\S) {2,8}(?=\S)")
 
 # Between an exception and the one that was raised from it
 _CHAIN: Final = 30  # lines
@@ -90,13 +101,16 @@ _CACHE_FILE = late(
 _OF_A_MODULE = late(r"((?:[a-z_]\w{0,40}\.){1,8}[a-z_]\w{0,40})\.[A-Z]\w{2,60}: ")  # an exception's
 # "[petals.server.memory_cache._schedule_alloc:128]": the module, then the function
 _LOGGED_IN = late(r"\[([a-z_]\w{0,40}(?:\.[a-z_]\w{0,40}){1,6})\.\w{1,60}:\d{1,6}\]")
-_ENGINE_FILE = late(r"/(?:exllamav\d|vllm|sglang|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/")
+_ENGINE_FILE = late(
+    r"/(?:exllamav\d|vllm|sglang(?!/multimodal_gen)|lmdeploy|aphrodite|tensorrt_llm|lightllm|mlx_lm|vllm_\w{1,12})/"
+)
 # Where it hands out what the host keeps of that cache
 _HOST_FILE = late(
     r"/mem_cache/storage/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
 )
 _DEVICE_FILE = late(OF_TINYGRAD)
-_SWAPPING_FILE = late(r"/swap_tensor/")
+# Pools of page-locked memory: DeepSpeed's for a disk, vLLM's for what a peer sends
+_SWAPPING_FILE = late(r"/swap_tensor/|/p2p/tensor_memory_pool\.py\"")
 # Where a batch finds no place, its program may try with a smaller one
 _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
 _TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
@@ -121,7 +135,7 @@ BESIDE_A_FAULT: Final = mark(
 )
 _OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
-    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang|transformers|accelerat|\bdevice"
+    r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang(?!/multimodal_gen)|transformers|accelerat|\bdevice"
     r"|\b(?:max[ _])?mem(?:ory)?[ _](?:reserved|allocated)[:= ] ?\d"  # what PyTorch counts of a card
     r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )
@@ -218,7 +232,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         if _FAULT.search(text) is None and shortfall(text, raised=is_raised) is not None:
             yield Lookalike(place_of(page, page.lines[index]), BESIDE_A_FAULT)
         return
-    found = tuple(_alike(page, index)) or tuple(_short(page, index, text, is_raised=is_raised))
+    found = _known(page, index) or tuple(_short(page, index, text, is_raised=is_raised))
     # Progress below tells that the program went on. Beside a comparison an engine's end was looked for already.
     if found and (less_than_needed(text) is not None or not goes_on(page, index)):
         yield from found
@@ -244,19 +258,37 @@ def _is_last(page: Page, index: int) -> bool:
     return page.ends and len(page.lines) - index <= LAST_WORDS
 
 
+def _known(page: Page, index: int) -> tuple[Read, ...]:
+    return tuple(_padded(page, index)) or tuple(_alike(page, index))
+
+
+def _padded(page: Page, index: int) -> Iterator[Read]:
+    """What the line says as a known message, where it was pasted with more blanks than that has."""
+    text = page.lines[index].text
+    plain = _BLANKS.sub(" ", text)
+    if plain != text:
+        known = (family for family in families() if not family.last and any(map(plain.__contains__, family.triggers)))
+        yield from next((events for each in known if (events := _read_as(page, index, plain, each))), ())
+
+
 def _alike(page: Page, index: int) -> Iterator[Read]:
     """What the known message says that the line is but for a word."""
     line = page.lines[index]
     found = likeness(line.text)
     if found is None or echo(line.text[:CHARACTERS]):
         return
+    family = next(family for family in families() if family.name == found.family)
+    for event in _read_as(page, index, found.text, family):
+        yield replace(event, read_as=found.known)
+
+
+def _read_as(page: Page, index: int, text: str, family: Family) -> tuple[Event, ...]:
+    """The failures that a family reads of the line, were this its text."""
     first = max(0, index - AROUND)
     window = page.lines[first : index + AROUND]
-    window[index - first] = replace(line, text=found.text)
-    family = next(family for family in families() if family.name == found.family)
-    for event in family.read(Page(page.file, window, page.ends), index - first):
-        if isinstance(event, Event) and event.role == "root":
-            yield replace(event, read_as=found.known)
+    window[index - first] = replace(page.lines[index], text=text)
+    events = family.read(Page(page.file, window, page.ends), index - first)
+    return tuple(event for event in events if isinstance(event, Event) and event.role == "root")
 
 
 def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
@@ -343,7 +375,7 @@ def _by_its_file(page: Page, index: int) -> str | None:
         around.append(f'/{logged[1].replace(".", "/")}.py"')
     if (source := page.lines[index].mark.source) is not None:
         around.append(f'/{source.partition(":")[0]}"')
-    files = ((_HOST_FILE, "host_ram"), (_CACHE_FILE, "kv_cache"), (_SWAPPING_FILE, "pinned"), (OF_SHARED_MEMORY, "shm"),
+    files = ((_HOST_FILE, "host_ram"), (_SWAPPING_FILE, "pinned"), (_CACHE_FILE, "kv_cache"), (OF_SHARED_MEMORY, "shm"),
              (_DEVICE_FILE, "gpu"))  # fmt: skip
     return next((pool for file, pool in files if any(file.search(text) for text in around)), None)
 
@@ -489,6 +521,8 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
 def _is_limited(found: Shortfall, text: str) -> bool:
     """Whether it names a setting of the program's, its virtual machine, or a pool that it has set aside."""
     if found.compared is not None and _GIVEN.search(text):
+        return True
+    if not found.sentence.amounts and _AT_ONCE.search(text):
         return True
     own = (OF_A_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED)
     return _is_of_its_own_pool(found, text) or any(words.search(text) for words in own)

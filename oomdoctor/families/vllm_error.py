@@ -190,7 +190,7 @@ _CLAUSES = {
     "gpu": values(gpu=device_of),
     "free_of_total": of_which("free_bytes", "total_bytes"),
     "desired": _desired,
-    "external": values(external_bytes=bytes_of),
+    "external": of_which("external_bytes", "total_bytes"),
     "initial_free": values(initial_free_bytes=bytes_of),
     "current_free": values(current_free_bytes=bytes_of),
     "initial_used": values(initial_used_bytes=bytes_of),

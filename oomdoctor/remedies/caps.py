@@ -41,7 +41,7 @@ _AT_LEAST: Final = late(r"(?i)\bat least\b[^\n]{1,80}")
 _NAMED: Final = late(
     r"(?i)\b(?:options?|config(?:uration)?|parameters?|propert(?:y|ies)|settings?|variables?|flags?"
     r"|(?:increas|rais|enlarg|adjust|tweak)\w{1,3}|set)"
-    r"(?: (?:the|config|option|parameter|property|setting|value of)){0,3}"
+    r"(?: (?:the|config|option|parameter|property|setting|value of|size|pool|buffer|when calling)){0,5}"
     r" [`'\"]?(?P<name>(?:--?)?[A-Za-z][\w-]{0,40}(?:[._-][A-Za-z][\w-]{0,40}){1,6})"
 )
 _OF_A_SIZE: Final = late(r"(?i)mem|limit|heap|budget|ram(?![a-z])|pool")
@@ -359,7 +359,7 @@ def _larger_budget(case: Case) -> Answer:
     stated = [one for one in case.crash.events if isinstance(one, BudgetSpent | BudgetUsage) and one.limit_bytes]
     limit = stated[-1].limit_bytes if stated else None
     if not limit:
-        return _by_its_option(case)
+        return _without_a_limit(case)
     if (unset := _unless_set(case, limit)) is not None:
         return unset
     if isinstance(root, BudgetSpent) and root.setting in OF_A_QUERY:
@@ -379,6 +379,14 @@ def _larger_budget(case: Case) -> Answer:
         snippet=f"php -d memory_limit={then}" if of_php else None,
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
     )
+
+
+def _without_a_limit(case: Case) -> Answer:
+    """The setting alone, of a program whose message says no more than that it is too small."""
+    root, found = case.crash.root, _by_its_option(case)
+    if not isinstance(found, Skip) or not isinstance(root, BudgetSpent) or root.setting is None:
+        return found
+    return Proposal(action=say("Raise {name}, if the machine has the memory", name=root.setting), setting=root.setting)
 
 
 def _for_a_query(setting: str, limit: int) -> Proposal:

@@ -74,6 +74,7 @@ from oomdoctor.signs.offload import (
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
 )
+from oomdoctor.signs.other_words import host_cache_in_other_words
 from oomdoctor.signs.passes import computes_scores, one_piece_beside_a_model, sees, simulates_worlds
 from oomdoctor.signs.replays import a_buffer_is_laid_out
 
@@ -609,6 +610,7 @@ def data_are_loaded(case: Case) -> bool:
 
 _SIGNS_OF_OFFLOADING: Final = (
     caches_of_ranks,
+    host_cache_in_other_words,
     lmcache_was_refused,
     optimizer_on_the_cpu,
     refused_for_parameters_on_the_host,

@@ -68,6 +68,7 @@ _MEANINGS: Final = {
     ),
 }
 _ENGINE: Final = "engine"  # a role
+_OF_A_RUNTIME: Final = "tensorrt-llm"
 _MEMORY_SAVER: Final = "[torch_memory_saver.cpp]"
 TAKING: Final = ("allocating", "waking")
 _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
@@ -280,9 +281,20 @@ def refused_with_figures(crash: Crash) -> Seen | None:
 @sign
 def refused_in_an_engine(crash: Crash) -> Seen | None:
     """An engine's allocation failed, and nothing shows that its share left too little room."""
-    if buffers_between_cards_were_refused(crash) is not None:
+    if buffers_between_cards_were_refused(crash) is not None or _is_the_drivers_alone(crash):
         return None
     return _beside_its_share(crash) if _step(crash) is not None else None
+
+
+def _is_the_drivers_alone(crash: Crash) -> bool:
+    """Whether a call of TensorRT-LLM's runtime is all there is: no launch, no cache, nor what it was doing. It lays out
+    the plan's weights and its buffers by the same call (runtime/tllmBuffers.h), before any cache."""
+    if _OF_A_RUNTIME not in crash.context.frameworks or crash.context.settings:
+        return False
+    if not isinstance(crash.root, DeviceRefusal) or not _tells_nothing(crash):
+        return False
+    caches = any(one.kv_bytes or one.fraction for one in crash.every(EngineFigures))
+    return not caches and not crash.root.around.trace
 
 
 @sign

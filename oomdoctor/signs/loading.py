@@ -12,6 +12,7 @@ from oomdoctor.families.lmdeploy import EngineShort
 from oomdoctor.families.mlc import NoRoom
 from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.unfamiliar import Shortage
+from oomdoctor.families.vllm_error import WeightsDoNotFit
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.doing import OF_A_TRACEBACK
@@ -119,6 +120,16 @@ def message_says_that_the_model_is_too_large(crash: Crash) -> Seen | None:
     if said is None or crash.pool != "gpu":
         return None
     return Seen(words=say("The program itself says: {words}.", words=said[0]), evidence=(crash.root,))
+
+
+@sign
+def engine_says_that_its_weights_do_not_fit(crash: Crash) -> Seen | None:
+    """vLLM failed while it loaded the weights, for which it had checked that its share of the GPU was free."""
+    failed = crash.first(WeightsDoNotFit)
+    if failed is None or failed is not crash.root:
+        return None
+    words = say("vLLM had found its share of the GPU free and ran out of it while it loaded the weights.")
+    return Seen(words=words, evidence=(failed,))
 
 
 @sign

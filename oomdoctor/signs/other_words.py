@@ -8,6 +8,7 @@ from typing import Final
 
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event
+from oomdoctor.families.refuser import BESIDE_AN_ALLOCATOR
 from oomdoctor.families.unfamiliar import BESIDE_THE_FRAMEWORK, Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
@@ -88,7 +89,21 @@ _RAISES_A_LIMIT: Final = late(
     r"(?:[_-](?:limit|mem|memory|ram|heap|budget)|limit[_-]?\w{0,20}(?:mem|ram|heap)|(?-i:Mem|RAM|Heap|Limit)))"
     r"\w{0,20}(?![\w.]*\()[ =:(]{1,3}[^\n;]{0,20}?\d"
 )
+# A pool that a program sets aside once, which its message asks to enlarge: "Increase SGLANG_EMBEDDING_POOL_SIZE_MB",
+# "raise --encoder-buffer-size", "Consider increasing the pool size when calling register_nixl_memory_pool"
+_RAISES_A_POOL: Final = late(
+    r"(?i)\b(?:increas|rais|enlarg|bump)\w{0,3} (?:the |its |your )?(?:size of (?:the |its )?)?[`'\"]?"
+    r"(?:(?:--)?\w{0,40}(?:[_-]|\b)(?:pool|buffer|staging|ring|arena|workspace)s?[_-](?:size|mb|bytes|capacity)\w{0,12}"
+    r"|(?:\w{1,20} ){0,2}(?:pool|buffer|ring|arena)(?: size| capacity)?)\b"
+)
 _ADVICE_LINES: Final = 3
+# What an engine keeps in host memory for itself: SGLang's hierarchical cache and what it offloads of requests, vLLM's
+# and LMCache's pools
+_HOST_CACHE: Final = late(
+    r"(?i)\bhi-?cache|\bhierarchical cache|\bhost[- _](?:kv[- _])?(?:cache|pool)s?\b"
+    r"|\b(?:cpu|host)[- ]?offload\w{0,3} (?:pool|buffer|cache)|\boffload(?:ed|ing)? (?:\w{1,8} )?(?:kv|key)[- _]?cache"
+    r"|\b(?:host|cpu) (?:memory|ram) (?:\w{1,12} )?for (?:\S{1,24} ){0,6}?(?:request|sequence|caches?|kv|pool)\b"
+)
 # kaldi-asr/kaldi: src/cudamatrix/cu-allocator.cc, "Possibly this is due to sharing the GPU"
 _OF_OTHERS: Final = late(
     r"(?i)\b(?:sharing|shares) (?:the|this|a) (?:gpu|device|card)\b"
@@ -198,9 +213,22 @@ def own_limit_in_other_words(crash: Crash) -> Seen | None:
         return None
     if root.limited:
         return Seen(words=_compared(root, say("The program hit a limit of its own.")), evidence=(root,))
+    if _RAISES_A_POOL.search(with_advice(root)) is not None:
+        words = _compared(root, say("The program hit a limit of its own: its message asks for a larger one."))
+        return Seen(words=words, evidence=(root,))
     if root.pool != "host_ram" or _RAISES_A_LIMIT.search(with_advice(root)) is None:
         return None
     return Seen(words=say("The program hit a limit of its own: its message asks for a larger one."), evidence=(root,))
+
+
+@sign
+def host_cache_in_other_words(crash: Crash) -> Seen | None:
+    """An unknown message says that host memory has no room for what an engine keeps there."""
+    root = _of(crash, "host_ram") or _of(crash, "pinned")
+    if root is None or _HOST_CACHE.search(root.at.text) is None:
+        return None
+    words = _compared(root, say("Host memory has no room for a cache that the engine keeps there."))
+    return Seen(words=words, evidence=(root,), pool="host_ram")
 
 
 @sign
@@ -208,6 +236,16 @@ def library_was_refused_in_other_words(crash: Crash) -> Seen | None:
     """A GPU allocation failed outside the framework that the job runs on."""
     root = _of(crash, "gpu")
     if root is None or root.refuser not in BESIDE_THE_FRAMEWORK or crash.job.world not in _FRAMEWORKS:
+        return None
+    words = say("A GPU allocation outside the framework's allocator failed.")
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
+def library_by_the_message(crash: Crash) -> Seen | None:
+    """The message names an allocation of a library's own, outside the framework's allocator."""
+    root = _of(crash, "gpu")
+    if root is None or BESIDE_AN_ALLOCATOR.search(_said(root)) is None:
         return None
     words = say("A GPU allocation outside the framework's allocator failed.")
     return Seen(words=words, evidence=(root,))

@@ -21,7 +21,7 @@ from oomdoctor.signs.arrays import array_of_a_step_on_the_host, what_passes_grow
 from oomdoctor.signs.first_step import killed_bare, killed_bare_at_a_step, killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.library import a_program_found_no_room_to_be_loaded, refused_at_the_drivers_start
-from oomdoctor.signs.other_words import weights_by_the_message
+from oomdoctor.signs.other_words import library_by_the_message, weights_by_the_message
 from oomdoctor.signs.snapshot import passes_hold_most
 from oomdoctor.signs.trace import (
     ATTENTION,
@@ -471,7 +471,7 @@ def library_was_refused(crash: Crash) -> Seen | None:
         return None
     if a_program_found_no_room_to_be_loaded(crash):
         return Seen(words=say("the driver had no memory to load the compiled program"))
-    if not isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble):
+    if not (isinstance(crash.root, LibraryOutOfMemory | LibraryTrouble) or library_by_the_message(crash)):
         return None
     if some(crash.job.frameworks, "takes its arrays from a library"):
         return None

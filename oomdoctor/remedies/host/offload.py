@@ -12,6 +12,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import listed, say, semicolons
+from oomdoctor.patterns import late
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.settings import known_versions, of_knob, spelling
@@ -25,6 +26,7 @@ from oomdoctor.signs.offload import (
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
 )
+from oomdoctor.signs.other_words import host_cache_in_other_words, with_advice
 from oomdoctor.units import GIB, show
 from oomdoctor.versions import version_of
 
@@ -39,6 +41,12 @@ _BYTES: Final = 2
 _PARTS: Final = 8
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
 _SLEEP: Final = "enable_sleep"  # states are in RAM only while the engine works
+# An option that the message asks to lower: "Lower the HiSparseConnector host_pool_gib", "reduce --hicache-size"
+_SIZES_A_CACHE: Final = late(
+    r"(?i)\b(?:lower|reduc|decreas|shrink)\w{0,3} (?:[\w'-]{1,24} ){0,4}?[`'\"]?"
+    r"(?P<name>(?:--)?(?:[a-z]\w{0,20}[._-]){0,3}(?:hicache|host|offload\w{0,3}|cpu|swap)(?:[._-][a-z]\w{0,20}){0,3}"
+    r"[._-](?:size|ratio|fraction|space|gi?b|mi?b|bytes)(?:[._-][a-z]{1,8})?)\b"
+)
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
 
 
@@ -51,6 +59,8 @@ def less_offload(case: Case) -> Answer:
     refused = crash.first(HostCacheTooLarge)
     if refused is not None and refused.tried_bytes and refused.free_bytes is not None:
         return _smaller_host_cache(crash, refused.tried_bytes, refused.free_bytes)
+    if host_cache_in_other_words(crash) is not None:
+        return _smaller_cache_by_the_message(crash)
     stated = [s for s in (crash.setting(name) for name in OFFLOADS) if s is not None]
     switched_on = [s for s in stated if s.value not in OFF]
     if not switched_on:
@@ -261,6 +271,19 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
         snippet=row.snippet(fits),
         derivation=semicolons((derivation, say("{fits} GB", fits=fits))),
         assumes=(say("each rank on the node requests as much; this one was the last"),),
+        cost=say("fewer cached prefixes"),
+    )
+
+
+def _smaller_cache_by_the_message(crash: Crash) -> Proposal:
+    """By the option that the message names; whether one that it only speaks of is to be lower, it does not say."""
+    named = _SIZES_A_CACHE.search(with_advice(crash.root))
+    if named is None:
+        return Proposal(action=say("Shrink the KV cache's host part"), cost=say("fewer cached prefixes"))
+    return Proposal(
+        action=say("Lower {name}, which the message itself names", name=named["name"]),
+        setting=named["name"],
+        subject=named["name"],
         cost=say("fewer cached prefixes"),
     )
 

@@ -22,6 +22,8 @@ from oomdoctor.signs.offload import (
     partitions_off_the_card,
     sleeping_engines_have_it,
 )
+from oomdoctor.signs.other_words import host_cache_in_other_words
+from oomdoctor.spellings import title
 
 
 @about(first(SwapSpaceTooLarge))
@@ -48,6 +50,13 @@ def host_cache_free(refusal: HostCacheTooLarge) -> str | None:
     if refusal.free_bytes is None or refusal.free_bytes >= (refusal.tried_bytes or 0):
         return None
     return brief(refusal.free_bytes)
+
+
+@where(host_cache_in_other_words)
+def engines_cache(crash: Crash) -> str | None:
+    """The engine whose cache in host memory has no room: one of no name where the log does not say."""
+    engine = crash.job.engine
+    return title(engine) if engine is not None else say("The engine")
 
 
 def offloads(crash: Crash) -> str | None:
