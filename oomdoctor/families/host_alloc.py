@@ -63,9 +63,10 @@ class HostAllocation(Event, frozen=True, kw_only=True):
         return next((part for part, words in _PARTS_OF_JAVA if words.search(self.at.text)), "heap")
 
 
-# std::length_error: libstdc++'s (bits/stl_vector.h, basic_string.tcc) and MSVC's
+# std::length_error: libstdc++'s (bits/stl_vector.h, basic_string.tcc) and MSVC's; PyTorch's c10/core/TensorImpl.h
 BEYOND_COUNTING: Final = (
-    r"\bcannot create std::\w{2,20} larger than max_size\(\)"
+    r"\bnumel: integer multiplication overflow\b"
+    r"|\bcannot create std::\w{2,20} larger than max_size\(\)"
     r"|\bwhat\(\):\s{1,4}(?:(?:vector|deque|basic_string)::_M_(?:default_append|fill_insert|range_insert|realloc_\w{1,12}"
     r"|create|replace_aux)|(?:vector|deque|string) too long)$"
 )
@@ -712,6 +713,7 @@ _TRIGGERS: Final = (
     "MemoryError",
     "bad_alloc",
     "larger than max_size",
+    "integer multiplication overflow",
     "what():",
     "bad allocation",
     "thread: Resource",

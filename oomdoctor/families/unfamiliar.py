@@ -527,7 +527,7 @@ FAMILY = Family(
         "esources", "atal",
         "ccelerator", "cards", "OOM", "oom", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
-        "enough", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
+        "verflow", "enough", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
         " want", " fit ", "aiting for", "unexpectedly", "存", "モリ", "peicher", "mémoire",
     ),
     read=read,
