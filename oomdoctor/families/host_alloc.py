@@ -16,8 +16,8 @@ from oomdoctor.families.echoes import CHANGE, COMMENT, SOURCE, TEST, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS
-from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, place_of, process_of
-from oomdoctor.families.loudness import is_loud
+from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, PAGEABLE, place_of, process_of
+from oomdoctor.families.loudness import is_exception, is_loud
 from oomdoctor.families.shortage import OF_A_SETTING, listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -407,9 +407,10 @@ _NOT_MEMORY = (
     (_GOES_ON, mark("locking memory is optional; the program continues without")),
     (_ERRNO_OF_ANOTHER, mark("the device failed with another error; the printed errno is an old one")),
 )
-_PAGEABLE = late(r"(?i)\busing pageable\b")
+_PAGEABLE = late(PAGEABLE)
 _HANDLED = late(
-    r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuing|anyway|will not be available)\b"
+    r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuing|anyway|will not be available"
+    r"|fallback to(?=[^.;:\n]{1,80}\b(?:because|since|as|due to)\b))\b"
     r"|\bmemory\b[^\n]{0,60}\. {1,2}disabling \w"  # RCCL's, of its clique-based kernels
 )
 
@@ -605,7 +606,9 @@ def _heap(page: Page, index: int) -> dict[str, Any]:
 def _is_handled(page: Page, index: int, text: str) -> bool:
     """Whether pageable memory does it, too: a warning behind which nothing fails, or the next line says so."""
     following = page.after(index, 2)[-1].text[:CHARACTERS]
-    if _HANDLED.search(text) or _PAGEABLE.search(text) or _PAGEABLE.search(following):
+    if _HANDLED.search(text) or _PAGEABLE.search(following):
+        return True
+    if _PAGEABLE.search(text) and not is_exception(text):
         return True
     return not is_loud(page, index, text, sure=True, compared=True)
 

@@ -32,7 +32,8 @@ _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
     r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
-    # pictures are made on a card
+    # pictures are made on a card, and models unloaded from it
+    r"|\bOOM(?: \w{1,12})?[,.;:]? unload(?:ing|ed) (?:\w{1,8} ){0,2}models?\b"
     r"|\brapids|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
     # Metal's files; OpenCL's and Level Zero's words for a card's memory

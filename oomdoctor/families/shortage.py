@@ -308,11 +308,28 @@ _BUFFER = late(r"(?i)\bbuf(?:fer)?s?\b")
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 # "attempted allocation of 402653184, but only 117440512 free": of bytes, where no word says of what else
 _ALLOCATION_OF = late(r"(?i)\ballocation of \d{7,20}(?: ,| but\b| ;)")
+# "size 6442450944 is larger than maxBufferSize 4294967296"
+_LARGEST_BUFFER = late(r"(?i)\bmax(?:imum)? buffer (?:size|length)\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}|Xam")
+_RUNS_OUT = late(r"[DH]a?X(?:am)?")  # "your device running out"
 _LOW = late(r"(?i)(?:running )?low on$")  # that little is left, and not that it ran out
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
+# What it is not to come to: "the largest batch that doesn't result in your device running out of memory"
+_NOT_TO_HAPPEN = late(
+    r"(?i)(?:\b(?:do|does|will|would)(?: not|n['’]t)|\bwon['’]t)"
+    r"(?: (?!(?:because|due|since|as|after|from|with|when|while|have|fit|start|work|load|continue|complete|finish)\b)"
+    r"\w{1,16}){0,9} ?$"
+)
+# ... and the reason for which a parameter is asked for, and a value recommended
+_DEMANDS = late(
+    r"(?i)\b(?:you must|please|you need to|you have to) (?:\w{1,10} )?(?:provide|pass|specify|set|give|choose|supply)\b"
+    r"|\b(?:must|has to|have to|needs to) be (?:\w{1,10} )?(?:provided|passed|specified|set|given|chosen|supplied)\b"
+    r"|\bmissing (?:\w{1,10} ){0,2}(?:arguments?|parameters?|options?)\b"
+    r"|\b(?:argument|parameter|option|value) (?:\S{1,40} )?is required\b"
+)
+_CHOOSE = late(r"(?i)\b(?:recommend|suggest|advise|choos|pick|prefer)\w{0,5}\b")
 _OPENING: Final = 2  # words
 # "sort: ", "alloc.c: grow: ", "curl: (27) ", "map(file, 4): "
 _PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?|:{0,2}\w{1,6}\([\w,()]{0,24}\):")
@@ -323,6 +340,7 @@ _MAY_BE = late(r"[wa]{0,2}i")
 _ABOUT = late(
     r"(?i)mem|mmap|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
     r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
+    r"|can be (?:offloaded|evicted|preempted|swapped|freed|released)\b"
     r"|cpus?\b|nodes?\b|resource|spill|store\b|states\b|内存|显存|メモリ|Speicher|mémoire"
 )
 _OF_NAMES = late(
@@ -721,6 +739,8 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     letters, start, end = sentence.letters, match.start(), match.end()
     if _CONDITION.search(letters[:end]) or _NEGATED.search(letters[:start]) or _MAY_BE.match(letters, end):
         return True
+    if _is_advised_against(sentence, start, match[0]):
+        return True
     around = sentence.around(start, end)
     if _is_on_the_chip(sentence, around):
         return True
@@ -733,6 +753,17 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     if _is_a_setting(sentence, match):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _is_advised_against(sentence: Sentence, start: int, said: str) -> bool:
+    """Whether it is named as what a value, a parameter that is missing, is to be chosen against."""
+    if _NAME.fullmatch(said) is None and _RUNS_OUT.fullmatch(said) is None:
+        return False
+    before = " ".join(part.text for part in sentence.parts[:start])
+    if _NOT_TO_HAPPEN.search(before):
+        return True
+    demanded = _DEMANDS.search(before)
+    return demanded is not None and _CHOOSE.search(before, demanded.end()) is not None
 
 
 def _is_a_setting(sentence: Sentence, match: re.Match[str]) -> bool:
