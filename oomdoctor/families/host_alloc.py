@@ -256,7 +256,8 @@ _PINNED: Final = tuple(
             "cuda",
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
-            r"\baclrtMallocHost\b[^\n]{0,200}error code is 207001",  # CANN's, without memory
+            # CANN's, without memory
+            r"\baclrtMallocHost\b[^\n]{0,200}(?:error code is |\b(?:ret(?:urn)?|rc|code|err(?:or)?)[ :=]{1,3})207001",
             # llama.cpp prints this too, and goes on with pageable memory
             rf"^(?!.{{0,80}}ggml_).{{0,200}}{_FAILED_TO} (?:allocate|pin|lock) .{{0,40}}(?<!non-)(?<!un)pinned",
         ),
@@ -344,6 +345,7 @@ _ON_A_CARD = late(rf"/(?:cuml|cudf|cupy)/|{OF_TINYGRAD}")
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
+    r"|\b(?:pages|blocks|slots) for (?:the |an? |this )?(?:decod|prefill|sequence|request|batch)"
     r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)|(?i:(?:free |not enough |no )disk space\b)"
     r"|(?i:metal|cuda|hip) (?:OOM|[Oo]ut of memory)\b"
     rf"|failed on (?:{TINYGRADS})(?::\d{{1,3}})?\. Used: ))"

@@ -97,8 +97,8 @@ _PREDICATES = tuple(
         # "could not allocate metaspace: 1073741824 bytes"
         rf"C{_FEW}A{_FEW}:a{{0,2}}S(?=[.,;()]|$)",
         r"Ca?p",
-        # "only 310 MiB left"
-        r"ya{0,2}[SU][waD]{0,3}f",
+        # "only 310 MiB left", "only 2 of 24 GiB GPU memory is free"
+        r"ya{0,2}[SUR][waDHmvr]{0,4}f",
         # "host allocation of 3 GiB failed", "refused a block of 64 MiB", "page allocation failure"
         rf"J{_FEW}S",
         rf"S{_FEW}J",
@@ -141,9 +141,12 @@ _OF_BYTES = tuple(
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
 _OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waAequ,]{0,24}aS"))
-# "not enough gpu fitted on this node": cards, and nothing on them
+# "not enough gpu fitted on this node", "failed to reserve TPU slice" (ray/util/tpu.py): cards, and nothing on them
 FEW_CARDS: Final = late(
-    r"(?i)\b(?:not enough|insufficient|no (?:free|idle)) (?:[gnx]pus?|accelerators?)(?: cards?)?"
+    r"(?i)\b(?:failed to|could not|cannot|unable to) (?:reserve|acquire|allocate|find)"
+    r" (?:an? |the |any |\d{1,4} )?(?:free )?(?:[gnt]pu|mig|accelerator) slices?\b"
+    r"(?! (?:name|info\w*|id|label|config\w*))"
+    r"|\b(?:not enough|insufficient|no (?:free|idle)) (?:[gnx]pus?|accelerators?)(?: cards?)?"
     r"(?: (?:fitted|left|available|free))? (?:on|in|for) (?:this|the|any|each|that) (?:node|cluster|host|machine)\b"
 )
 # "not enough resources to allocate 4 placement groups"
@@ -215,11 +218,28 @@ _NOT_FREED = late(
 _OF_A_STATE = late(r"(?i)^(?:\w{1,40} ){0,8}: (?:no free states|error alloc state)\b")
 # "insufficient number of spool buffers: required 65, only 12 available"
 _BUFFERS = late(r"(?i)\b(?:number of|enough|insufficient) (?:\w{1,12} ){0,3}buffers\b")
+# "No requests can be scheduled and no request can be offloaded" (Transformers, continuous_api.py)
+_NO_REQUEST = late(
+    r"(?i)\bno (?:\w{1,8} )?(?:requests?|sequences?) can be (?:scheduled|admitted|served|run)\b"
+    r".{0,40}\bno(?:ne|thing)?\b.{0,24}\bcan be (?:offloaded|evicted|preempted|swapped|freed|released)\b"
+)
+# "segment cache capacity exceeded; evict older segments or raise the budget"
+_FULL_OF_TOKENS = late(
+    r"(?i)^(?=.*\b(?:evict\w*|tokens?|sequences?|positions?|contexts?|attention|prompts?|decod\w{1,3}|encod\w{1,3})\b)"
+    r".*\bcache (?:capacity|budget) (?:is |was |has been )?exceeded\b"
+)
+# "Can not alloc MLX auxiliary cache"; a key of a cache is reserved
+_ALLOCATES_A_CACHE = late(
+    r"(?i)\balloc(?:ate)? (?:(?!(?:in|of|from|for|to|by|on)\b)\w{1,14} ){0,4}cache(?: ?[.,;:()]|$)"
+)
 # What a sentence is about, and what says it there
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
     (_PLACEMENT, (_OF_RESOURCES,)),
-    (FEW_CARDS, (late(r"LD"),)),
+    (FEW_CARDS, (late(r"LD|C[AG][wafON0D]{1,5}"),)),
+    (_NO_REQUEST, (late(r"Ow{1,3}a"),)),
+    (_FULL_OF_TOKENS, (late(r"ql?V"),)),
+    (_ALLOCATES_A_CACHE, (late(r"CA[waD]{0,5}q"),)),
     (_PINNING, (late(r"p[wsHD]{0,3}[FJ]"),)),
     (_MAPPING, (late(rf"{_MEM}GF"),)),
     (_OF_GPUS, (late(rf"Y{_FEW}V{_FEW}Y"),)),
@@ -275,7 +295,7 @@ OF_AN_ENGINE: Final = late(
     r"|\b(?:request|sequence|prompt) #?\d|\b(?:create|allocate|add|append|admit) (?:a |an |the |any )?(?:new )?"
     r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b|\bblock ?#?\d{1,9} has no\b"
     r"|\b(?:space|room|slots?) (?:left )?in (?:the )?cache for (?:a |the |one |single ){0,2}(?:state|sequence|prompt)\b"
-    r"|\b(?:radix|prefix) (?:cache|tree|blocks|tokens)\b|\btree tokens\b"
+    r"|\breq(?:uest)? to token (?:pool|slots)\b|\b(?:radix|prefix) (?:cache|tree|blocks|tokens)\b|\btree tokens\b"
     r"|\b(?:blocks|pages|cells|tokens) (?:left |free )?to (?:schedule|prefill|decode|admit|serve|batch)\b"
 )
 # "failed to build on the GPU, using the CPU instead. Error: out of memory": what is done stands before the reason
@@ -720,12 +740,12 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.unit:
         if _ALLOCATES.search(sentence.text):
             return True
-        if OF_AN_ENGINE.search(sentence.text):
+        if OF_AN_ENGINE.search(sentence.text) or _WORKING.search(sentence.text):
             return True
         refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
         return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
     if compared.needed.value >= MIB:
-        if _ALLOCATION_OF.search(sentence.text):
+        if any(words.search(sentence.text) for words in (_ALLOCATION_OF, _LARGEST_BUFFER)):
             return True
         return _is_of(sentence.letters, "kpsovdmr") or ("D" in sentence.letters and "bytes" in sentence.text)
     asked = (compared.needed.role, compared.there.role) == ("need", "have")
