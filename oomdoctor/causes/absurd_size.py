@@ -31,6 +31,7 @@ CAUSE = Cause(
         Row(made.of_two_models, Grade.PROVES),
         Row(broadcasts.loss_over_every_pair, Grade.PROVES, ("fix-shape",)),
         Row(sizes.device_size_that_no_machine_has, Grade.PROVES, OF_NO_MACHINE),
+        Row(sizes.device_size_beyond_printing, Grade.PROVES),
         Row(sizes.size_that_has_overflowed, Grade.PROVES),
         Row(sizes.host_size_that_no_machine_has, Grade.PROVES),
         Row(sizes.host_size_beyond_counting, Grade.NAMES),

@@ -105,6 +105,17 @@ _MULTIPLIED = late(
     r"|overflow (?:in |while |when )?(?:comput|calculat)ing (?:\w{1,16} ){0,3}size)\b[^\n:=]{0,40}[:=] ?"
     r"(\d{1,20}) ?[*x×] ?(\d{1,20})(?: ?[*x×] ?(\d{1,20}))?(?![\d.*x])"
 )
+# ... or lists one by one, along the axes of what was to be made: "Storage size calculation overflowed with
+# sizes=[4294967296, 65536, 8192]"; "Encountered overflow when multiplying 8589934592 with 4294967296"
+_OF_A_SHAPE = late(
+    r"(?i)\b(?:storage|tensor|array|buffer|numel|elements?|shapes?|dim(?:ension)?s?|sizes?|nbytes|multiply(?:ing)?)\b"
+)
+_EXTENTS = late(
+    r"[\[({<](\d{1,20}(?: ?[,x×*] ?\d{1,20}){1,7}),?[\])}>]"
+    r"|(?<![\w.])(\d{1,20}(?: ?[x×*] ?\d{1,20}){1,7})(?![\w.])"
+    r"|(?i:\bmultiplying) (\d{1,20} (?:with|by|and) \d{1,20})(?![\d.])"
+)
+_NUMBER = late(r"\d{1,20}")
 # ... where a program computes for itself, and takes nothing
 _COMPUTED = late(
     r"(?i)\b(?:u?int\d{0,3}|(?:big|huge|small)int|decimal|numeric|column|literal|expression|constant|quer(?:y|ies)|sql"
@@ -173,11 +184,16 @@ def overflowed(text: str) -> int | None:
 def factors_of_overflow(text: str) -> tuple[int, ...]:
     """The numbers whose product is more than any machine has, where the line says that it overflowed."""
     shown = text[:CHARACTERS]
-    found = _MULTIPLIED.search(shown) if "verflow" in shown else None
-    if found is None or _COMPUTED.search(shown) or _PLACES.search(shown):
+    if "verflow" not in shown or _PLACES.search(shown):
         return ()
-    factors = tuple(int(factor) for factor in found.groups() if factor)
-    return factors if prod(factors) >= _ADDRESSABLE else ()
+    found = _MULTIPLIED.search(shown)
+    if found is not None and _COMPUTED.search(shown) is None:
+        products = [tuple(int(factor) for factor in found.groups() if factor)]
+    elif _OF_A_SHAPE.search(shown):
+        products = [tuple(map(int, _NUMBER.findall(one[0]))) for one in _EXTENTS.finditer(shown)]
+    else:
+        return ()
+    return next((factors for factors in products if prod(factors) >= _ADDRESSABLE), ())
 
 
 def about_to_take(text: str) -> bool:

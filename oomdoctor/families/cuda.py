@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -49,6 +49,7 @@ class DeviceOutOfMemory(Event, frozen=True, kw_only=True):
 
     device: str  # CUDA, HIP, XPU, DPCPP, NPU, MPS, MUSA, MLU, HPU
     tried_bytes: Usage[int | None] = None
+    beyond_bytes: Usage[int | None] = None  # "more than 1EB": the size itself is not printed
     free_bytes: Usage[int | None] = None
     total_bytes: Usage[int | None] = None
     in_use_bytes: Usage[int | None] = None  # this process, with what is not PyTorch's
@@ -192,6 +193,16 @@ _PREPARES = late(
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _FRAME = late(r'\s{0,8}(?:Traceback \(most recent|File ")')
 _CLASS = late(r"\w(?:Error|Exception)\b")
+# Whose sizes come from elsewhere: another rank, a file, what a kernel left on the card. A broken one is no shape's.
+_SIZE_FROM_ELSEWHERE = late(
+    r"(?i)c10d|torch/distributed|process_?group|watchdog|tim(?:ed?|ing) ?out|collective|[nhr]ccl\b|gloo\b|horovod"
+    r"|mpi4py|gather|broadcast|scatter|all_?reduce|across_processes|\bi?(?:recv|send)(?:_\w{1,20})?\b|\brpc\b"
+    r"|pickle|serial|_object\b|object_|\.item\(|\.tolist\(|from_?buffer|frombytes|\bheader|\bmeta(?:data)?_"
+    r"|illegal memory access|device-side assert"
+)
+_EXABYTE: Final = 1 << 60  # c10/cuda/CUDACachingAllocator.cpp: one_exa_bytes
+_OF_A_FRAME: Final = 3  # lines: a frame, its source and the marks below it
+_AROUND_A_SIZE: Final = 60  # lines
 _DEATH = late(r"^\s*Traceback \(most recent|\b[Ee]xit ?code\b.{0,8}[1-9-]|\b(?:Killed|Aborted)\b")
 
 
@@ -251,7 +262,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     first = lines[0]
     figures, others, gpu = _figures(text)
     place = place_of(page, first, lines[-1])
-    if figures.pop("more_than_1eb", False):
+    if "beyond_bytes" in figures and not _is_of_a_shape(page, index):
         return Lookalike(place, mark("more than 1EB is a corrupt size, not a lack of memory"))
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
@@ -284,6 +295,14 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         others=tuple(others),
         **figures,
     )
+
+
+def _is_of_a_shape(page: Page, index: int) -> bool:
+    """Whether the program's own line asked for more than 1 EB, and nothing around speaks of a size from elsewhere."""
+    above = [line.text[:400] for line in page.before(index, _AROUND_A_SIZE)]
+    if not any(_FRAME.match(text) for text in above[-_OF_A_FRAME:]):
+        return False
+    return not any(_SIZE_FROM_ELSEWHERE.search(text) for text in above)
 
 
 def _warned_of(page: Page, index: int, before: str, lines: list[Line]) -> str | None:
@@ -319,7 +338,7 @@ def _figures(text: str) -> tuple[dict[str, Any], list[OtherProcess], int | None]
     for name, values in grammars.said("cuda", text):
         if name in ("tried", "requested") and values:
             figures.setdefault("tried_bytes", _tried(values[0]))
-            figures["more_than_1eb"] = values[0].startswith("more than")
+            figures["beyond_bytes"] = _EXABYTE if values[0].startswith("more than") else None
         elif name in _FIELDS and values:
             figures.setdefault(_FIELDS[name], _bytes(values[-1]))
         elif name == "process":

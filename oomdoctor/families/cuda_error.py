@@ -9,7 +9,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read
 from oomdoctor.families.frames import frames
-from oomdoctor.families.lines import card_of_line, goes_on, place_of, process_of
+from oomdoctor.families.lines import PAGEABLE, card_of_line, goes_on, place_of, process_of
 from oomdoctor.families.loudness import is_quiet
 from oomdoctor.families.remote_call import caller, raised_by_ray
 from oomdoctor.language import mark
@@ -184,10 +184,16 @@ _RUNTIMES = {"UR": "XPU", "PI": "XPU", "ZE": "XPU", "NRT": "NEURON"}
 _PINNING = late(
     r"pin_memory|pinned|cuMemHost|(?:cuda|hip)Host(?:Alloc|Malloc|Register)|MallocHost|CachingHostAllocator"
 )
-# torch_memory_saver, of its hooks into PyTorch's allocator
-_FALLS_BACK = late(r"(?i)\bfall(?:s|ing)? ?back to\b")
+# What is done stands before what failed: torch_memory_saver, of its hooks into PyTorch's allocator; CuPy's "Using
+# synchronous transfer as pinned memory could not be allocated" (_core/core.pyx)
+_FALLS_BACK = late(
+    r"(?i)\bfall(?:s|ing)? ?back to\b"
+    r"|\busing (?:[\w-]{1,20} ){1,4}(?:as|because|since) [^;:\n]{1,60}? "
+    r"(?:could not|couldn't|cannot|can't|failed|is not|was not)\b"
+)
 # "INFO decode.py:733 Caught exception:", and on the next line the exception's own words
 _CAUGHT_ABOVE = late(r"\b[Cc]aught (?:an? |the )?(?:\w{1,30} )?exception\s?:?\s{0,4}$")
+_PAGEABLE = late(PAGEABLE)
 _RETRIED = late(r"may not be an issue e\.g\. torch allocator will free cache and retry")
 _ANOTHER_WAY = late(
     r"(?i)\)?[;,.] (?:falling back|using (?:pageable|unpinned|the cpu|host|a smaller)|retrying|will retry|skipping)\b"
@@ -258,7 +264,9 @@ def _survived(page: Page, index: int, match: re.Match[str]) -> str | None:
         return mark("caught: the program continues after it")
     if _RETRIED.search(text):
         return mark("first failure: the allocator frees its cache and tries again")
-    caught = "using pageable" in text[match.end() :] or ("row" in match.groupdict() and goes_on(page, index))
+    below = page.after(index, 2)[-1].text[:CHARACTERS]
+    pageable = any(_PAGEABLE.search(said) for said in (text[match.end() :], below if below != text else ""))
+    caught = pageable or ("row" in match.groupdict() and goes_on(page, index))
     return mark("caught: the program continues after it") if caught else None
 
 

@@ -256,7 +256,10 @@ _HARMLESS = tuple(
         ),
         (r"Plan failed with a cudnnException", mark("cuDNN tried a plan and takes another one")),
         (
-            r"failed with error (?:2 )?out of memory\b.{0,120}\b(?i:retry(?:ing)?|falling back|fallback|skipping)\b",
+            (
+                r"failed with error (?:2 )?out of memory\b.{0,120}\b(?i:retry(?:ing)?|falling back|fallback|skipping)\b"
+                r"|could not be allocated\b.{0,120}\b(?i:(?:us|allocat|tak)ing (?:\w{1,10} ){1,3}instead)\b"
+            ),
             mark("the failed allocation was caught; the program continued"),
         ),
         (r"CUDNN_STATUS_NOT_SUPPORTED", mark("cuDNN does not support this computation; no allocation failed")),

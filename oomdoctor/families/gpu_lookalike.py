@@ -58,6 +58,13 @@ _LOOKALIKES = tuple(
             r"dynamic smem \d{1,9} exceeds",
             r"\.cuh?\b.{0,120}(?i:not enough|insufficient|exceeds?|bytes of) shared memory",
             r"(?i:shared memory)\b.{0,40}\bexceeds (?:the )?device limit|requires \d{1,9} bytes of shared memory",
+            # by the name of the property, in bytes: NCCL's src/enqueue.cc
+            (
+                r"\b\w{0,30}(?:[sS]hared_?[mM]em|[sS]mem)\w{0,40}[^\n\w]{1,4}\d{3,6}\b"
+                r"(?:[^\n\d]{0,40}\bexceeds?\b|[^\n\d]{0,20}\b(?:larger|greater|more) than\b|\s?>\s?)"
+                r"[^\n\d]{0,60}\d{3,6}\b(?!\.?\d)"
+                r"|\b\d{3,6} (?:bytes|B)(?: of)? (?:[sS]hared_?[mM]em|[sS]mem)\w{0,20}[^\n\d]{0,40}\bexceeds?\b"
+            ),
             r"Triton Error \[\w{2,5}\]: out of resource|LAUNCH_OUT_OF_RESOURCES",
         ),
         (  # stream_executor/cuda/cuda_driver.cc and rocm_driver.cc, UnifiedMemoryAllocate
@@ -168,6 +175,9 @@ FAMILY = Family(
         "failed, trying batch size",
         "shared data",
         " smem ",
+        "Smem",
+        "haredMem",
+        "hared_mem",
         " shared memory",
         "device limit",
         "hardware memory error",

@@ -16,8 +16,8 @@ from oomdoctor.families.echoes import CHANGE, COMMENT, SOURCE, TEST, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS
-from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, place_of, process_of
-from oomdoctor.families.loudness import is_loud
+from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, PAGEABLE, place_of, process_of
+from oomdoctor.families.loudness import is_exception, is_loud
 from oomdoctor.families.shortage import OF_A_SETTING, listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -63,9 +63,10 @@ class HostAllocation(Event, frozen=True, kw_only=True):
         return next((part for part, words in _PARTS_OF_JAVA if words.search(self.at.text)), "heap")
 
 
-# std::length_error: libstdc++'s (bits/stl_vector.h, basic_string.tcc) and MSVC's
+# std::length_error: libstdc++'s (bits/stl_vector.h, basic_string.tcc) and MSVC's; PyTorch's c10/core/TensorImpl.h
 BEYOND_COUNTING: Final = (
-    r"\bcannot create std::\w{2,20} larger than max_size\(\)"
+    r"\bnumel: integer multiplication overflow\b"
+    r"|\bcannot create std::\w{2,20} larger than max_size\(\)"
     r"|\bwhat\(\):\s{1,4}(?:(?:vector|deque|basic_string)::_M_(?:default_append|fill_insert|range_insert|realloc_\w{1,12}"
     r"|create|replace_aux)|(?:vector|deque|string) too long)$"
 )
@@ -255,7 +256,8 @@ _PINNED: Final = tuple(
             "cuda",
             r"\bcudaHost(?:Alloc|Register)\b[^\n]{0,80}(?:fail|error|out of memory|refus)",
             r"\bcudaMallocHost\b[^\n]{0,80}(?:fail|error|out of memory)",
-            r"\baclrtMallocHost\b[^\n]{0,200}error code is 207001",  # CANN's, without memory
+            # CANN's, without memory
+            r"\baclrtMallocHost\b[^\n]{0,200}(?:error code is |\b(?:ret(?:urn)?|rc|code|err(?:or)?)[ :=]{1,3})207001",
             # llama.cpp prints this too, and goes on with pageable memory
             rf"^(?!.{{0,80}}ggml_).{{0,200}}{_FAILED_TO} (?:allocate|pin|lock) .{{0,40}}(?<!non-)(?<!un)pinned",
         ),
@@ -343,6 +345,7 @@ _ON_A_CARD = late(rf"/(?:cuml|cudf|cupy)/|{OF_TINYGRAD}")
 # What a program's own MemoryError says that it is of
 _OF_ANOTHER = late(
     r"MemoryError: (?=.{0,200}\b(?:(?i:vram|gpu memory|device memory|(?:cache|memory|kv) blocks?|kv[ _]?cache)\b"
+    r"|\b(?:pages|blocks|slots) for (?:the |an? |this )?(?:decod|prefill|sequence|request|batch)"
     r"|(?:cuMem|cudaMalloc|hipMalloc|clCreateBuffer)|(?i:(?:free |not enough |no )disk space\b)"
     r"|(?i:metal|cuda|hip) (?:OOM|[Oo]ut of memory)\b"
     rf"|failed on (?:{TINYGRADS})(?::\d{{1,3}})?\. Used: ))"
@@ -409,9 +412,10 @@ _NOT_MEMORY = (
     (_GOES_ON, mark("locking memory is optional; the program continues without")),
     (_ERRNO_OF_ANOTHER, mark("the device failed with another error; the printed errno is an old one")),
 )
-_PAGEABLE = late(r"(?i)\busing pageable\b")
+_PAGEABLE = late(PAGEABLE)
 _HANDLED = late(
-    r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuing|anyway|will not be available)\b"
+    r"(?i)\b(?:retry(?:ing)?|falling back|skipping|ignored|continuing|anyway|will not be available"
+    r"|fallback to(?=[^.;:\n]{1,80}\b(?:because|since|as|due to)\b))\b"
     r"|\bmemory\b[^\n]{0,60}\. {1,2}disabling \w"  # RCCL's, of its clique-based kernels
 )
 
@@ -607,7 +611,9 @@ def _heap(page: Page, index: int) -> dict[str, Any]:
 def _is_handled(page: Page, index: int, text: str) -> bool:
     """Whether pageable memory does it, too: a warning behind which nothing fails, or the next line says so."""
     following = page.after(index, 2)[-1].text[:CHARACTERS]
-    if _HANDLED.search(text) or _PAGEABLE.search(text) or _PAGEABLE.search(following):
+    if _HANDLED.search(text) or _PAGEABLE.search(following):
+        return True
+    if _PAGEABLE.search(text) and not is_exception(text):
         return True
     return not is_loud(page, index, text, sure=True, compared=True)
 
@@ -715,6 +721,7 @@ _TRIGGERS: Final = (
     "MemoryError",
     "bad_alloc",
     "larger than max_size",
+    "integer multiplication overflow",
     "what():",
     "bad allocation",
     "thread: Resource",

@@ -147,8 +147,11 @@ _USER_BETWEEN = late(r"(?<= process )(\d{1,9}), (UID \d{1,10}), (\([^\n]{1,40}?\
 _SACRIFICE = late(r"\bKill process \d{1,9} \(")
 # It names who was killed, also where it got no memory back (mm/oom_kill.c, since 4.6)
 _REAPED = late(r"\boom_reaper: (?:reaped process |unable to reap pid:)(\d{1,9}) \(")
+# All of a group die with the victim (mm/oom_kill.c, since 4.19); where the paste begins here, nothing else tells of it
+_GROUP_DIES = late(r"\bTasks in /\S{0,400} are going to be killed due to memory\.oom\.group set")
 _TELLING = late(
-    r"invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
+    r"memory\.oom\.group set"
+    r"|invoked oom-killer|\bPID: \d|\bmemory: usage|Free swap|Total swap|pages RAM|oom-kill:constraint="
     r"|^\s{0,60}(?:total_)?(?:anon|file|shmem|swap|rss|cache) \d{1,20}$|\bcache:\d{1,20}KB"
     r"|Memory cgroup (?:stats for|out of mem)"
     r"|\bmem_cgroup_(?:out_of_memory|oom_synchronize)\b|as a result of limit of|no killable processes"
@@ -166,6 +169,7 @@ _TRACE_OF_A_LIMIT = (
     "try_charge_memcg",
     "Memory cgroup stats for",
     "Memory cgroup out of mem",
+    "due to memory.oom.group set",
 )
 _PREFIX = late(r"^.{0,120}(?:kernel: |\]\s)|^.{0,2000}?\"(?:msg|MESSAGE)\"\s{0,4}:\s{0,4}\"")
 
@@ -218,7 +222,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     elif _BY_HAND.search(text):
         at = place_of(page, page.lines[index], _dump(page, index)[-1])
         yield Lookalike(at, mark("a user told the kernel to kill (SysRq f); memory need not have been short"))
-    elif (_tells_of_a_kill(text) and not _reaped_before(page, index)) or _is_beheaded(page, index):
+    elif (_tells_of_a_kill(text) and not _killed_before(page, index)) or _is_beheaded(page, index):
         yield _kernel(page, index)
 
 
@@ -229,7 +233,7 @@ def _tells_of_a_kill(text: str) -> bool:
         or "Out of memory and no killable processes" in text
         or _AT_ITS_LIMIT.search(text) is not None
         or _PANIC.search(text) is not None
-        or any(pattern.search(text) for pattern in (_HEADER, _VICTIM, _REAPED))
+        or any(pattern.search(text) for pattern in (_HEADER, _VICTIM, _REAPED, _GROUP_DIES))
     )
 
 
@@ -242,13 +246,14 @@ def _is_beheaded(page: Page, index: int) -> bool:
     )
 
 
-def _reaped_before(page: Page, index: int) -> bool:
-    """The reaper's line confirms a kill; alone it is the only trace of one."""
-    reaped = _REAPED.search(page.lines[index].text)
-    if reaped is None:
+def _killed_before(page: Page, index: int) -> bool:
+    """The reaper's line confirms a kill, and so does what is said of the victim's group; alone they are its trace."""
+    text = page.lines[index].text
+    reaped = _REAPED.search(text)
+    if reaped is None and _GROUP_DIES.search(text) is None:
         return False
     killed = (_VICTIM.search(line.text) for line in page.lines[max(0, index - 60) : index])
-    return any(match is not None and match[1] == reaped[1] for match in killed)
+    return any(match is not None and (reaped is None or match[1] == reaped[1]) for match in killed)
 
 
 def _kernel(page: Page, index: int) -> KernelKill:
@@ -605,6 +610,7 @@ FAMILY = Family(
         "Killing process '",
         "killing process ",
         "Kernel panic - ",
+        "memory.oom.group set",
         "as a result of limit of",
         "kB, failcnt ",
         "memory+swap: usage ",
@@ -628,6 +634,7 @@ FAMILY = Family(
         "memory+swap: usage ",
         "oom_reaper: reaped",
         "oom_reaper: unable to reap",
+        "memory.oom.group set",
         "Out of memory and no killable processes",
         "killed by the OOM killer",
         "OOM killer killed",

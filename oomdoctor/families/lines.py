@@ -41,6 +41,12 @@ def process_of(line: Line, gpu: int | None = None) -> Process:
     return Process(pid=line.mark.pid, name=line.mark.name, rank=line.mark.rank, node=line.mark.ip, gpu=gpu)
 
 
+# What a program does where memory cannot be locked: TensorRT's samples say it on the next line, as others advise
+PAGEABLE: Final = (
+    r"\b(?i:using|allocating) (?i:pageable|unpinned|non-pinned)\b"
+    r"|\b(?i:allocate|use) (?i:the )?(?i:pageable|unpinned|non-pinned) (?:\w{1,8} ){0,2}instead\b"
+)
+
 _ENDS = late(
     r"Traceback \(most recent|^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}Error\b: \S|\b(?:Killed|Aborted)\b|terminate called"
     r"|\bencountered a fatal error\b"

@@ -72,6 +72,8 @@ _ERROR = late(
     r"|^\W{0,8}(?!(?:no|none|fixed|earlier|previous|if|when|\d{1,9})\b)(?:[\w-]{1,20} ){1,3}(?<!that )(?<!which )"
     r"(?<!ever )ran out of v?ram(?: (?:with|while|during|at|in|on|for|after)\b|[!;]|\.?$)"
     r"|(?<!no )\bOOM\)? (?:was |event )?(?:detected|encountered|observed)\b"
+    # the prompt, or the request, is given up: execution.py of ComfyUI, which prints how long it took all the same
+    r"|\b(?:got|hit) an? (?:\w{1,8} )?OOM(?: error| exception)?[,.;:]? unload(?:ing|ed) (?:\w{1,8} ){0,2}models?\b"
     r"|^[EF]\d{4} |^[EF] |fork: |错误"
     r"|\breturn(?:s|ed)? null\b|\breturn(?:s|ed) (?-i:OOM|E?NOMEM)\b"
     # "Reason=OutOfMemory", 'ExitReason="Memory limit reached"'
@@ -82,7 +84,10 @@ _ERROR = late(
 _FAILED = late(
     r"(?i)^(?![^\n]{0,600}\b(?:0|no|none|never|as expected|simulat\w{2,3}|retr(?:y|ies|ied|ying))\b)[^\n]{0,600}?"
     r"\b(?:fail(?:s|ed|ure)?|error (?:on|in|at|for|while|during|with)"
-    r"|r[au]n out of (?:\w{1,12} )?memory (?:while )?trying to|(?:died|killed) (?:due to|because of) (?:an )?OOM)\b"
+    r"|r[au]n out of (?:\w{1,12} )?memory (?:while )?trying to"
+    # CPUAllocator.cpp of PyTorch, which tells of it at the level of information
+    r"|out of (?:\w{1,12} )?memory[.,;:]? (?:while )?(?:try|attempt)\w{0,3} to (?:re)?allocate \d{4,20}"
+    r"|(?:died|killed) (?:due to|because of) (?:an )?OOM)\b"
     # as a warning this is what a server does without
     r"|^(?![^\n]{0,600}warn)[^\n]{0,600}?\b(?:could not|couldn't|cannot|unable to)\b"
 )

@@ -32,7 +32,8 @@ _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
     r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
-    # pictures are made on a card
+    # pictures are made on a card, and models unloaded from it
+    r"|\bOOM(?: \w{1,12})?[,.;:]? unload(?:ing|ed) (?:\w{1,8} ){0,2}models?\b"
     r"|\brapids|\bdirectml\b|(?-i:Dml[A-Z])|\bvulkan|\btensorrt\b|\[trt\]|nvenc|cuvid"
     r"|\b(?:lower|smaller|reduce the) resolution\b"
     # Metal's files; OpenCL's and Level Zero's words for a card's memory
@@ -83,6 +84,8 @@ _PINS = late(
     r"(?i)\b(?:page-?lock|m?lock|pin) (?:(?:the|all|up to|at least|another|more) )?"
     r"\d[\d.,]{0,20} ?(?:[KMGT]i?B|bytes|pages)\b"
 )
+# "hipHostRegister failed for the 24 GiB host pool: out of memory"
+_PINS_BY_A_CALL = late(r"\b(?:cuda|hip|musa|aclrt)(?:Host(?:Register|Malloc|Alloc)|MallocHost)\b")
 # "leaving none for the KV cache"
 _LEAVES_NONE = late(
     r"(?i)\b(?:leav(?:es|ing)|left with) (?:none|nothing|no \w{1,12}) for (?:the |an? )?(?:\w{1,12} )?kv[ _-]?cache\b"
@@ -91,7 +94,9 @@ _LEAVES_NONE = late(
 _FOR_A_CACHE = late(r"(?i)\b(?:memory|room|space|vram|hbm) (?:left )?for (?:\S{1,40} ){0,3}?(?:state |kv )?cache\b")
 # "Cache too small for batch shape", "cannot fit ONE worst-case request": a cache of tokens, whatever else is named
 _FOR_A_REQUEST = late(
-    r"(?i)\bcache (?:is |was )?too small for (?:the |this |a )?(?:batch|sequence|prompt|request)\b"
+    r"(?i)\bno (?:\w{1,8} )?(?:requests?|sequences?) can be \w{3,9}\b"
+    r"|\bcache (?:capacity|budget) (?:\w{2,4} ){0,2}exceeded\b"
+    r"|\bcache (?:is |was )?too small for (?:the |this |a )?(?:batch|sequence|prompt|request)\b"
     r"|\b(?:sequence|prompt|context|input) length exceeds (?:the )?cache size\b"
     r"|\bno (?:usable |free |more )?cache memory (?:left|available)\b"
     r"|\bfit (?:even )?(?:one|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence)\b"
@@ -210,9 +215,11 @@ def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
     """The memory that a device's, a function's or a structure's name alone decides."""
     if _ON_THE_CPU.search(text) or ("p" not in letters and _SHORT_OF_RAM.search(text)):
         return "host_ram"
+    if found.compared is None and _PINS_BY_A_CALL.search(text):
+        return "pinned"
     if _FUNCTION_OF_A_CARD.search(text) and not _OF_THE_CPU.search(text):
         return "gpu"
-    return "host_ram" if "v" not in letters and _is_of_the_program(found, text) else None
+    return "host_ram" if not {"v", "k"} & set(letters) and _is_of_the_program(found, text) else None
 
 
 def _is_of_the_program(found: Shortfall, text: str) -> bool:

@@ -98,8 +98,8 @@ _PREDICATES = tuple(
         # "could not allocate metaspace: 1073741824 bytes"
         rf"C{_FEW}A{_FEW}:a{{0,2}}S(?=[.,;()]|$)",
         r"Ca?p",
-        # "only 310 MiB left"
-        r"ya{0,2}[SU][waD]{0,3}f",
+        # "only 310 MiB left", "only 2 of 24 GiB GPU memory is free"
+        r"ya{0,2}[SUR][waDHmvr]{0,4}f",
         # "host allocation of 3 GiB failed", "refused a block of 64 MiB", "page allocation failure"
         rf"J{_FEW}S",
         rf"S{_FEW}J",
@@ -142,9 +142,12 @@ _OF_BYTES = tuple(
 # "does not fit on the card", "cannot fit its weights and activations within 5 GiB"
 _NOT_FIT = late(r"(?i)\b(?:not|\w{1,8}n't|cannot|never) fit\b")
 _OF_A_PLACE = tuple(late(pattern) for pattern in (r"CGa{1,2}[wfDH]{0,2}[DYH]", r"CG[waAequ,]{0,24}aS"))
-# "not enough gpu fitted on this node": cards, and nothing on them
+# "not enough gpu fitted on this node", "failed to reserve TPU slice" (ray/util/tpu.py): cards, and nothing on them
 FEW_CARDS: Final = late(
-    r"(?i)\b(?:not enough|insufficient|no (?:free|idle)) (?:[gnx]pus?|accelerators?)(?: cards?)?"
+    r"(?i)\b(?:failed to|could not|cannot|unable to) (?:reserve|acquire|allocate|find)"
+    r" (?:an? |the |any |\d{1,4} )?(?:free )?(?:[gnt]pu|mig|accelerator) slices?\b"
+    r"(?! (?:name|info\w*|id|label|config\w*))"
+    r"|\b(?:not enough|insufficient|no (?:free|idle)) (?:[gnx]pus?|accelerators?)(?: cards?)?"
     r"(?: (?:fitted|left|available|free))? (?:on|in|for) (?:this|the|any|each|that) (?:node|cluster|host|machine)\b"
 )
 # "not enough resources to allocate 4 placement groups"
@@ -216,11 +219,28 @@ _NOT_FREED = late(
 _OF_A_STATE = late(r"(?i)^(?:\w{1,40} ){0,8}: (?:no free states|error alloc state)\b")
 # "insufficient number of spool buffers: required 65, only 12 available"
 _BUFFERS = late(r"(?i)\b(?:number of|enough|insufficient) (?:\w{1,12} ){0,3}buffers\b")
+# "No requests can be scheduled and no request can be offloaded" (Transformers, continuous_api.py)
+_NO_REQUEST = late(
+    r"(?i)\bno (?:\w{1,8} )?(?:requests?|sequences?) can be (?:scheduled|admitted|served|run)\b"
+    r".{0,40}\bno(?:ne|thing)?\b.{0,24}\bcan be (?:offloaded|evicted|preempted|swapped|freed|released)\b"
+)
+# "segment cache capacity exceeded; evict older segments or raise the budget"
+_FULL_OF_TOKENS = late(
+    r"(?i)^(?=.*\b(?:evict\w*|tokens?|sequences?|positions?|contexts?|attention|prompts?|decod\w{1,3}|encod\w{1,3})\b)"
+    r".*\bcache (?:capacity|budget) (?:is |was |has been )?exceeded\b"
+)
+# "Can not alloc MLX auxiliary cache"; a key of a cache is reserved
+_ALLOCATES_A_CACHE = late(
+    r"(?i)\balloc(?:ate)? (?:(?!(?:in|of|from|for|to|by|on)\b)\w{1,14} ){0,4}cache(?: ?[.,;:()]|$)"
+)
 # What a sentence is about, and what says it there
 _ABOUT_A_THING = (
     (_LOADS_A_MODEL, _RESOURCES_SHORT),
     (_PLACEMENT, (_OF_RESOURCES,)),
-    (FEW_CARDS, (late(r"LD"),)),
+    (FEW_CARDS, (late(r"LD|C[AG][wafON0D]{1,5}"),)),
+    (_NO_REQUEST, (late(r"Ow{1,3}a"),)),
+    (_FULL_OF_TOKENS, (late(r"ql?V"),)),
+    (_ALLOCATES_A_CACHE, (late(r"CA[waD]{0,5}q"),)),
     (_PINNING, (late(r"p[wsHD]{0,3}[FJ]"),)),
     (_MAPPING, (late(rf"{_MEM}GF"),)),
     (_OF_GPUS, (late(rf"Y{_FEW}V{_FEW}Y"),)),
@@ -277,7 +297,7 @@ OF_AN_ENGINE: Final = late(
     r"|\b(?:request|sequence|prompt) #?\d|\b(?:create|allocate|add|append|admit) (?:a |an |the |any )?(?:new )?"
     r"(?:\w{1,12} )?(?:state|sequence|prompt|cache entry)\b|\bblock ?#?\d{1,9} has no\b"
     r"|\b(?:space|room|slots?) (?:left )?in (?:the )?cache for (?:a |the |one |single ){0,2}(?:state|sequence|prompt)\b"
-    r"|\b(?:radix|prefix) (?:cache|tree|blocks|tokens)\b|\btree tokens\b"
+    r"|\breq(?:uest)? to token (?:pool|slots)\b|\b(?:radix|prefix) (?:cache|tree|blocks|tokens)\b|\btree tokens\b"
     r"|\b(?:blocks|pages|cells|tokens) (?:left |free )?to (?:schedule|prefill|decode|admit|serve|batch)\b"
 )
 # "failed to build on the GPU, using the CPU instead. Error: out of memory": what is done stands before the reason
@@ -310,11 +330,28 @@ _BUFFER = late(r"(?i)\bbuf(?:fer)?s?\b")
 _ALLOCATES = late(r"(?i)\balloc(?:ator|ate)?\b")
 # "attempted allocation of 402653184, but only 117440512 free": of bytes, where no word says of what else
 _ALLOCATION_OF = late(r"(?i)\ballocation of \d{7,20}(?: ,| but\b| ;)")
+# "size 6442450944 is larger than maxBufferSize 4294967296"
+_LARGEST_BUFFER = late(r"(?i)\bmax(?:imum)? buffer (?:size|length)\b")
 _OF_CACHE = late(r"(?i)cache|\bkv\b")  # a count that says of what it is
 _NAME = late(rf"E|L[aDH]{{0,2}}{_MEM}|Xam")
+_RUNS_OUT = late(r"[DH]a?X(?:am)?")  # "your device running out"
 _LOW = late(r"(?i)(?:running )?low on$")  # that little is left, and not that it ran out
 _NEGATED = late(r"[Ti][wa]{0,2}[:(]{0,2}$")
 _CONDITION = late(r"[Ii][^.:;]{0,60}$")
+# What it is not to come to: "the largest batch that doesn't result in your device running out of memory"
+_NOT_TO_HAPPEN = late(
+    r"(?i)(?:\b(?:do|does|will|would)(?: not|n['’]t)|\bwon['’]t)"
+    r"(?: (?!(?:because|due|since|as|after|from|with|when|while|have|fit|start|work|load|continue|complete|finish)\b)"
+    r"\w{1,16}){0,9} ?$"
+)
+# ... and the reason for which a parameter is asked for, and a value recommended
+_DEMANDS = late(
+    r"(?i)\b(?:you must|please|you need to|you have to) (?:\w{1,10} )?(?:provide|pass|specify|set|give|choose|supply)\b"
+    r"|\b(?:must|has to|have to|needs to) be (?:\w{1,10} )?(?:provided|passed|specified|set|given|chosen|supplied)\b"
+    r"|\bmissing (?:\w{1,10} ){0,2}(?:arguments?|parameters?|options?)\b"
+    r"|\b(?:argument|parameter|option|value) (?:\S{1,40} )?is required\b"
+)
+_CHOOSE = late(r"(?i)\b(?:recommend|suggest|advise|choos|pick|prefer)\w{0,5}\b")
 _OPENING: Final = 2  # words
 # "sort: ", "alloc.c: grow: ", "curl: (27) ", "map(file, 4): "
 _PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?|:{0,2}\w{1,6}\([\w,()]{0,24}\):")
@@ -325,6 +362,7 @@ _MAY_BE = late(r"[wa]{0,2}i")
 _ABOUT = late(
     r"(?i)mem|mmap|ram\b|heap|alloc|[\d.] ?[KMGT]i?B?\b|bytes?\b|oom|hbm|cache|kv|(?:token|block|page|cell|slot)s?\b"
     r"|gpu|cuda|device|accelerator|\bcards?\b|[nxt]pus?\b|\bpin|lock|shm|shared|space|\broom|buffer|arena|pool|plasma|swap"
+    r"|can be (?:offloaded|evicted|preempted|swapped|freed|released)\b"
     r"|cpus?\b|nodes?\b|resource|spill|store\b|states\b|内存|显存|メモリ|Speicher|mémoire"
 )
 _OF_NAMES = late(
@@ -716,12 +754,12 @@ def _is_of_memory(sentence: Sentence, compared: Comparison) -> bool:
     if compared.unit:
         if _ALLOCATES.search(sentence.text):
             return True
-        if OF_AN_ENGINE.search(sentence.text):
+        if OF_AN_ENGINE.search(sentence.text) or _WORKING.search(sentence.text):
             return True
         refused = _is_of(sentence.letters, "OLJC") and _is_of(sentence.letters, "uA")
         return refused or _is_of(sentence.letters, "kqU") or (compared.unit != "tokens" and "e" in sentence.letters)
     if compared.needed.value >= MIB:
-        if _ALLOCATION_OF.search(sentence.text):
+        if any(words.search(sentence.text) for words in (_ALLOCATION_OF, _LARGEST_BUFFER)):
             return True
         return _is_of(sentence.letters, "kpsovdmr") or ("D" in sentence.letters and "bytes" in sentence.text)
     asked = (compared.needed.role, compared.there.role) == ("need", "have")
@@ -734,6 +772,8 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     """Whether the words around it say that it did not happen, or of what else it speaks."""
     letters, start, end = sentence.letters, match.start(), match.end()
     if _CONDITION.search(letters[:end]) or _NEGATED.search(letters[:start]) or _MAY_BE.match(letters, end):
+        return True
+    if _is_advised_against(sentence, start, match[0]):
         return True
     around = sentence.around(start, end)
     if _is_on_the_chip(sentence, around):
@@ -749,6 +789,17 @@ def _is_denied(sentence: Sentence, match: re.Match[str]) -> bool:
     if in_another_sense(Said(sentence.parts, letters, start, end)):
         return True
     return _zero_before(sentence, start) or _for_another_reason(sentence, match[0])
+
+
+def _is_advised_against(sentence: Sentence, start: int, said: str) -> bool:
+    """Whether it is named as what a value, a parameter that is missing, is to be chosen against."""
+    if _NAME.fullmatch(said) is None and _RUNS_OUT.fullmatch(said) is None:
+        return False
+    before = " ".join(part.text for part in sentence.parts[:start])
+    if _NOT_TO_HAPPEN.search(before):
+        return True
+    demanded = _DEMANDS.search(before)
+    return demanded is not None and _CHOOSE.search(before, demanded.end()) is not None
 
 
 def _is_a_setting(sentence: Sentence, match: re.Match[str]) -> bool:

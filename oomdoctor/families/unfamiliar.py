@@ -96,7 +96,7 @@ _CACHE_FILE = late(
     r"/\w{0,20}(?:scheduler|schedule_batch|mem_manager|req_manager|block_manager|mem_cache|memory_cache|memory_pool|kv_cache|block_pool"
     r"|block_allocator|token_to_kv|cache_engine|radix_cache|kv_manager|evictor|prefix_caching)\w{0,30}\.py\""
     r"|/(?:continuous_batching|kv_?cache|paged_attention)/(?:\w{1,30}/){0,3}\w{1,40}\.[hc]pp:\d"
-    r"|/cache/\w{1,30}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
+    r"|/cache/\w{1,30}\.py\"|/mem_cache/(?:\w{1,30}/){0,3}\w{1,40}\.py\"|/inference/contexts/\w{1,30}\.py\"|/continuous_batching/cache\w{0,20}\.py\""
 )
 _OF_A_MODULE = late(r"((?:[a-z_]\w{0,40}\.){1,8}[a-z_]\w{0,40})\.[A-Z]\w{2,60}: ")  # an exception's
 # "[petals.server.memory_cache._schedule_alloc:128]": the module, then the function
@@ -106,7 +106,7 @@ _ENGINE_FILE = late(
 )
 # Where it hands out what the host keeps of that cache
 _HOST_FILE = late(
-    r"/mem_cache/storage/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
+    r"/mem_cache/(?:storage|pool_host)/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
 )
 _DEVICE_FILE = late(OF_TINYGRAD)
 # Pools of page-locked memory: DeepSpeed's for a disk, vLLM's for what a peer sends
@@ -163,6 +163,16 @@ _VARIABLE = late(
     rf"(?!\w{{0,40}}(?:_(?:{'|'.join(_NO_MEMORY)})|{'|'.join(map(str.capitalize, _NO_MEMORY))})s?\b)"
     r"[a-z]{1,20}(?:[A-Z][a-z\d]{1,20}|_[a-z\d]{1,20}){1,4}['\"`]?"
     r"(?: in (?:\w{1,12} )?\w{1,60}(?:\(\))?)?\s?[.!]{0,3}$"
+)
+# What an engine's memory file does not hand out is a place in its cache, whatever it is called: "Cannot alloc mamba for
+# load_back", "Logical allocation failed in alloc_extend"
+_NOT_HANDED_OUT = late(
+    r"(?i)^(?!.{0,400}\b(?:invalid|shape|dtype|unsupported|unknown|must be|negative|expected|missing"
+    r"|not (?:supported|initiali[sz]ed|implemented))\b)"
+    r".{0,400}?(?:\b(?:can ?not|can't|could not|couldn't|failed to|unable to) (?:re)?alloc(?:ate)? "
+    r"(?!(?:with|without|before|after|until|when|while|because|from|in|on|twice)\b)"
+    rf"(?!(?:\w{{1,12}} ){{0,2}}(?:{'|'.join(_NO_MEMORY)})s?\b)[a-z]"
+    r"|\b(?:re)?alloc(?:ation)? (?:has |have )?failed (?:in|at|for|during) \w)"
 )
 _KEEPS_A_CACHE = late(r"(?i)kv[_-]?cache|token_to_kv|\bblock_(?:manager|pool)|\bpage_allocator")
 # A program in Fortran frames what a routine failed at, with the number that ALLOCATE gave back:
@@ -297,17 +307,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return  # before its words are parsed: most lines say that they are no error's
     found = _heard(page, index, text, is_raised=is_raised)
     if found is None:
-        if (code := _failed_of_a_routine(page, index, text)) is not None:
-            yield from _of_a_routine(page, index, text, code)
-        elif _VARIABLE.match(text):
-            yield from _nameless(page, index, text, of_memory=True)
-        elif _ALLOCATION_FAILED.match(text):
-            above = page.before(index, _ABOVE)
-            yield from _nameless(page, index, text, of_memory=any(_OF_MEMORY.search(line.text) for line in above))
-        else:
-            yield from _less_than_needed(page, index, text)
-            yield from _compared(page, index, text, is_raised=is_raised)
-            yield from _looked_up(page, index, text, is_raised=is_raised)
+        yield from _unheard(page, index, text, is_raised=is_raised)
         return
     line = page.lines[index]
     pool = pool_of(found, text)
@@ -332,6 +332,25 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         refuser=refuser,
         **_figures(page, index, found),
     )
+
+
+def _unheard(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
+    """What a line says of memory in no sentence: by a heading above, its file, a variable's name, both its figures."""
+    if (code := _failed_of_a_routine(page, index, text)) is not None:
+        yield from _of_a_routine(page, index, text, code)
+    elif is_raised and _NOT_HANDED_OUT.match(text) and _by_its_file(page, index) == "kv_cache":
+        line = page.lines[index]
+        at = place_of(page, line)
+        yield Shortage(at=at, time=line.mark.time, process=process_of(line), pool="kv_cache", refuser="engine")
+    elif _VARIABLE.match(text):
+        yield from _nameless(page, index, text, of_memory=True)
+    elif _ALLOCATION_FAILED.match(text):
+        above = page.before(index, _ABOVE)
+        yield from _nameless(page, index, text, of_memory=any(_OF_MEMORY.search(line.text) for line in above))
+    else:
+        yield from _less_than_needed(page, index, text)
+        yield from _compared(page, index, text, is_raised=is_raised)
+        yield from _looked_up(page, index, text, is_raised=is_raised)
 
 
 def _process(line: Line, found: Shortfall) -> Process:
@@ -561,7 +580,7 @@ FAMILY = Family(
         "esources", "atal",
         "ccelerator", "cards", "OOM", "oom", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
-        "enough", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
+        "verflow", "enough", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
         " want", " fit ", "aiting for", "unexpectedly", "存", "モリ", "peicher", "mémoire",
     ),
     read=read,

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from oomdoctor.families import Family
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
-from oomdoctor.families.lines import place_of
+from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.loudness import CHARACTERS, is_exception, is_marked_loud
 from oomdoctor.families.sentences import Sentence, bytes_of, count_of, device_of, number_of, of_which, reader, values
 from oomdoctor.language import mark
+from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
 
@@ -222,6 +224,17 @@ _LOOKALIKES = (
     ),
 )
 
+# ... in the words of a program around the engine: "could not finish memory profiling because another process released
+# memory while it was measured"
+_DISTURBED = late(
+    r"(?i)(?=.*\b(?:profil|measur)\w{1,4}\b)"
+    r"(?=.*\b(?:could not|couldn't|cannot|can't|unable|fail\w{0,3}|error|abort\w{0,3})\b)"
+    r".*?(?:\b(?:other|another|neighbou?r\w{0,5}|co-?located|someone|something)\b.{0,60}?"
+    r"\b(?:releas(?:ed?s?|ing)|free[ds]?|freeing|g[ai]v(?:e|es|ing)|return(?:s|ed|ing))"
+    r"(?: \w{1,12}){0,3} (?:memory|vram)\b"
+    r"|\bfree (?:\w{1,8} )?(?:memory|vram) (?:\w{1,8} )?(?:rose|risen|grew|grown|increased|went up|gone up)\b)"
+)
+
 _read_sentences = reader("vllm_error", _SENTENCES, _CLAUSES)
 
 
@@ -234,6 +247,10 @@ def read(page: Page, index: int) -> Iterator[Read]:
         else:
             yield found
         return
+    text = line.text[:CHARACTERS]
+    if _DISTURBED.match(text) and (is_exception(text) or is_marked_loud(page, index, text)):
+        yield ProfilingDisturbed(at=place_of(page, line), time=line.mark.time, process=process_of(line))
+        return
     why = next((why for words, why in _LOOKALIKES if words in line.text), None)
     if why:
         yield Lookalike(place_of(page, line), why)
@@ -245,6 +262,8 @@ FAMILY = Family(
     triggers=(
         *(sentence.head for sentence in _SENTENCES),
         *(words for words, _ in _LOOKALIKES),
+        "rofil",
+        "easur",
     ),
     read=read,
 )

@@ -52,6 +52,18 @@ def device_size_that_no_machine_has(crash: Crash) -> Seen | None:
 
 
 @sign
+def device_size_beyond_printing(crash: Crash) -> Seen | None:
+    """So much was requested on a GPU that the framework prints only how much it exceeds."""
+    event = refusal(crash) or crash.root
+    if not isinstance(event, DeviceOutOfMemory) or event.beyond_bytes is None:
+        return None
+    words = say(
+        "More than {size} was requested, which no machine has: a shape is wrong.", size=show(event.beyond_bytes)
+    )
+    return Seen(words=words, evidence=(event,))
+
+
+@sign
 def device_size_of_many_cards(crash: Crash) -> Seen | None:
     """Sixteen times the GPU's memory was requested, or 1 TiB."""
     event, tried = _on_a_device(crash)

@@ -170,3 +170,25 @@ def test_rows_that_a_terminal_has_broken_are_read() -> None:
 def test_rows_without_their_rest_are_no_tasks(between: str) -> None:
     (kill,) = kills(between + LINE.format(4711))
     assert kill.tasks == ()
+
+
+GROUP = "[ 91.20] Tasks in /slurm/uid_1000/job_88/step_0 are going to be killed due to memory.oom.group set\n"
+MEMBER = (
+    "[ 91.{}] Memory cgroup out of memory: Killed process {} (python) total-vm:201kB, anon-rss:80kB, file-rss:4kB\n"
+)
+
+
+def test_a_group_that_dies_is_a_kill_where_nothing_else_tells_of_one() -> None:
+    (kill,) = kills(GROUP)
+    assert (kill.pool, kill.cgroup) == ("cgroup", "/slurm/uid_1000/job_88/step_0")
+
+
+def test_a_group_that_dies_is_that_of_the_kill_above_it() -> None:
+    assert [kill.process.pid for kill in kills(MEMBER.format(10, 700) + GROUP + MEMBER.format(30, 701))] == [700, 701]
+    assert [kill.process.pid for kill in kills(MEMBER.format(10, 700) + GROUP)] == [700]
+    assert [kill.process.pid for kill in kills(GROUP + MEMBER.format(30, 701))] == [701]
+
+
+@pytest.mark.parametrize("line", ["echo 1 > memory.oom.group set", "memory.oom.group is set for /system.slice"])
+def test_the_setting_kills_nobody(line: str) -> None:
+    assert kills(line) == []

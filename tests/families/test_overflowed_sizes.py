@@ -83,3 +83,73 @@ def test_figures_are_read_where_they_stand(text: str, figures: dict[str, Any], t
     assert report["verdict"] == "oom"
     read = root(report)
     assert {name: read.get(name) for name in figures} == figures
+
+
+# What was multiplied for a size stands in brackets, or on both sides of a word.
+OVERFLOWED = (
+    "RuntimeError: Storage size calculation overflowed with sizes=[771751936, 98304, 65536, 8]",
+    "RuntimeError: Storage size calculation overflowed with sizes=[4294967296, 4294967296] and strides=[4294967296, 1]",
+    "RuntimeError: numel: integer multiplication overflow",
+    "RuntimeError: size calculation overflowed for shape (5000000000, 4000000000, 16)",
+    "OverflowError: shape [3000000000, 3000000000, 64] overflows: too many elements",
+    "RuntimeError: CUDA array size overflow: dims = 500000 x 500000 x 500000",
+    "InvalidArgumentError: Encountered overflow when multiplying 8589934592 with 4294967296, result: -1 [Op:Fill]",
+    "terminate called after throwing 'std::overflow_error'\n  what():  size overflow: (4294967296, 999999)",
+)
+NOT_A_SIZE = (
+    "RuntimeError: Storage size calculation overflowed with sizes=[2, 3]",
+    "RuntimeError: Trying to create tensor with negative dimension -4: [-4, 3]",
+    "RuntimeError: int32 overflow for sizes [65536, 65536]",
+    "RuntimeError: integer overflow in index computation for tensor of size [3, 1000, 1000, 1000]",
+    "FloatingPointError: overflow encountered in multiply of arrays with shapes (3, 4) (4, 5)",
+    "ArrowInvalid: offset overflow while concatenating arrays (4294967296, 4294967296)",
+    "RuntimeError: loss scale overflow [4294967296, 4294967296]",
+    "OverflowError: Python int too large to convert to C long",
+)
+EXABYTE = (
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 4, in <module>\n    main()\n'
+    '  File "{}", line 3, in {}\n    {}\n'
+    "torch.OutOfMemoryError: {} out of memory. Tried to allocate more than 1EB memory."
+)
+OF_A_SHAPE = (
+    ("sim.py", "grid", "g = torch.zeros(n ** 7, device='cuda')"),
+    ("/v/lib/python3.11/site-packages/torch/functional.py", "meshgrid", "return _VF.meshgrid(tensors, **kwargs)"),
+)
+FROM_ELSEWHERE = (
+    ("/v/torch/distributed/distributed_c10d.py", "all_gather_object", "input_tensor.resize_(max_object_size)"),
+    ("metrics.py", "merge", "gathered = self.accelerator.pad_across_processes(preds)"),
+    ("pipe.py", "recv_meta", "buf = torch.empty(meta_len, device='cuda')"),
+    ("cache.py", "load", "obj = pickle.loads(buf)"),
+    ("batch.py", "pad", "x = torch.nn.functional.pad(x, (0, max_len.item()))"),
+)
+
+
+@pytest.mark.parametrize("text", OVERFLOWED)
+def test_a_product_that_no_machine_has_is_absurd(tmp_path: Path, text: str) -> None:
+    assert body(tmp_path, text)["diagnoses"][0]["cause"] == "absurd-size"
+
+
+@pytest.mark.parametrize("text", NOT_A_SIZE)
+def test_what_else_overflows_takes_no_memory(tmp_path: Path, text: str) -> None:
+    assert body(tmp_path, text)["verdict"] == "no-oom"
+
+
+@pytest.mark.parametrize("device", ["CUDA", "NPU"])
+@pytest.mark.parametrize("frame", OF_A_SHAPE)
+def test_more_than_an_exabyte_of_the_program_s_own_shape(
+    tmp_path: Path, frame: tuple[str, str, str], device: str
+) -> None:
+    said = body(tmp_path, EXABYTE.format(*frame, device))
+    assert said["diagnoses"][0]["cause"] == "absurd-size"
+    assert [event["usage"] for event in said["events"]] == [{"beyond_bytes": 1 << 60}]
+
+
+@pytest.mark.parametrize("frame", FROM_ELSEWHERE)
+def test_more_than_an_exabyte_by_a_size_from_elsewhere_is_no_shape(tmp_path: Path, frame: tuple[str, str, str]) -> None:
+    assert body(tmp_path, EXABYTE.format(*frame, "CUDA"))["verdict"] == "no-oom"
+
+
+@pytest.mark.parametrize("above", ["Watchdog caught collective operation timeout", "an illegal memory access was met"])
+def test_more_than_an_exabyte_behind_another_failure_is_no_shape(tmp_path: Path, above: str) -> None:
+    assert body(tmp_path, f"{above}\n{EXABYTE.format(*OF_A_SHAPE[0], 'CUDA')}")["verdict"] == "no-oom"
