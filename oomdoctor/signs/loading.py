@@ -123,7 +123,7 @@ def message_says_that_the_model_is_too_large(crash: Crash) -> Seen | None:
 
 
 @sign
-def engine_says_that_its_weights_do_not_fit(crash: Crash) -> Seen | None:
+def refused_by_vllm(crash: Crash) -> Seen | None:
     """vLLM failed while it loaded the weights, for which it had checked that its share of the GPU was free."""
     failed = crash.first(WeightsDoNotFit)
     if failed is None or failed is not crash.root:

@@ -24,11 +24,11 @@ SAID = (
     (('  File "/srv/veda/mem_cache/storage/slate/slate_store.py", line 40, in put\n    lease = pool.take(n)\n'
      "RuntimeError: buffer pool is exhausted"), "host_ram"),
     ("ValueError: Needed dram size (90 GB) is larger than operator specified dram size (64 GB).", "host_ram"),
-    ("AssertionError: Not enough buffers 2 for swapping 5", "host_ram"),
+    ("AssertionError: Not enough buffers 2 for swapping 5", "pinned"),
     ("[rank1]: AssertionError: SlicedOptimizerSwapper ran out of swap buffers, try increasing 'buffer_count'",
-     "host_ram"),
-    ("AssertionError: No swap buffers to allocate for bf16 param 12 of numel = 4096", "host_ram"),
-    ("AssertionError: More elements 9000000 than buffer size 4194304", "host_ram"),
+     "pinned"),
+    ("AssertionError: No swap buffers to allocate for bf16 param 12 of numel = 4096", "pinned"),
+    ("AssertionError: More elements 9000000 than buffer size 4194304", "pinned"),
     ("[TensorRT-LLM][ERROR] PEFT Cache is full. Could not store taskId=3", "host_ram"),
     (("AssertionError: You move 900 embedding rows from CPU to CUDA. It is larger than the capacity of the cache, "
      "which at most contains 512 rows, Please increase cuda_row_num or decrease the training batch size."), "gpu"),
@@ -161,7 +161,7 @@ CAUSES = (
     ("ValueError: Needed dram size (90 GB) is larger than operator specified dram size (64 GB).", "allocator-cap"),
     ("AssertionError: Not enough buffers 2 for swapping 5", "allocator-cap"),
     # what a machine nearly has is no absurd size
-    ("ValueError: pinned host pool needs 768 GiB but only 691 GiB of RAM is available.", "host-memory-exhausted"),
+    ("ValueError: pinned host pool needs 768 GiB but only 691 GiB of RAM is available.", "cpu-offload-overcommit"),
     ("ERROR | veda.trainer | OOM during optimization, giving up", "optimizer-states"),
     ("veda_encode: failed to allocate encoder graph for 9000 frames", "activations"),
     ("[ERROR] loader.cpp:9 - read tensor data failed: too less memory for conversion", "host-model-load"),
