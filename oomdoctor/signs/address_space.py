@@ -140,6 +140,8 @@ def windows_refused_an_array(crash: Crash) -> Seen | None:
 @sign
 def heap_of_a_runtime_is_full(crash: Crash) -> Seen | None:
     """The heap of Java, JavaScript or another runtime is full."""
+    if crash.pool == "pinned":
+        return None  # page-locked memory is no heap's
     if (of_r := limit_of_r_is_hit(crash)) is not None:
         return of_r
     refused = host_refusal(crash)
