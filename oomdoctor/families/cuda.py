@@ -166,7 +166,7 @@ _SAID_SO_FAR = late(r"\s{0,4}(?:[.,:;!)\]}'\"(\\]|$|at\b|on\b|while\b|(?i:tried)
 _TAKEN_ANOTHER_WAY = (
     (late(r"Plan failed with an? \w{0,20}OutOfMemoryError"), mark("cuDNN tried a plan and takes another one")),
     (
-        late(r"for benchmark choice|Ignoring this choice"),
+        late(r"for benchmark choice|Ignoring this choice|(?i:error during auto-?tuning: ?$)"),
         mark("autotuning: the compiler tried a kernel and takes another one"),
     ),
     (
@@ -277,8 +277,9 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     if warned := _warned_of(page, index, before, lines):
         return Lookalike(place, warned)
     rest = text if device != "MPS" else ""
+    announced = before[-400:] if _LETTERS.search(before) else _title(page, index)
     for pattern, why in _TAKEN_ANOTHER_WAY:
-        if (pattern.search(before[-400:]) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
+        if (pattern.search(announced) or pattern.search(rest)) and not _dies_of_it(page, index, lines[-1]):
             return Lookalike(place, why)
     if _CAUGHT.search(before[-400:]) and not (_ends(page, lines[-1]) or _dies_of_it(page, index, lines[-1])):
         return Lookalike(place, mark("caught: the batch is skipped and training continues"))
@@ -295,6 +296,12 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
         others=tuple(others),
         **figures,
     )
+
+
+def _title(page: Page, index: int) -> str:
+    """The line above that ends with a colon: "Runtime error during autotuning:"."""
+    above = "".join(line.text.rstrip()[-400:] for line in page.before(index, 1))
+    return above if above.endswith(":") else ""
 
 
 def _is_of_a_shape(page: Page, index: int) -> bool:

@@ -95,6 +95,8 @@ def _has_none_of_it(said: Said) -> bool:
     last, behind = said.text(said.end - 1), said.text(said.end)
     if said.letter(said.end) == "w" and (_RECORDS.fullmatch(behind) or said.letter(said.end - 1) in "ue"):
         return True
+    if last.lower() == "swap" and said.letter(said.end) not in "fe":
+        return True  # a machine may have none: "No swap; memory pressure usage will be degraded"
     noun = behind if said.letter(said.end) == "e" else last
     if said.letter(said.end + (noun is behind)) == "f":
         return False

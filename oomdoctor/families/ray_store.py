@@ -137,6 +137,7 @@ _OF_START = late(r"Starting the Plasma object store with|IPC socket failed for p
 _SPILLING = late(r"\b(?:Spilled|Restored) \d")
 _NO_SPACE: Final = "[Errno 28] No space left on device"
 _NO_QUOTA: Final = "[Errno 122] Disk quota exceeded"
+_NOT_CREATED: Final = "Out-of-memory: Failed to create object"  # object_lifecycle_manager.cc, 1.0 to 2.9
 _NEARLY_FULL: Final = "% full, available space"
 # ray/_private/runtime_env: the packages and environments of jobs lie in the session's folder
 SET_UP_BELOW: Final = 200  # lines
@@ -405,6 +406,7 @@ FAMILY = Family(
     triggers=(
         "object store because it is full",
         "ObjectStoreFullError: Failed to put object",
+        _NOT_CREATED,
         "fit in the plasma store",
         "PlasmaStoreFull: ",
         "PlasmaError::OutOfMemory",

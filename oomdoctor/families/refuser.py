@@ -62,6 +62,8 @@ _SHORT_OF_RAM = late(
     r"|only \d[\d.]{0,12} ?[KMGT]i?B of (?:(?:host|cpu|system) )?(?:memory|ram) (?:is|was) (?:available|free|left)"
     r"|fit in(?:to)? (?:the )?(?:host|cpu|system)(?:'s)? (?:memory|ram))\b"
 )
+# The limit on what may not be swapped, setrlimit(2)
+_LOCKED = late(r"\b(?:RLIMIT_)?MEMLOCK\b")
 # "void voxel_grid::ExtractTriangleMeshCUDA(...)": of a device, what it allocates, too
 _FUNCTION_OF_A_CARD = late(r"\b(?:\w{1,40}::)?\w{2,60}(?:CUDA|Cuda|_cuda|_gpu|GPU|HIP)\(")
 _MALLOC = late(

@@ -299,9 +299,12 @@ OF_AN_ENGINE: Final = late(
     r"|\b(?:space|room|slots?) (?:left )?in (?:the )?cache for (?:a |the |one |single ){0,2}(?:state|sequence|prompt)\b"
     r"|\breq(?:uest)? to token (?:pool|slots)\b|\b(?:radix|prefix) (?:cache|tree|blocks|tokens)\b|\btree tokens\b"
     r"|\b(?:blocks|pages|cells|tokens) (?:left |free )?to (?:schedule|prefill|decode|admit|serve|batch)\b"
+    r"|\[ ?TM ?\] ?\["  # TurboMind's own log
 )
 # "failed to build on the GPU, using the CPU instead. Error: out of memory": what is done stands before the reason
 _WAY_ROUND = late(r"[CFJL][^.,>]*,[^.,>]*>[waDH>]*\.?[^.>CFJ]*:[^.]*$")
+# "Retraction pool exhausted. Aborting the request.": what was tried before has failed, too
+_GIVES_UP = late(r"(?i)\babort(?:ing|ed)? (?:the |this )?(?:request|job|task|run|training)\b")
 # "malloc failed. Skip StressDetect.": no advice, which has an article or says please
 _WITHOUT = late(r"\.<w{1,2}\.?$")
 # A device as one of several: "on the device", "a loopback device"
@@ -435,6 +438,8 @@ _IS_OF_ANOTHER_THING = late(
     r"|\b(?:insufficient|not enough) (?:\w{1,12} )?(?:data|samples|examples|observations|points|labels|statistics)\b"
     r"|\b(?:lora|adapter|model|expert)s? slots?\b|thread[ _]?pool|(?:\b|_)heads\b)"
 )
+# What the kernel left out of its log, by the function that printed it
+_IS_LEFT_OUT = late(r"\b\d{1,9} (?:callbacks|messages) suppressed\b")
 # A setting that has to be positive: "page_size must be >= 1, got 0"
 _IS_A_BOUND = late(
     r"(?i)\b(?:must|should|has to|have to|needs to) be"
@@ -596,6 +601,8 @@ class Shortfall(Struct, frozen=True):
     def kept(self) -> bool:
         """Whether the program goes on all the same."""
         letters = self.sentence.letters
+        if _GIVES_UP.search(self.sentence.text):
+            return False
         if _WAY_ROUND.search(letters[: self.start]) or _WITHOUT.search(letters, self.end):
             return True
         return "K" in letters or "<" in letters[: self.end] or self._goes_on_after
@@ -609,7 +616,8 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
     others = (_OF_NAMES.match, _FIELDS.match, _COUNTER.match, _COLLECTS.search, _GIVES_BACK.search,
               _LOOKS_UP.search, _IS_UNABLE.search,
               _IS_LACKING.search, _IS_OFF.search, _IS_A_MESSAGE.search, _IS_A_TARGET.search,
-              _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search, _IS_A_BOUND.search)  # fmt: skip
+              _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search, _IS_A_BOUND.search,
+              _IS_LEFT_OUT.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)

@@ -38,7 +38,10 @@ _OF_ANOTHER = late(r"Child|Process|Worker|Actor|Engine|Task|Remote|Pool|Memory|O
 # JAX's and Keras' word, above the exception itself, that frames were left out
 _FILTERED = late(r"\W{0,4}jax\.errors\.SimplifiedTraceback|.{0,80}TRACEBACK_FILTERING")
 # The allocator's own refusal of a request: whoever asked may go on, and may not
-_REFUSED = late(r"Allocator \((?:GPU|gpu)_\d{1,3}_bfc\) ran out of memory trying to allocate")
+_REFUSED = late(
+    r"Allocator \((?:GPU|gpu)_\d{1,3}_bfc\) ran out of memory trying to allocate"
+    r"|memory allocation failed with OOM on device \d"  # c10/cuda/CUDACachingAllocator.cpp, a warning since 2.12
+)
 _REMOTE = late(r"RayTaskError\((\w{1,80})\)")
 # What fails in these modules fails of a file, a connection, a setting, a text, or of Ctrl-C while it waits.
 _ELSEWHERE = late(

@@ -123,7 +123,8 @@ _FIGURE = late(
 # A line of the kernel's log: "amdgpu 0000:03:00.0: ...", "[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* ..."
 _OF_A_DRIVER = late(
     r"(?:\[\s{0,6}\d{1,9}\.\d{1,9}\] )?"
-    r"(?:[a-z][\w-]{1,20} [\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d: |\[drm(?:[:\]][^\n]{0,80}?)?\] \*ERROR\* )"
+    r"(?:[a-z][\w-]{1,20} [\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d: |\[drm(?:[:\]][^\n]{0,80}?)?\] \*ERROR\* "
+    r"|[a-z]\w{1,40}_pages_\w{1,20}: )"  # "vfio_pin_pages_remote: ", drivers/vfio/vfio_iommu_type1.c
 )
 # "NAME=value OTHER=value program ...", as a shell is given it
 _A_COMMAND = late(r"[^\w\n]{0,4}(?:\w{1,20} )?(?:[A-Z][A-Z0-9_]{2,60}=\S{0,200} {1,4}){2,20}[\w./-]")
@@ -374,7 +375,7 @@ def _is_a_figure(text: str) -> bool:
 def _is_loud(page: Page, index: int, text: str, found: Shortfall) -> bool:
     if found.named and says_failed(text) and not is_collected(page, index):
         return True  # of one item, which the program passes over
-    kernels = _is_a_kernels(page, index, text) and re.search("[CL]", found.letters) is not None  # it prints no level
+    kernels = _is_a_kernels(page, index, text) and re.search("[CLV]", found.letters) is not None  # it prints no level
     return is_loud(page, index, text, sure=found.sure or found.opens or kernels, compared=found.compared is not None)
 
 

@@ -50,6 +50,7 @@ _WHERE_LITTLE_IS_SET_ASIDE: Final = ("fix-placement", "raise-allocator-cap", "of
 FULL: Final = 0.70  # of the card in this process's hands: the next weights did not fit
 _TOO_LARGE: Final = late(
     r"(?i)\bmodel (?:is|size is|was) too (?:large|big) for (?:\S{1,20} ){1,5}memory\b"
+    r"|\brequired memory (?:size )?\S{1,20} (?:\S{2} )?for (?:the )?model is (?:higher|larger|greater|more) than\b"
     # TorchRec's planner, before any table is on a card
     r"|\bcouldn't find a rank for shard\b|\bunable to find a plan for this model .{0,60}?insufficient storage\b"
 )

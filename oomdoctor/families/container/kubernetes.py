@@ -42,6 +42,8 @@ _EVICTED = late(
     r"(?:[\w./-]{1,80} ){0,4}?(?:due to|because of|under|on) "
     r"(?:\w{1,12} )?(?:memory|RAM) (?:resource |usage )?pressure\b"
 )
+_NOBODY: Final = "no pods are active to evict"  # eviction_manager.go
+_THEN: Final = 4  # lines
 _ABOUT = late(r"\s(?:pod|node)/([\w.-]{1,253})\s")  # of `kubectl get events`
 _CONDITION = late(r"node had condition: \[MemoryPressure\]|^\s{0,8}MemoryPressure\s{1,40}True\b")
 # A volume in memory by its name; others lie on a disk
@@ -127,8 +129,10 @@ def _pressure(page: Page, index: int) -> Event:
     said = " ".join(part.text.strip() for part in lines)
     # It lists the containers of the pod: the largest counts.
     figures = max((figures_of(part) for part in _containers(said)), key=lambda one: quantity(one.get("used")) or 0)
+    nobody = any(_NOBODY in below.text for below in page.after(index, _THEN))
     return NodePressure(
         at=place_of(page, line, lines[-1]),
+        role="context" if nobody else "root",
         time=line.mark.time,
         process=Process(pid=count(figures, "victim_pid"), name=figures.get("victim", (None,))[0]),
         reason="SystemOOM" if "System OOM" in line.text else "Evicted",

@@ -1,0 +1,80 @@
+"""Lines by which a program or a kernel goes on, or gives up, and what a limit's name says of the memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import body
+
+GLOG = "E1012 10:44:19.220000 40117 torch/_inductor/tune.py:5332] [0/0] "
+OOM = (
+    "CUDA out of memory. Tried to allocate 3.91 GiB. GPU 0 has a total capacity of 23.52 GiB of which 2.86 GiB is "
+    "free. Including non-PyTorch memory, this process has 20.65 GiB memory in use."
+)
+RECLAIM = (
+    'W0905 15:42:16.777355   23506 eviction_manager.go:344] "Eviction manager: attempting to reclaim" '
+    'resourceName="memory"\n'
+    'I0905 15:42:16.777384   23506 eviction_manager.go:355] "Eviction manager: must evict pod(s) to reclaim" '
+    'resourceName="memory"\n'
+)
+NOBODY = (
+    'E0905 15:42:16.777390   23506 eviction_manager.go:366] "Eviction manager: eviction thresholds have been met, but '
+    'no pods are active to evict"\n'
+)
+WARNED = (
+    "[W814 15:06:55.441716306 CUDACachingAllocator.cpp:3933] memory allocation failed with OOM on device 3 while "
+    "trying to allocate 3177185280 bytes (free: 1243414528, total: 85094825984).\n"
+)
+ENDED = "terminate called after throwing\n  what():  "
+CUT = (
+    'Traceback (most recent call last):\n  File "/srv/fit.py", line 31, in main\n    step(batch)\n'
+    '  File "/srv/net.py", line 99, in forward\n    logits = self.head(hidden)\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict"),
+    [
+        (f"{GLOG}Runtime error during autotuning:\n{GLOG}{OOM}\n{GLOG}Ignoring this choice.\n", "no-oom"),
+        (f"{GLOG}Runtime error during training:\n{GLOG}{OOM}\n", "oom"),
+        (f"RuntimeError: {OOM}\n", "oom"),
+        (RECLAIM + NOBODY, "no-oom"),
+        (RECLAIM, "oom"),
+        (WARNED, "no-oom"),
+        (WARNED + CUT, "oom"),
+        (CUT, "inconclusive"),
+        ("[ 9071.048594] pagefault_out_of_memory: 41 callbacks suppressed\n", "no-oom"),
+        ("systemd-oomd[789]: No swap; memory pressure usage will be degraded\n", "no-oom"),
+        ("[2026-10-12 15:33:40 TP0] Retraction host KV pool exhausted. Aborting the request.\n", "oom"),
+        ("[2026-10-12 15:33:40 TP0] KV pool exhausted, retracted 2 requests.\n", "no-oom"),
+        (f"{ENDED}[TM][ERROR] No enough blocks. Assertion fail: batch.cc:52\n", "oom"),
+        (f"{ENDED}[QUOTA] No enough blocks. Assertion fail: volume.cc:52\n", "no-oom"),
+    ],
+)  # fmt: skip
+def test_whether_it_goes_on(tmp_path: Path, log: str, verdict: str) -> None:
+    assert body(tmp_path, log)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "[ 2220.760143] vfio_pin_pages_remote: RLIMIT_MEMLOCK (67108864) exceeded\n",
+            "pinned-memory-exhausted",
+        ),
+        (
+            "[2031-03-05 11:47:26,018 I 18 18] (raylet) queue.cc:130: Out-of-memory: Failed to create object "
+            + f"00{'f' * 36}0100000012000000 of size 6103MB\n",
+            "object-store-full",
+        ),
+        (
+            "RuntimeError: The required memory size 17.84 GB for model is higher than the total device memory 16 GB\n",
+            "model-does-not-fit",
+        ),
+    ],
+)
+def test_its_cause(tmp_path: Path, text: str, cause: str) -> None:
+    report = body(tmp_path, text)
+    assert report["verdict"] == "oom"
+    assert report["diagnoses"][0]["cause"] == cause
