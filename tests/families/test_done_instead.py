@@ -26,6 +26,7 @@ WARNED = (
     "[W814 15:06:55.441716306 CUDACachingAllocator.cpp:3933] memory allocation failed with OOM on device 3 while "
     "trying to allocate 3177185280 bytes (free: 1243414528, total: 85094825984).\n"
 )
+NOT_CREATED = f"Out-of-memory: Failed to create object 00{'f' * 36}0100000012000000"
 ENDED = "terminate called after throwing\n  what():  "
 CUT = (
     'Traceback (most recent call last):\n  File "/srv/fit.py", line 31, in main\n    step(batch)\n'
@@ -64,8 +65,7 @@ def test_whether_it_goes_on(tmp_path: Path, log: str, verdict: str) -> None:
             "pinned-memory-exhausted",
         ),
         (
-            "[2031-03-05 11:47:26,018 I 18 18] (raylet) queue.cc:130: Out-of-memory: Failed to create object "
-            + f"00{'f' * 36}0100000012000000 of size 6103MB\n",
+            f"[2031-03-05 11:47:26,018 I 18 18] (raylet) queue.cc:130: {NOT_CREATED} of size 6103MB\n",
             "object-store-full",
         ),
         (
