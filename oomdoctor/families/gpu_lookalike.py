@@ -40,6 +40,9 @@ CHIPS = mark(
 HARDWARE = mark("the driver reports a fault of the GPU or of the program, not a lack of memory")
 
 # The first that fits says why. "out of memory" sentences with figures are other families'.
+SAYS_NO_FAILURE: Final = mark(
+    "the message itself says that this is no failure: the step runs without this memory, perhaps slower"
+)
 _LOOKALIKES = tuple(
     (late("|".join(patterns)), why)
     for why, *patterns in (
@@ -114,7 +117,7 @@ _LOOKALIKES = tuple(
         (mark("the kernel asks the graphics driver for pages; no process was killed"), r"Purging GPU memory"),
         (mark("XLA warns that a program may not fit; no allocation has failed yet"), r"Can't reduce memory use below"),
         (
-            mark("the message itself says that this is no failure: the step runs without this memory, perhaps slower"),
+            SAYS_NO_FAILURE,
             r"caller indicates that this is not a failure",
         ),
         (

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, Usage
+from oomdoctor.families.gpu_lookalike import SAYS_NO_FAILURE
 from oomdoctor.families.lines import goes_on, place_of, process_of
 from oomdoctor.families.loudness import is_loud
 from oomdoctor.language import mark
@@ -210,6 +211,8 @@ _PROBES = (
 # The two up to 1.2, and since
 _FOUND = late(rf"\b(Total memory|Free memory|totalMemory|freeMemory): ({AMOUNT})")
 _CREATED = late(r"Creat(?:ing|ed) TensorFlow device \(\S{0,80}(?:gpu|GPU):(\d{1,3})\b")
+_RAN_OUT: Final = "ran out of memory trying to allocate"
+_BROKEN: Final = 3  # lines
 _HARMLESS = late(r"caller indicates that this is not a failure|memory space (?:vmem|smem)")
 # What TensorFlow prints where it opens a library at the first operation that needs it, or tries algorithms
 _COMPUTES = late(
@@ -294,10 +297,20 @@ def mostly_free(text: str) -> bool:
     return match is not None and int(match[1]) >= MOST * int(match[2])
 
 
+def _is_harmless_below(page: Page, index: int, text: str) -> bool:
+    """The same in lines that somebody has broken."""
+    if _RAN_OUT not in text or text.rstrip().endswith("."):
+        return False
+    return _HARMLESS.search(" ".join(line.text[:200].strip() for line in page.after(index, _BROKEN))) is not None
+
+
 def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     text = line.text[:1200]
     if _HARMLESS.search(text):
+        return
+    if _is_harmless_below(page, index, text):
+        yield Lookalike(place_of(page, line), SAYS_NO_FAILURE)
         return
     place, process = place_of(page, line), process_of(line)
     if _HINT in text:

@@ -112,6 +112,8 @@ _PROGRESS = late(r"\d{1,3}%\||\bit/s\b|\bs/it\b|\b(?:[Ss]tep|[Ee]poch|[Ii]terati
 _TRIALS = late(r"\b[1-9]\d{0,5} (?:RUNNING|TERMINATED)\b")
 # progress_reporter.py 0.8 to 2.6, where no trial has begun: "Number of trials: 4/10 (4 PENDING)"
 _ALL_WAIT = late(r"\W{0,4}Number of trials: \d{1,6}(?:/\d{1,6})? \((\d{1,6}) PENDING\)\s{0,4}$")
+_RUNS = late(r"\(running for (\d{1,4}):(\d\d):(\d\d)")
+_LONG: Final = 120  # seconds: Tune itself warns after 60
 _TUNES_LINE = late(
     r"\s{0,8}(?:$|[|+=]|Memory usage on this node|Using |Resources requested|Logical resource usage|Result logdir"
     r"|Current time|Number of trials|\.\.\. \d)"
@@ -337,7 +339,7 @@ def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
         if _TRIALS.search(line.text) or prints == PRINTS:
             break
         prints += _ALL_WAIT.match(line.text) is not None
-    if prints < PRINTS:
+    if prints < PRINTS and _seconds_of_tune(page, index) < _LONG:
         return
     line = page.lines[index]
     used, total = _tunes_shares(page, index)
@@ -350,6 +352,13 @@ def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
         pending=pending,
         idle=True if total and not any(used.values()) else None,
     )
+
+
+def _seconds_of_tune(page: Page, index: int) -> int:
+    """How long it has run by its own clock: "(running for 00:03:40.19)"."""
+    above = (_RUNS.search(line.text) for line in reversed(page.lines[max(0, index - LINES_OF_ROWS) : index]))
+    clock = next((match for match in above if match is not None), None)
+    return sum(int(part) * unit for part, unit in zip(clock.groups(), (3600, 60, 1), strict=True)) if clock else 0
 
 
 def _tunes_shares(page: Page, index: int) -> tuple[_Amounts, _Amounts]:

@@ -48,6 +48,8 @@ _FIRST_TOUCH: Final = (
     # a layer that is built, where tensors of the GPU are the default
     r"|torch/nn/(?:(?:modules/\w{1,40}|parameter)\.py (?:\w{1,40}\.)?(?:__init__|__new__|reset_parameters)|init\.py) "
 )
+# What works on a tensor that lies on the GPU: bitsandbytes/functional.py
+_ON_THE_CARD: Final = r"\b(?:de)?quantize_(?:4bit|blockwise|no_absmax)\b"
 # torch/random.py, torch/cuda/random.py, torch/cuda/__init__.py: they take no memory of their own, but open the context
 _SEEDS: Final = r"torch/(?:cuda/)?random\.py (?:manual_)?seed(?:_all)? "
 _OPENS: Final = r"torch/cuda/__init__\.py _lazy_init "
@@ -388,7 +390,7 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
     refused = _without_figures(crash) or (_bare(crash) if opens else None)
     if refused is None or (isinstance(refused, DeviceRefusal) and refused.layer == "nvml"):
         return None
-    if not opens and not innermost(crash, _FIRST_TOUCH):
+    if not opens and (not innermost(crash, _FIRST_TOUCH) or innermost(crash, _ON_THE_CARD)):
         return None
     if crash.stage == "data_load":
         return None  # what is loaded before may lie on the GPU

@@ -34,6 +34,43 @@ CUT = (
 )
 
 
+TUNE = (
+    "== Status ==\nCurrent time: 2022-01-17 11:46:36 (running for {clock})\nMemory usage on this node: 1.4/15.6 GiB\n"
+    "Resources requested: {used}/6 CPUs, 0/0 GPUs, 0.0/11.97 GiB heap, 0.0/5.8 GiB objects\n"
+    "Number of trials: 1/1 (1 {state})\n"
+)
+BFC = (
+    "2017-07-02 15:57:33.230281: W tensorflow/core/common_runtime/bfc_allocator.cc:217]\n"
+    " Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.59GiB. The\n caller {says}\n"
+)
+QUANTIZED = (
+    'Traceback (most recent call last):\n  File "/srv/fit.py", line 31, in main\n    load(name)\n'
+    '  File "/env/bitsandbytes/nn/modules.py", line 296, in _quantize\n    w, state = {call}(w)\n'
+    '  File "/env/bitsandbytes/functional.py", line 1212, in {call}\n    out = torch.zeros(n, device=A.device)\n'
+    "RuntimeError: CUDA driver error: out of memory\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict"),
+    [
+        (TUNE.format(clock="00:03:40.19", used="0", state="PENDING"), "oom"),
+        (TUNE.format(clock="00:00:40.19", used="0", state="PENDING"), "no-oom"),
+        (TUNE.format(clock="00:03:40.19", used="6", state="RUNNING"), "no-oom"),
+        (BFC.format(says="indicates that this is not a failure, but may mean that there"), "no-oom"),
+        (BFC.format(says="was told so"), "oom"),
+    ],
+)
+def test_what_the_lines_around_say(tmp_path: Path, log: str, verdict: str) -> None:
+    assert body(tmp_path, log)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("call", "cause"), [("quantize_4bit", "model-does-not-fit"), ("prepare", "gpu-shared")])
+def test_what_works_on_a_tensor_of_the_gpu_is_not_its_first_use(tmp_path: Path, call: str, cause: str) -> None:
+    log = QUANTIZED.format(call=call)
+    assert body(tmp_path, log)["diagnoses"][0]["cause"] == cause
+
+
 @pytest.mark.parametrize(
     ("log", "verdict"),
     [
