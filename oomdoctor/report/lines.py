@@ -20,7 +20,7 @@ _CODES: Final = {
 }  # fmt: skip
 _TAB: Final = 8
 _CUT: Final = "..."
-_WORD: Final = late(r"\s*\S+\s*")
+_WORD: Final = late(r"(?:(?<!\s)\s+)?\S+\s*")
 
 Part = tuple[str, str]  # words, and their style: "bold red", or nothing
 
