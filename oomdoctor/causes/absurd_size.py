@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, arrays, broadcasts, made, sizes
+from oomdoctor.signs import Grade, arrays, broadcasts, calendar, made, sizes
 
 # A count that overflows in an extension that was built for another release
 OF_NO_MACHINE = ("fix-shape", "pin-version")
@@ -30,6 +30,7 @@ CAUSE = Cause(
     signs=(
         Row(made.of_two_models, Grade.PROVES),
         Row(broadcasts.loss_over_every_pair, Grade.PROVES, ("fix-shape",)),
+        Row(calendar.range_since_1970, Grade.PROVES, ("fix-shape",)),
         Row(sizes.device_size_that_no_machine_has, Grade.PROVES, OF_NO_MACHINE),
         Row(sizes.device_size_beyond_printing, Grade.PROVES),
         Row(sizes.size_that_has_overflowed, Grade.PROVES),

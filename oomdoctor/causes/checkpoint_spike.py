@@ -12,6 +12,7 @@ from oomdoctor.signs.checkpoints import (
     in_code_that_loads_an_optimizers_state,
     in_code_that_saves_a_state,
     killed_at_a_step_that_saves,
+    saves_run_in_the_background,
     saves_wait_in_the_background,
     while_a_checkpoint_was_written_or_read,
     who_held_most_was_saving,
@@ -49,5 +50,6 @@ CAUSE = Cause(
         Row(other_words.state_by_the_message, Grade.HINTS),
     ),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
+    knobs_where=((saves_run_in_the_background, OF_THE_BACKGROUND),),
     before=("host-memory-exhausted", "killed-without-evidence", "process-ram-hog", "too-many-workers"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, host_caches, offload, other_words
+from oomdoctor.signs import Grade, host_caches, moved_to_host, offload, other_words
 
 OF_SWAP_SPACE = ("less-swap-space", "more-host-memory")
 OF_A_CACHE = ("less-offload", "more-host-memory")
@@ -60,6 +60,7 @@ CAUSE = Cause(
         Row(offload.refused_beside_an_option_that_offloads, Grade.POINTS, OF_AN_OPTION),
         Row(offload.optimizer_on_the_cpu, Grade.POINTS),
         Row(offload.partitions_off_the_card, Grade.POINTS),
+        Row(moved_to_host.its_lines_move_to_the_host, Grade.POINTS, OF_AN_OPTION),
     ),
     against=(Row(offload.more_was_free_and_no_setting_offloads, Grade.POINTS),),
     missing=(offload.gpus_are_not_counted,),

@@ -200,7 +200,9 @@ def listed_command(here: Here) -> Iterator[Stated]:
     at = match.start() if match else here.text.find("[")
     text = here.text if _closes(here.text, at) else _joined(here)[0]
     words = [word for word, _ in strings(text, at)]
-    yield from (Stated(name, value, here.line) for name, value in launch.read_words(words))
+    written = " ".join(words)
+    found = launch.read_words(words)
+    yield from (Stated(name, value, here.line, written=as_written(name, written)) for name, value in found)
 
 
 def rendered(here: Here) -> Iterator[Stated]:

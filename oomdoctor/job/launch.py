@@ -33,6 +33,13 @@ _PYTHON = late(r"python\d?(?:\.\d+)?\Z")
 _WORDS_BEFORE_HEAD = 4
 _ECHO = frozenset({"bash", "sudo", "time", "cmd", "command", "command:", "running", "running:", "run", "exec", "cmd:"})
 
+# What a shell says of a job's end before it repeats the command: bash "run.sh: line 3:  812 Killed     COMMAND" and
+# "[1]+  Killed     COMMAND", zsh "[1]    812 killed     COMMAND" and "zsh: killed     COMMAND"
+_SHELLS_REPORT = late(
+    r"(?:\S{1,200}: \D{1,12}\d{1,6}:\s{1,9}\d{1,9} |\[\d{1,4}\][+-]?\s{1,8}(?:[+-]\s{1,4})?(?:\d{1,9}\s{1,4})?|zsh: )"
+    r"[^\W\d][\w ]{1,30}?\s{2,60}(?:\(core dumped\) )?\(?(?=\S)"
+)
+
 # Short flags that say something about memory, by program.
 _SHORT = {
     "-m": "memory", "-tp": "tensor_parallel_size", "-pp": "pipeline_parallel_size", "-e": "env",
@@ -57,7 +64,7 @@ def _unquoted(word: str) -> str:
 
 def read_line(text: str, *, continued: bool) -> list[Found]:
     """The settings of one line of a launch; `continued` says that the line before ended in a backslash."""
-    line = words(text)
+    line = words(_command(text))
     begins = 0 if continued or _starts_with_option(line) else _after_head(line)
     if begins is None:
         return []
@@ -69,6 +76,15 @@ def read_line(text: str, *, continued: bool) -> list[Found]:
         if word == "serve" and not after.startswith(("-", "$", "\\")):  # vllm serve MODEL
             found.append(("model", after[:TEXT_CAP]))
     return found
+
+
+def _command(text: str) -> str:
+    """What a shell repeats of the line that it ran, without the brackets of a subshell; else the line."""
+    report = _SHELLS_REPORT.match(text)
+    if report is None:
+        return text
+    command = text[report.end() :]
+    return command.rstrip().removesuffix(")") if report[0].endswith("(") else command
 
 
 def _starts_with_option(line: list[str]) -> bool:

@@ -45,6 +45,7 @@ from oomdoctor.remedies.knobs import KNOBS, Knob
 from oomdoctor.remedies.proposal import PROCESS_HOG, RACE, UNPROVEN, Case
 from oomdoctor.remedies.settings import NO_OPTION
 from oomdoctor.remedies.sizes import cards_of_trainer
+from oomdoctor.remedies.training.checkpoints import one_save_at_a_time
 from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
@@ -65,6 +66,7 @@ from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, p
 from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.made import of_all_pairs_in_ram
+from oomdoctor.signs.moved_to_host import its_lines_move_to_the_host
 from oomdoctor.signs.node import a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
@@ -513,7 +515,7 @@ def kept_is_known(case: Case) -> bool:
     if case.cause in _OF_A_FULL_CARD and (case.row is None or case.row.framework == "torch"):
         return keeps  # what a line of PyTorch's would keep elsewhere is not known to be kept
     keeps = keeps or limits.budget_beyond_the_limit(case.crash) is not None
-    keeps = keeps or a_buffer_is_laid_out(case.crash) is not None
+    keeps = keeps or a_buffer_is_laid_out(case.crash) is not None or one_save_at_a_time(case) is not None
     return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 
 
@@ -611,6 +613,7 @@ def data_are_loaded(case: Case) -> bool:
 _SIGNS_OF_OFFLOADING: Final = (
     caches_of_ranks,
     host_cache_in_other_words,
+    its_lines_move_to_the_host,
     lmcache_was_refused,
     optimizer_on_the_cpu,
     refused_for_parameters_on_the_host,

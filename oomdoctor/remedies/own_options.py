@@ -34,6 +34,7 @@ _STATES: Final = {
     "off": (False, 0, None, "", "none", "false", "no", "off"),
     "on": (True, "true", "yes", "on"),
 }
+_SWITCHED: Final = ("True", "False")
 _OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
 # What a program splits into where it does not split at all yet
@@ -67,7 +68,7 @@ class OwnOption(Struct, frozen=True):
         """What to set it to; None where only the program knows its values."""
         number = self.setting.whole
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS):
-            return typed(self.row.then, "bool" if self.row.then == "True" else "str") if self.row.then else None
+            return typed(self.row.then, "bool" if self.row.then in _SWITCHED else "str") if self.row.then else None
         if self.row.then == HALF:
             return number // self.share if number > 0 else _FIRST_PIECES
         return number * _TEN if self.row.then == TENFOLD else number * 2 if number > 1 else _FIRST_PARTS

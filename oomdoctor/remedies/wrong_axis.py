@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Final
 
 from oomdoctor.families.array_dumps import ProgramBuffer
@@ -12,6 +13,7 @@ from oomdoctor.remedies import axes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 from oomdoctor.signs.arrays import arguments_of_many_devices, most_padded
 from oomdoctor.signs.broadcasts import Broadcast, broadcast, in_words
+from oomdoctor.signs.calendar import BEGIN, DAY, since_1970
 from oomdoctor.signs.sizes import overflowed_request
 from oomdoctor.units import show
 
@@ -22,6 +24,8 @@ def fix_shape(case: Case) -> Answer:
     spread = broadcast(case.crash)
     if spread is not None:
         return _of_a_loss(spread)
+    if (range_of_times := since_1970(case.crash)) is not None:
+        return _of_a_stamp(*range_of_times)
     padded = most_padded(case.crash)
     if padded is not None:
         return _filled_tiles(padded)
@@ -73,6 +77,18 @@ def _of_a_loss(spread: Broadcast) -> Proposal:
         snippet="target = target.view_as(input)" if spread.is_of_one_length else None,
         subject="target",
     )
+
+
+def _of_a_stamp(rows: int, end: date) -> Proposal:
+    return Proposal(
+        action=say("Leave out or mend the rows stamped {begin}: the range begins there", begin=BEGIN.isoformat()),
+        snippet=f'df = df[df.index > "{BEGIN.isoformat()}"]',
+        derivation=say(
+            "{rows} s / {day} s = {days} days after {begin}: {end}",
+            rows=f"{rows:,}", day=f"{DAY:,}", days=f"{rows // DAY:,}", begin=BEGIN.isoformat(), end=end.isoformat(),
+        ),
+        subject=BEGIN.isoformat(),
+    )  # fmt: skip
 
 
 def _filled_tiles(padded: ProgramBuffer) -> Proposal:

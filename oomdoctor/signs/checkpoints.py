@@ -180,11 +180,7 @@ def _is_only_due(crash: Crash) -> bool:
 def saves_wait_in_the_background(crash: Crash) -> Seen | None:
     """The job saves in the background, and its last lines begin two saves more than they end: each keeps a copy of what
     it writes."""
-    if crash.pool not in RAM:
-        return None
-    lines = [line[:_CHARACTERS] for line in crash.root.around.before]
-    begun = sum(_SAVES_BEHIND.search(line) is not None for line in lines)
-    ended = sum(_END_OF_A_SAVE.search(line) is not None for line in lines)
+    begun, ended = _saves_behind(crash)
     if not ended or begun < ended + SEVERAL:
         return None  # who prints no end tells nothing
     words = say(
@@ -194,6 +190,25 @@ def saves_wait_in_the_background(crash: Crash) -> Seen | None:
         ended=ended,
     )
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
+
+
+@sign
+def saves_run_in_the_background(crash: Crash) -> Seen | None:
+    """The job saves in the background, and more than once."""
+    begun, _ = _saves_behind(crash)
+    if begun < SEVERAL:
+        return None
+    words = say("{begun} saves in the background are in the last lines.", begun=begun)
+    return Seen(words=words, evidence=(crash.root,), stage="checkpoint_save")
+
+
+def _saves_behind(crash: Crash) -> tuple[int, int]:
+    """How many saves in the background the lines before begin, and how many of any kind they end."""
+    if crash.pool not in RAM:
+        return 0, 0
+    lines = [line[:_CHARACTERS] for line in crash.root.around.before]
+    begun = sum(_SAVES_BEHIND.search(line) is not None for line in lines)
+    return begun, sum(_END_OF_A_SAVE.search(line) is not None for line in lines)
 
 
 @sign

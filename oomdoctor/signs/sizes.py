@@ -14,6 +14,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.broadcasts import loss_over_every_pair
+from oomdoctor.signs.calendar import range_since_1970
 from oomdoctor.signs.made import as_large_as_all_pairs, of_two_models
 from oomdoctor.signs.trace import innermost, refusal
 from oomdoctor.units import GIB, NO_MACHINE, TIB, show
@@ -230,13 +231,16 @@ def picture_beyond_any_format(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(event,), stage="data_load" if crash.stage == "unknown" else None)
 
 
+_WRONG_AT_ANY_SIZE: Final = (picture_beyond_any_format, of_two_models, loss_over_every_pair, range_since_1970)
+
+
 @sign
 def host_size_that_machines_have(crash: Crash) -> Seen | None:
-    """Less than 64 GiB was requested in host memory, for no picture that no format holds and no broadcast weight."""
+    """Less than 64 GiB was requested in host memory, for nothing that is wrong at any size."""
     event, tried = _on_the_host(crash)
     if event is None or not 0 <= tried < USUAL_HOST:
         return None
-    if any(wrong(crash) is not None for wrong in (picture_beyond_any_format, of_two_models, loss_over_every_pair)):
+    if any(wrong(crash) is not None for wrong in _WRONG_AT_ANY_SIZE):
         return None
     return Seen(words=say("{tried} is a plausible size for a machine", tried=show(tried)))
 

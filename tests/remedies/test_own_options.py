@@ -84,6 +84,12 @@ def test_each_row_is_of_a_knob() -> None:
         ("low-memory-loading", "--mmap false", ("mmap", True)),
         ("fewer-workers", "--loader-threads 8", ("loader_threads", 4)),
         ("fewer-workers", "--worker-timeout 8", None),
+        ("less-offload", "--experts-on-host 32", ("experts_on_host", 16)),
+        ("less-offload", "--host-cache-gb 16", ("host_cache_gb", 8)),
+        ("less-offload", "--offload-layers 1", None),
+        ("less-offload", "--keep-on-cpu true", ("keep_on_cpu", False)),
+        ("less-offload", "--offload-dir true", None),
+        ("less-offload", "--no-offload true", None),
     ],
 )
 def test_an_option_is_known_by_its_words(knob: str, options: str, found: tuple[str, object] | None) -> None:

@@ -11,11 +11,13 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.signs.checkpoints import saves_run_in_the_background
 
 _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 _OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
 _SAVES_WEIGHTS: Final = r"\bsave\(\s?[\w.]{1,60}\.state_dict\(\)\s?,"
 _TORCH: Final = "torch"
+_WAITS: Final = "save.result()  # the future of the last save, before the next one"
 _LOADING: Final = ("checkpoint_load", "model_load")  # stages: nothing is saved
 _ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
 
@@ -47,6 +49,18 @@ def _load_to_ram(case: Case) -> Answer:
         "Load checkpoints to the CPU first: without map_location, torch.load puts them on the GPU that saved them"
     )
     return Proposal(action=action)
+
+
+def one_save_at_a_time(case: Case) -> Proposal | None:
+    """Where saves run in the background, and no option says how many may: what async_save returns is waited for
+    (torch/distributed/checkpoint/state_dict_saver.py)."""
+    if case.cause != "checkpoint-spike" or case.row is not None or saves_run_in_the_background(case.crash) is None:
+        return None
+    return Proposal(
+        action=say("Let each save end before the next begins, and its copy go: wait for what the save returned"),
+        snippet=_WAITS,
+        cost=say("a step waits where a save takes longer than the steps between two"),
+    )
 
 
 def shard_checkpoint(case: Case) -> Answer:

@@ -12,6 +12,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies import held
 from oomdoctor.remedies.host import databases
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
+from oomdoctor.remedies.training import checkpoints
 from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.units import MIB, show
@@ -26,7 +27,7 @@ _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
 _OF_ITS_OWN: Final = (
     databases.smaller_pool, held.below_the_limit, held.smaller_histograms, held.smaller_bucket, held.smaller_stacks,
-    held.smaller_buffer, held.smaller_capacity,
+    held.smaller_buffer, held.smaller_capacity, checkpoints.one_save_at_a_time,
 )  # fmt: skip
 
 
