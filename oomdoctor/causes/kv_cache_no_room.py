@@ -15,7 +15,6 @@ OF_STATES = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel")
 AFTER_SHARE_AND_BATCH = ("quantize-weights", "tensor-parallel", "shorter-context", "free-the-gpu", "smaller-model")
 # No activations are measured before SGLang's pool is cut out: model_runner.py, profile_max_num_token
 BEYOND_A_FRACTION = ("raise-engine-reservation", *AFTER_SHARE_AND_BATCH)
-OF_WHOLE_PROMPTS = (*OF_ONE_SEQUENCE, "smaller-model")
 NO_LARGER_SHARE = ("tensor-parallel", "quantize-weights", "shorter-context", "smaller-prefill", *BEHIND_THE_WEIGHTS[3:])
 
 CAUSE = Cause(
@@ -72,6 +71,7 @@ CAUSE = Cause(
     knobs_where=(
         (kv_cache.activations_are_heavy, ("smaller-prefill", "raise-engine-reservation", *AFTER_SHARE_AND_BATCH)),
         (kv_cache.no_larger_share_would_do, NO_LARGER_SHARE),
-        (kv_cache.a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS),
+        (kv_cache.a_step_takes_a_whole_prompt, (*OF_ONE_SEQUENCE, "smaller-model")),
+        (other_words.cache_is_larger_than_any_share, OF_A_BUFFER),
     ),
 )

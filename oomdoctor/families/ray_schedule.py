@@ -197,6 +197,7 @@ _STATES: Final[Mapping[str, str]] = {
     "replicas": "waiting",
     "group_wait": "pending",
     "raylet_waiting": "waiting",
+    "add_types": "infeasible",
 }
 # States that end by themselves once the resources come: whether they came, the lines behind them show.
 _BELOW: Final = late(r"\s{0,8}(?:defaultdict\(|\{)")  # the request, where a terminal broke the sentence before it
@@ -619,6 +620,7 @@ FAMILY = Family(
     name="ray_schedule",
     anchors=(
         "No available node types can fulfill",
+        "Add suitable node types",
         "cannot be scheduled right now",
         "could not be scheduled",
         "lacement group creation timed out",
@@ -632,6 +634,7 @@ FAMILY = Family(
     ),
     triggers=(
         "No available node types can fulfill",
+        "Add suitable node types",
         "cannot be scheduled right now",
         "Cannot provide a placement group",
         "lacement group creation timed out",

@@ -116,10 +116,9 @@ _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?
 _TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 LIST: Final = 8  # lines
-# "[askedSpace:   4096 B]", "  free = 1.2 GiB": a name and its size
-_FIGURE = late(
-    r"\W{0,8}[A-Za-z][\w ./-]{1,40}?\s{0,16}[:=]\s{0,20}\d[\d.,]{0,24} ?(?:[KMGT]i?B|bytes|B)\b[^\w\n]{0,4}$"
-)
+# "[askedSpace:   4096 B]", "  free = 1.2 GiB": a name and its size; "Free: 2 MB, Needed: 9 MB": several
+_NAMED_SIZE: Final = r"[A-Za-z][\w ./-]{1,40}?\s{0,16}[:=]\s{0,20}\d[\d.,]{0,24} ?(?:[KMGT]i?B|bytes|B)\b"
+_FIGURE = late(rf"\W{{0,8}}{_NAMED_SIZE}(?:[,;] {_NAMED_SIZE}){{0,4}}[^\w\n]{{0,4}}$")
 # A line of the kernel's log: "amdgpu 0000:03:00.0: ...", "[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* ..."
 _OF_A_DRIVER = late(
     r"(?:\[\s{0,6}\d{1,9}\.\d{1,9}\] )?"

@@ -27,7 +27,8 @@ _BEFORE_SERVING: Final = (
 )
 _LAYING_OUT: Final = late(
     r"(?i)\b(?:alloc|creat|initiali[sz]|reserv)\w{1,4} (?:\w{1,12} ){0,3}(?:kv|key)\b[ _-]?\w{0,6}"
-    r"|\b(?:no|none|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,4}(?:kv|cache|mamba)\b"
+    r"|\b(?:none|no|room|space|memory|vram) (?:left )?for (?:the |its )?(?:\S{1,40} ){0,4}(?:(?:kv)?cache|kv|mamba)\b"
+    r"|\bkv[ _-]?cache allocation\b"
     r"|\brequested (?:kv|k v)?[ -]?cache size\b"
     r"|\b(?:fit(?: in)?|serve|hold) (?:one|any|a single) (?:[\w-]{1,12} ){0,2}(?:request|sequence|token)s?\b"
     r"|\b(?:num(?:ber of)?|#|total) (?:\w{1,8} ){0,2}blocks (?:is|are|=|:|==) ?0\b"
@@ -38,6 +39,7 @@ _LAYING_OUT: Final = late(
 _HANDING_OUT: Final = late(
     r"(?i)\balloc\w{0,6} (?:(?:an?|another|new|free) ){0,2}(?:block|page|slot)\b|\b(?:pool|cache) (?:is )?exhausted\b"
 )
+_FAR: Final = 2
 _FRAMEWORKS: Final = frozenset({"torch", "jax", "tensorflow"})
 _PLACE: Final = late(r"\S{1,200}\.\w{1,4}:\d+")
 _LONGEST: Final = late(
@@ -130,6 +132,16 @@ def cache_gets_no_room_in_other_words(crash: Crash) -> Seen | None:
     if root is None or not _lays_out(crash, root):
         return None
     return Seen(words=_compared(root, say("The engine has no room for its KV cache.")), evidence=(root,))
+
+
+@sign
+def cache_is_larger_than_any_share(crash: Crash) -> Seen | None:
+    """An unknown message asks for a cache of twice the memory that is there: no share of the card makes up for it."""
+    root = crash.root
+    if not isinstance(root, Shortage) or cache_gets_no_room_in_other_words(crash) is None:
+        return None
+    asked = root.tried_bytes
+    return Seen(words="") if asked and root.free_bytes and asked >= _FAR * root.free_bytes else None
 
 
 @sign

@@ -30,6 +30,12 @@ HELD = (
     "ValueError: Externally held weights on device cuda:2 (30.5/47.4 GiB) exceed the desired GPU memory utilization "
     "(0.6, 28.44 GiB)."
 )
+PLANNED = (
+    "2031-02-03T04:05:06.7Z ERROR vllm_rs::utils::kvcache_allocator: KVCache allocation failed: Insufficient GPU "
+    "memory for KVCache allocation.\nAvailable: {there}.50 MB, Required: 131072.00 MB, Reserved: 512.00 MB.\n"
+    "Tips: reduce --max-model-len."
+)
+CUT = "(autoscaler +{}s) {}{{'GPU': 1.0, 'CPU': 1.0}}{}. Add suitable node types to this cluster to resolve this."
 LOADING = (
     "Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization to free memory for weights."
 )
@@ -74,9 +80,11 @@ FIRST = {
     "ray-unschedulable": (
         "ValueError: Not enough resources to allocate 6 DP ranks on DP master node 10.1.0.4, possible to fit 3",
         "ValueError: Insufficient resources on this node to schedule 2 replicas",
+        CUT.format(10, "Error: ", ""),
+        CUT.format(11, "", "*2"),
     ),
     "model-does-not-fit": (LOADING,),
-    "kv-cache-no-room": (HELD, "AssertionError: Memory pool size is too small"),
+    "kv-cache-no-room": (HELD, "AssertionError: Memory pool size is too small", PLANNED.format(there=29353)),
     "gpu-memory-exhausted": (TENSORRT_LLM,),
 }
 # ... and what is nearly one of them
@@ -190,6 +198,13 @@ def test_buffers_that_are_locked_are_of_their_pool(tmp_path: Path) -> None:
     )
     assert body(tmp_path, trace.format("tensor_memory_pool"))["diagnoses"][0]["pool"] == "pinned"
     assert body(tmp_path, trace.format("other_memory_pool"))["diagnoses"][0]["pool"] == "kv_cache"
+
+
+@pytest.mark.parametrize(("there", "knob"), [(29353, "shorter-context"), (99353, "raise-engine-reservation")])
+def test_no_share_makes_up_for_a_cache_of_twice_the_room(there: int, knob: str, tmp_path: Path) -> None:
+    diagnosis = body(tmp_path, PLANNED.format(there=there))["diagnoses"][0]
+    assert "128.00 GiB requested" in diagnosis["explanation"]
+    assert diagnosis["remedies"][0]["knob"] == knob
 
 
 def test_a_share_of_tensorrt_llm_is_at_fault_where_its_cache_is_there(tmp_path: Path) -> None:
