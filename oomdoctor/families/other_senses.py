@@ -108,10 +108,9 @@ def _is_of_a_release(said: Said) -> bool:
     pinned = said.at("p")
     if not pinned or not all(_PINNED.fullmatch(said.text(at)) for at in pinned):
         return False
-    return (
-        re.search("[SHNUmvdrseuAE]", said.letters.replace("H", "") if said.own.startswith("C") else said.letters)
-        is None
-    )
+    of_a_machine = said.own.startswith("C")  # "could not pin the host's cores": no memory of it
+    letters = said.letters.replace("H", "") if of_a_machine else said.letters
+    return re.search("[SHNUmvdrseuAE]", letters) is None
 
 
 def _is_an_adjective(said: Said) -> bool:
