@@ -36,6 +36,7 @@ CAUSE = Cause(
         Row(placement.process_on_several_cards, Grade.NAMES),
         Row(placement.on_an_integrated_gpu, Grade.NAMES),
         Row(placement.ranks_in_a_row, Grade.NAMES),
+        Row(placement.unsized_ranks_in_a_row, Grade.NAMES),
         Row(placement.several_ranks_and_one_card, Grade.POINTS, OF_RANKS),
         Row(placement.others_of_its_size, Grade.POINTS),
         Row(placement.restored, Grade.POINTS, OF_A_FILE),

@@ -419,7 +419,7 @@ def _advice(file: str, text: str, lines: list[Line], refusal: DeviceOutOfMemory)
 
 
 def _bytes(text: str) -> int | None:
-    match = _SIZE.match(text)
+    match = _SIZE.match(text if text[-1:].isalpha() else f"{text} GiB")
     return size(match[1], match[2], BINARY) if match else None
 
 

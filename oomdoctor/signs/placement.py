@@ -95,6 +95,35 @@ def ranks_in_a_row(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(told, crash.root) if told is not crash.root else (told,), against=(doubt,))
 
 
+@sign
+def unsized_ranks_in_a_row(crash: Crash) -> Seen | None:
+    """Three or more others have consecutive PIDs, and 0 bytes as the driver counts in a container; half of the GPU is
+    neither free nor this process's."""
+    event, it = refusal(crash), card(crash)
+    row = _in_a_row([one for one in it.others if not one.bytes])
+    if event is None or len(row) < SEVERAL or not it.total_bytes or (it.beyond_bytes or 0) < it.total_bytes // 2:
+        return None
+    words = say(
+        "{count} other processes on this GPU have consecutive PIDs ({pids}): one launcher started them as ranks of one "
+        "job. The driver does not say what each holds; {elsewhere} of {total} is neither free nor reserved by PyTorch "
+        "in this process.",
+        count=len(row), pids=", ".join(str(pid) for pid in row[:MOST_SHOWN]), elsewhere=show(it.beyond_bytes or 0),
+        total=show(it.total_bytes),
+    )  # fmt: skip
+    doubt = say("ranks of another job look the same")
+    return Seen(words=words, evidence=(event,), against=(doubt,))
+
+
+def _in_a_row(others: Sequence[OtherProcess]) -> list[int]:
+    """The longest run of numbers that one launcher gives."""
+    best: list[int] = []
+    run: list[int] = []
+    for pid in sorted(one.pid for one in others):
+        run = [*run, pid] if run and pid - run[-1] <= STARTED_TOGETHER else [pid]
+        best = max(best, run, key=len)
+    return best
+
+
 def _cards(crash: Crash) -> Iterator[tuple[Event, Sequence[OtherProcess], int | None]]:
     """Who tells of a card's processes: the message, or where it prints none, nvidia-smi of each card."""
     event = refusal(crash)

@@ -41,6 +41,13 @@ def test_a_figure_may_have_separators_wherever_they_stand(held: str) -> None:
     assert kill.anon_rss_bytes == 6_000_000 * 1024
 
 
+@pytest.mark.parametrize(("blanks", "held"), [(8, 6_000_000), (120, 6_000_000), (3, None)])
+def test_a_console_fills_a_broken_line_up(blanks: int, held: int | None) -> None:
+    broken = LINE.format(4711).replace("6000000kB", f"6000000{' ' * blanks}kB")
+    (kill,) = kills(f"Out of memory: {broken}\n")
+    assert kill.anon_rss_bytes == (held * 1024 if held else None)
+
+
 def test_who_asked_is_not_who_was_killed() -> None:
     (kill,) = kills((FIXTURES / "machine-full-5.15.log").read_text())
     assert kill.invoker == "ray::IDLE"

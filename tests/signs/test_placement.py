@@ -175,3 +175,26 @@ def test_contexts_in_a_row_are_those_of_the_other_ranks(pids: tuple[int, ...], p
     others = "".join(f"Process {pid} has 540.00 MiB memory in use. " for pid in pids)
     refused = crash(prefix + OF_RANKS.format(others).removeprefix("[rank5]: "))
     assert len(placement.own_processes(refused)) == own
+
+
+@pytest.mark.parametrize(
+    ("pids", "allocated", "are_ranks"),
+    [
+        ((3423, 3424, 3425), "10.47 GiB", True),
+        ((3423, 3431, 3439), "10.47 GiB", True),
+        ((3423, 3424), "10.47 GiB", False),
+        ((3423, 3424, 3900), "10.47 GiB", False),
+        ((3423, 3424, 3425), "60.10 GiB", False),  # the process itself has most of the GPU
+    ],
+)
+def test_ranks_whose_size_the_driver_does_not_say(pids: tuple[int, ...], allocated: str, *, are_ranks: bool) -> None:
+    others = tuple((pid, "0 bytes") for pid in pids)
+    told = refused(own="0 bytes", allocated=allocated, unallocated="93.52 MiB", free="12.81 MiB", others=others)
+    assert (placement.unsized_ranks_in_a_row(crash(told)) is not None) is are_ranks
+
+
+def test_ranks_with_sizes_are_told_by_them() -> None:
+    others = tuple((pid, "9.80 GiB") for pid in (3423, 3424, 3425))
+    told = refused(own="10.60 GiB", allocated="10.47 GiB", free="12.81 MiB", others=others)
+    assert placement.unsized_ranks_in_a_row(crash(told)) is None
+    assert placement.ranks_in_a_row(crash(told)) is not None
