@@ -12,11 +12,13 @@ from oomdoctor.signs.host_loading import (
     a_unit_was_killed_while_loading_weights,
     killed_behind_the_loading,
     killed_in_the_middle_of_loading,
+    little_more_of_the_model_than_the_host_has,
     more_of_the_model_than_the_host_has,
     refused_at_the_time_of_loading,
     refused_while_loading_weights,
     several_models_were_loaded,
     the_kernel_killed_while_loading_weights,
+    twice_as_much_of_the_model_as_the_host_has,
 )
 from oomdoctor.signs.own_work import each_process_loads_the_weights, weights_in_full_precision
 
@@ -24,7 +26,10 @@ from oomdoctor.signs.own_work import each_process_loads_the_weights, weights_in_
 OF_AN_ENGINE = (
     "smaller-model", "quantize-weights", "shorter-context", "fewer-sequences", "more-host-memory", "low-memory-loading",
 )  # fmt: skip
-
+# The context and its cache make a small shortage up, and not a large one
+OF_LITTLE = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-model", "quantize-weights",
+              "more-host-memory")  # fmt: skip
+OF_TWICE = ("smaller-model", "quantize-weights", "more-host-memory", "low-memory-loading")
 # One after the other, or from the page cache instead of copies
 OF_SEVERAL = ("low-memory-loading", "clear-references", "mixed-precision", "more-host-memory")
 OF_EACH_PROCESS = ("low-memory-loading", "mixed-precision", "fewer-workers", "quantize-weights", "smaller-model",
@@ -46,6 +51,8 @@ CAUSE = Cause(
     stage="model_load",
     pools=("host_ram", "cgroup"),
     signs=(
+        Row(little_more_of_the_model_than_the_host_has, Grade.PROVES, OF_LITTLE),
+        Row(twice_as_much_of_the_model_as_the_host_has, Grade.PROVES, OF_TWICE),
         Row(more_of_the_model_than_the_host_has, Grade.PROVES, OF_AN_ENGINE),
         Row(a_part_of_the_model_was_refused, Grade.PROVES, OF_AN_ENGINE),
         Row(a_buffer_for_weights_was_refused, Grade.PROVES, OF_AN_ENGINE),

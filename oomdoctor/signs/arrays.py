@@ -22,6 +22,7 @@ NOTHING: Final = 0.01  # of the process's limit
 MANY_DEVICES: Final = 8  # times its memory: no batch is trimmed to fit
 PAIRS: Final = 256  # of one thing; of fewer an array is small
 PICTURES: Final = 4  # dimensions: batch, height, width and channels
+VOLUMES: Final = 5  # ... and depth, or time
 _OF_A_TPU: Final = "memory space hbm"
 _OF_A_LITTLE: Final = ("smaller-microbatch", "mixed-precision", "gradient-checkpointing", "shard-states")
 MOST: Final = 0.5  # of the device: the rest of the program may be made smaller, and what it is given stays

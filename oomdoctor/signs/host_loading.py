@@ -52,6 +52,7 @@ _MODEL_LOADED: Final = late(
     r"[^\n]{0,200}\.(?:pth?|ckpt|safetensors|onnx|keras)\b"
 )
 _SEVERAL: Final = 3
+_LITTLE, _HALF = 0.1, 0.5
 _WALK: Final = 3
 _UP_TO_LOADING: Final = frozenset({"model_load", "unknown", "launch", "engine_init"})
 _PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("compute")}
@@ -60,8 +61,28 @@ _PARTS: Final = {"weights": mark("weights"), "kv": mark("kv"), "compute": mark("
 @sign
 def more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
     """Ollama computes before loading that the CPU part of the model needs more than is available."""
+    return _more_than_the_host_has(crash, 0, 1)
+
+
+@sign
+def little_more_of_the_model_than_the_host_has(crash: Crash) -> Seen | None:
+    """Ollama computes that the CPU part of the model needs up to a ninth more than is available: the context may make
+    that up."""
+    return _more_than_the_host_has(crash, 0, _LITTLE)
+
+
+@sign
+def twice_as_much_of_the_model_as_the_host_has(crash: Crash) -> Seen | None:
+    """Ollama computes that the CPU part of the model needs twice what is available: no context makes that up."""
+    return _more_than_the_host_has(crash, _HALF, 1)
+
+
+def _more_than_the_host_has(crash: Crash, least: float, most: float) -> Seen | None:
+    """Where that share of what is needed is missing."""
     short = crash.root
-    if not isinstance(short, Short) or short.needed_bytes is None or short.free_bytes is None:
+    if not isinstance(short, Short) or not short.needed_bytes or short.free_bytes is None:
+        return None
+    if not least <= (short.needed_bytes - short.free_bytes) / short.needed_bytes <= most:
         return None
     words = say(
         "The part of the model in host memory needs {needed}; {free} is available.",

@@ -24,7 +24,7 @@ from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
-from oomdoctor.signs.arrays import PICTURES, far_beyond_a_machine, little_too_large
+from oomdoctor.signs.arrays import PICTURES, VOLUMES, far_beyond_a_machine, little_too_large
 from oomdoctor.signs.first_step import killed_bare_at_a_step
 from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.passes import simulates_worlds
@@ -123,7 +123,7 @@ def _half_a_batch(case: Case) -> Proposal:
     task = own_line.task_of(case.crash)
     counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
     first = counts and not simulates_worlds(case.crash)
-    if first and (shown := _of_the_array(case.crash) or _of_a_huge_array(case.crash)) is not None:
+    if first and (shown := next((found for one in _OF_ARRAYS if (found := one(case.crash)) is not None), None)):
         return shown
     if (little := little_too_large(case.crash)) is not None:
         return _of_a_program(little)
@@ -186,12 +186,35 @@ def _of_a_huge_array(crash: Crash) -> Proposal | None:
     )
 
 
+def _of_a_huge_program(crash: Crash) -> Proposal | None:
+    """Of a compiled program half is too much, too, where what it computes takes twice what its arguments leave."""
+    root = crash.root
+    if not isinstance(root, ArrayOutOfMemory) or not root.used_bytes or not root.total_bytes:
+        return None
+    given = root.arguments_bytes or 0
+    computed, room = root.used_bytes - given, root.total_bytes - given
+    if room <= 0 or computed <= 2 * room:
+        return None
+    count = math.ceil(computed / room)
+    return Proposal(
+        action=say("Lower the batch size to 1/{count}: half of it is still too much", count=count),
+        derivation=say(
+            "({used} - {given}) / ({total} - {given}), rounded up = {count}",
+            used=show(root.used_bytes), given=show(given), total=show(root.total_bytes), count=count,
+        ) if given else say(
+            "{used} / {total}, rounded up = {count}",
+            used=show(root.used_bytes), total=show(root.total_bytes), count=count,
+        ),
+        assumes=(say("all that it computes grows with the batch"),),
+    )  # fmt: skip
+
+
 def _of_the_array(crash: Crash) -> Proposal | None:
-    """TensorFlow's arrays of pictures begin with the batch (NHWC and NCHW alike)."""
+    """TensorFlow's arrays of pictures and of volumes begin with the batch, wherever their channels stand."""
     shape = crash.root.shape if isinstance(crash.root, ArrayOutOfMemory) and crash.job.world == "tensorflow" else None
     sizes = [int(one) for one in (shape or "").strip("[] ").split(",") if one.strip().isdigit()]
     of_a_filter = sizes[:1] == sizes[1:2] or crash.in_trace(_OF_A_FILTER) is not None
-    if len(sizes) != PICTURES or sizes[0] < 2 or of_a_filter:
+    if len(sizes) not in (PICTURES, VOLUMES) or sizes[0] < 2 or of_a_filter:
         return None
     then = sizes[0] // 2
     is_the_batch = say("the first dimension of {shape} is the batch", shape=f"[{','.join(map(str, sizes))}]")
@@ -205,6 +228,9 @@ def _of_the_array(crash: Crash) -> Proposal | None:
         derivation=f"{sizes[0]} / 2 = {then}",
         assumes=(is_the_batch,),
     )
+
+
+_OF_ARRAYS: Final = (_of_the_array, _of_a_huge_array, _of_a_huge_program)
 
 
 def _of_far_fewer(array: ArrayOutOfMemory, is_the_batch: str) -> Proposal:
