@@ -617,3 +617,16 @@ BLIND = "RuntimeError: No CUDA GPUs are available\n"
 def test_where_no_ray_runs_nothing_is_requested_of_it(before: str, is_of_ray: bool) -> None:
     chosen, _ = advise(before + BLIND, "fix-resource-request", cause="gpu-visibility")
     assert ("fix-resource-request" in chosen) is is_of_ray
+
+
+@pytest.mark.parametrize(
+    ("line", "asks_ray"),
+    [
+        ("3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed at node (ID: ab)", True),
+        ("Out of memory: Killed process 71 (python3) total-vm:9000000kB, anon-rss:6000000kB, file-rss:0kB", False),
+    ],
+)  # fmt: skip
+def test_a_kill_of_rays_is_in_the_nodes_own_log(line: str, asks_ray: bool, tmp_path: Path) -> None:
+    diagnosis = body(tmp_path, line)["diagnoses"][0]
+    asked = [one["snippet"] or "" for one in diagnosis["remedies"] if one["knob"] == "collect-evidence"]
+    assert any("raylet" in snippet for snippet in asked) is asks_ray
