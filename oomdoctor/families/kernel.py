@@ -71,6 +71,9 @@ class KernelKill(Event, frozen=True, kw_only=True):
     cgroup: str | None = None  # whose limit was hit
     task_cgroup: str | None = None
     oom_score_adj: str | None = None  # as printed: "-997"
+    # mm/oom_kill.c from 2.6.36 to 5.0, of who is killed for himself: a thousand times the share of what is full (RAM
+    # and swap, or a group's limit), and oom_score_adj on top
+    score: int | None = None
     uid: int | None = None
     invoker: str | None = None
     invoker_pid: int | None = None
@@ -305,7 +308,16 @@ def _dump(page: Page, index: int) -> list[Line]:
             after = lines[position + 1].text if position + 1 < len(lines) else ""
             if not (_SACRIFICE.search(line.text) and _VICTIM.search(after)):
                 break
-    return lines[: last + 1]
+    return lines[: last + 1] if last else [lines[0], *_second_half(page, index)]
+
+
+def _second_half(page: Page, index: int) -> list[Line]:
+    """The other line of a kill, where a paste has its first one without the stamp that this one has."""
+    first, below = page.lines[index].text, page.lines[index + 1 : index + 2]
+    if not below or _SACRIFICE.search(first) is None:
+        return []
+    one, other = _VICTIM.search(first), _VICTIM.search(below[0].text)
+    return below if one is not None and other is not None and one[1] == other[1] else []
 
 
 @remembered
@@ -335,6 +347,8 @@ def _figures(text: str) -> dict[str, Any]:
         seen.add(name)
         if name in _OF_THE_VICTIM and not seen & {"victim", "task"}:
             continue  # the head of the dump says the same of who asked
+        if name == "victim" and figures.get("pid", int(values[0])) != int(values[0]):
+            figures.pop("score", None)  # of its parent, whose child was sacrificed
         if name in _READERS and values:
             figures.update(_READERS[name](values))  # what the kill line says stands last and wins
     task, pid = figures.pop("task", None), figures.pop("task_pid", None)
@@ -394,6 +408,7 @@ _READERS: Final[dict[str, Any]] = {
     "shmem_rss": lambda v: {"shmem_rss_bytes": bytes_of(v[0])},
     "pgtables": lambda v: {"pgtables_bytes": bytes_of(v[0])},
     "score_adj": lambda v: {"oom_score_adj": v[0]},
+    "score": lambda v: {"score": int(v[0])},
 }
 
 

@@ -60,6 +60,7 @@ from oomdoctor.units import percent, show, show_limit
 FEW: Final = 0.15  # of what was in use: seven of the largest size, at least, fill it
 # Worker processes that one setting starts.
 MANY: Final = 16
+_THOUSAND: Final = 1000  # a score of the kernel's is so many times a share
 POOL: Final = 4  # where the pool itself says that it lost one
 HALF_FULL: Final = 0.5  # a machine of which less was in use did not run out of memory as a whole
 _FOR_MEMORY: Final = (UsageAboveThreshold, KernelKill, UserspaceKill, NodePressure, LimitKill, KillCount, WorkerDeath)
@@ -244,16 +245,16 @@ def largest_process_held_little(crash: Crash) -> Seen | None:
     one = _victim(crash)
     if one is None or one.whole_bytes is None or not SMALLEST <= one.bytes <= FEW * one.whole_bytes:
         return None
-    by_size = one.kill.oom_score_adj == "0" if isinstance(one.kill, KernelKill) else one.kill.killer == "earlyoom"
+    by_size = (
+        one.kill.oom_score_adj == "0" or one.score is not None
+        if isinstance(one.kill, KernelKill)
+        else one.kill.killer == "earlyoom"
+    )
     if not by_size:
         return None
-    share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
     words = say(
-        "{held}: {share} of {total}. No process held more: many processes, or memory of no process (tmpfs), "
-        "fill the rest.",
-        held=one.words,
-        share=share,
-        total=total,
+        "{clause}. No process held more: many processes, or memory of no process (tmpfs), fill the rest.",
+        clause=one.share,
     )
     return Seen(words=words, evidence=(one.kill,), against=(say("the log does not name the other processes"),))
 
@@ -265,8 +266,7 @@ def killed_process_held_most(crash: Crash) -> Seen | None:
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes < HOG * one.whole_bytes:
         return None
-    share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
-    words = say("{held}: {share} of {total}.", held=one.words, share=share, total=total)
+    words = say("{clause}.", clause=one.share)
     return Seen(words=joined((words, _among_ranks(ranks_beside_the_killed(crash)))), evidence=(one.kill,))
 
 
@@ -277,8 +277,7 @@ def killed_process_held_little(crash: Crash) -> Seen | None:
     one = _victim(crash)
     if one is None or one.whole_bytes is None or one.bytes >= HOG * one.whole_bytes:
         return None
-    share, total = percent(one.bytes / one.whole_bytes), show(one.whole_bytes)
-    return Seen(words=say("{held}: {share} of {total}", held=one.words, share=share, total=total))
+    return Seen(words=one.share)
 
 
 @sign
@@ -392,6 +391,23 @@ class Victim(Struct, frozen=True):
     words: str  # a clause: who held how much
     bytes: int
     whole_bytes: int | None  # what was in use, else what there is
+    score: int | None = None  # that says so, where nobody prints it
+
+    @property
+    def share(self) -> str:
+        """A clause: which part of the whole it held; empty where the whole is unknown."""
+        if not self.whole_bytes:
+            return ""
+        share, total = percent(self.bytes / self.whole_bytes), show(self.whole_bytes)
+        if self.score is None:
+            return say("{held}: {share} of {total}", held=self.words, share=share, total=total)
+        return say(
+            "{held}: {share} of about {total} (RAM and swap, or its group's limit), from its score of {score}",
+            held=self.words,
+            share=share,
+            total=total,
+            score=self.score,
+        )
 
 
 def _victim(crash: Crash) -> Victim | None:
@@ -400,8 +416,9 @@ def _victim(crash: Crash) -> Victim | None:
         return None
     kill = largest_kill(crash)
     if kill is not None:
-        own = held_by(kill) or 0
-        return Victim(kill, _by_the_kernel(kill), own, kill.limit_bytes or total_bytes(crash))
+        own, printed = held_by(kill) or 0, kill.limit_bytes or total_bytes(crash)
+        score = kill.score if printed is None and 0 < (kill.score or 0) < _THOUSAND else None
+        return Victim(kill, _by_the_kernel(kill), own, printed or (_THOUSAND * own // score if score else None), score)
     early = max(crash.every(UserspaceKill), key=lambda event: event.rss_bytes or 0, default=None)
     if early is None or early.rss_bytes is None or early.rss_bytes < (LARGE if early.total_bytes is None else SMALLEST):
         return None

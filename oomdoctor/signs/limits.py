@@ -49,7 +49,6 @@ MUCH_SHARED: Final = 0.25  # of what the control group used
 _ENDED: Final = (
     r"\bCANCELLED\b|: Out Of Memory|Terminating StepId|forcing job termination|^Killed$|: Exited with exit code"
 )
-_SCORE: Final = late(r"\bKill process \d{1,10} \(.{1,40}\),? score (\d{1,6}) or sacrifice child")
 _REQUESTS_NOTHING: Final = 1000  # OOM_SCORE_ADJ_MAX, of a container without a request
 OF_NUMA_NODES: Final = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 MANAGERS: Final = {
@@ -134,15 +133,13 @@ def several_containers_share_the_group(crash: Crash) -> Seen | None:
 
 def _without_a_limit(kill: KernelKill) -> bool:
     """Of a pod that requests nothing, the kubelet sets oom_score_adj to 1000, and of all others to less
-    (pkg/kubelet/qos/policy.go). The score, up to 5.0, is printed of who is killed for himself, not with his group."""
-    score = _SCORE.search(kill.at.text)
-    return score is not None and int(score[1]) >= _REQUESTS_NOTHING
+    (pkg/kubelet/qos/policy.go)."""
+    return (kill.score or 0) >= _REQUESTS_NOTHING
 
 
 def _limit_by_its_score(kill: KernelKill) -> str:
-    """mm/oom_kill.c up to 5.0: a thousand times the share of the group's limit, and oom_score_adj on top."""
-    score, held = _SCORE.search(kill.at.text), resident(kill)
-    part = int(score[1]) - _REQUESTS_NOTHING if score is not None else 0
+    """Its score is a thousand times the share of the group's limit, and oom_score_adj on top."""
+    held, part = resident(kill), (kill.score or 0) - _REQUESTS_NOTHING
     if part <= 0 or not held:
         return ""
     return say(

@@ -48,6 +48,21 @@ def test_a_console_fills_a_broken_line_up(blanks: int, held: int | None) -> None
     assert kill.anon_rss_bytes == (held * 1024 if held else None)
 
 
+FIRST_HALF = "{}Out of memory: Kill process 4711 (python3) score {} or sacrifice child\n"
+SECOND_HALF = "[105744.79] Killed process {} (python3) total-vm:9000000kB, anon-rss:6000000kB, file-rss:0kB\n"
+
+
+@pytest.mark.parametrize("stamp", ["", "[105744.79] "])
+def test_the_halves_of_a_kill_are_one(stamp: str) -> None:
+    (kill,) = kills(FIRST_HALF.format(stamp, 174) + SECOND_HALF.format(4711))
+    assert (kill.score, kill.anon_rss_bytes) == (174, 6_000_000 * 1024)
+
+
+def test_a_child_that_was_sacrificed_has_no_score_of_its_own() -> None:
+    (kill,) = kills(FIRST_HALF.format("[105744.79] ", 174) + SECOND_HALF.format(4712))
+    assert (kill.process.pid, kill.score) == (4712, None)
+
+
 def test_who_asked_is_not_who_was_killed() -> None:
     (kill,) = kills((FIXTURES / "machine-full-5.15.log").read_text())
     assert kill.invoker == "ray::IDLE"
