@@ -421,11 +421,13 @@ def _loads_batches(crash: Crash) -> bool:
 
 
 def _batches_lie_elsewhere(case: Case) -> bool:
-    """Not in the memory that ran out: of a killed job that states none they are mostly on the GPU; and a GPU of which
-    this job has little is another's."""
+    """Not in the memory that ran out: of a killed job that states none, and of a framework for reinforcement learning,
+    they are mostly on the GPU; and a GPU of which this job has little is another's."""
     root = case.crash.root
     if _on_the_host(case.crash.pool):
-        of_a_gpu = case.crash.job.task == "rl" or (case.cause == UNPROVEN and _shards_states(case.crash))
+        job = case.crash.job
+        of_a_gpu = job.task == "rl" and bool(job.frameworks)
+        of_a_gpu = of_a_gpu or (case.cause == UNPROVEN and _shards_states(case.crash))
         of_a_gpu = of_a_gpu and not computes_on_the_cpu(case.crash)
         stated = case.now is not None or own_options.own_option(case.knob, case.crash) is not None
         stated = stated and not of_a_gpu

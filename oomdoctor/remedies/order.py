@@ -80,6 +80,7 @@ _OWN: Final = (
     "narrow-dtypes",
     "stream-data",
     "chunked-logits",
+    "cap-primitives",
 )
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = (_WORKERS, "smaller-microbatch", "smaller-input", "shorter-context")
@@ -157,7 +158,7 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
         return _placed(_LEAK, knobs, 0)
     if cause != _ACTIVATIONS or not isinstance(crash.root, HostAllocation) or not several_steps_went_by(crash):
         return knobs
-    return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in knobs[:FREE_BEFORE] else 1)
+    return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in knobs else 1)
 
 
 def with_a_restart(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:

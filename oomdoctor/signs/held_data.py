@@ -14,6 +14,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines
+from oomdoctor.job.frameworks import some
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -193,9 +194,19 @@ def killed_bare_among_tables(crash: Crash) -> Seen | None:
 
 
 @sign
+def killed_bare_in_a_program_that_reads_all(crash: Crash) -> Seen | None:
+    """A program that works on all of its data at once got a SIGKILL for no printed reason."""
+    if not _was_killed_bare(crash) or not some(crash.job.frameworks, "reads all at once"):
+        return None
+    words = say("The program keeps all of its input in memory, and what it makes of it.")
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash))
+
+
+@sign
 def killed_bare_at_its_data(crash: Crash) -> Seen | None:
-    """One of the two is seen."""
-    return killed_bare_at_a_file(crash) or killed_bare_among_tables(crash)
+    """One of the three is seen."""
+    signs = (killed_bare_at_a_file, killed_bare_in_a_program_that_reads_all, killed_bare_among_tables)
+    return next((found for one in signs if (found := one(crash)) is not None), None)
 
 
 def _was_killed_bare(crash: Crash) -> bool:

@@ -36,6 +36,7 @@ COPIES: Final = (
 _LBFGS: Final = late(r"(?i)(?<![a-z])l-?bfgs(?![a-z])")
 _VECTORS: Final = 2  # torch/optim/lbfgs.py: old_dirs and old_stps
 _MUCH: Final = GIB // 2
+_DOUBLE: Final = ("float64", "torch.float64", "double", "fp64", "64")
 _ON_THE_CPU: Final = ("torch", "c++")
 OTHERS: Final = ("forward", "backward", "logprob", "eval", "serving")
 
@@ -117,10 +118,14 @@ def lbfgs_fills_a_limit(crash: Crash) -> Seen | None:
 
 def size_of_history(crash: Crash, pairs: int) -> str:
     """The formula of what so many iterations of L-BFGS keep."""
-    parameters = parameters_of(crash)
-    size = show(_VECTORS * pairs * parameters * FULL_PRECISION_BYTES)
+    parameters, width = parameters_of(crash), _width(crash)
+    size = show(_VECTORS * pairs * parameters * width)
     return say(
-        "2 x {pairs} x {parameters:,} parameters x 4 bytes = {size}", pairs=pairs, parameters=parameters, size=size
+        "2 x {pairs} x {parameters:,} parameters x {width} bytes = {size}",
+        pairs=pairs,
+        parameters=parameters,
+        width=width,
+        size=size,
     )
 
 
@@ -129,7 +134,13 @@ def _history(crash: Crash) -> int | None:
     if not any(_LBFGS.search(text) for text in (*stated, *own_lines(crash))):
         return None
     pairs = _pairs(crash)
-    return _VECTORS * pairs * parameters_of(crash) * FULL_PRECISION_BYTES if pairs else None
+    return _VECTORS * pairs * parameters_of(crash) * _width(crash) if pairs else None
+
+
+def _width(crash: Crash) -> int:
+    """Of a number, in bytes."""
+    stated = crash.setting("dtype", "precision", "torch_dtype", "default_dtype")
+    return 2 * FULL_PRECISION_BYTES if stated is not None and str(stated.value) in _DOUBLE else FULL_PRECISION_BYTES
 
 
 def _pairs(crash: Crash) -> int | None:

@@ -190,6 +190,21 @@ def test_the_history_of_lbfgs(tmp_path: Path, name: str, pairs: int, parameters:
         assert (optimizer["setting"], optimizer["suggested"]) == ("--optimizer", "adam")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "pairs", "found"),
+    [
+        ("float64", 40, "optimizer-states"),
+        ("float64", 39, BARE),
+        ("float32", 40, BARE),
+        ("float32", 80, "optimizer-states"),
+    ],
+)
+def test_a_history_of_numbers_twice_as_wide(tmp_path: Path, dtype: str, pairs: int, found: str) -> None:
+    command = f"{FIT.format(name='lbfgs', pairs=pairs)} --dtype {dtype}"
+    said = diagnosed(tmp_path, command, "net of 838,861 parameters", "round 1 loss 4.8")["diagnoses"][0]
+    assert said["cause"] == found
+
+
 KERNEL = """\
 [  912.204110] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
 [  912.204180] memory: usage 1048576kB, limit 1048576kB, failcnt 12

@@ -79,6 +79,7 @@ Trait = Literal[
     "keeps an object store",
     "starts as many as its option says",  # of the processes that a table of the node shows
     "computes by partitions",  # of its data, which are never in memory as a whole unless its caller asks for it
+    "reads all at once",  # of its input, and keeps it with what it makes of it
     "takes its arrays from a library",  # whose allocator is its own
     "has no sequences",  # but pictures, points or worlds
     "has no batch",  # one prompt, one picture after the other, unless somebody asks for more
