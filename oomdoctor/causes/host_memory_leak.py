@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, evaluation, host_growth
+from oomdoctor.signs import Grade, evaluation, host_growth, optimizer
 from oomdoctor.signs.node import a_reward_model_is_the_largest
 from oomdoctor.signs.offload import (
     engine_has_swap_space,
@@ -47,6 +47,7 @@ CAUSE = Cause(
         Row(host_growth.tables_of_kills_show_growth, Grade.NAMES),
         Row(host_growth.few_kills_show_growth, Grade.POINTS),
         Row(a_reward_model_is_the_largest, Grade.PROVES),
+        Row(optimizer.lbfgs_keeps_its_history, Grade.HINTS),  # which grows until it is full, and is no leak
     ),
     knobs=KNOBS,
     knobs_where=(

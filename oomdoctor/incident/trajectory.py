@@ -317,6 +317,12 @@ _GPU_PRINT: Final = late(
 _BAR_PRINT: Final = late(
     r"[\[, ](?P<what>mem(?:ory)?)=(?P<number>\d{1,7}(?:\.\d{1,4})?)\s?(?P<unit>GiB|GB|MiB|MB|G|M)\b"
 )
+_BARE_PRINT: Final = late(
+    r"(?<!free )(?<!max )(?<!total )(?<!limit )(?<!available )(?<![\w-])(?:mem|memory)[ :]{1,2}"
+    r"(?P<number>\d{1,7}(?:\.\d{1,4})?)\s?(?P<unit>[MG]i?B)\b(?! ?/)"
+)
+_CARD: Final = late(r"(?i)cuda|gpu|nvidia|vram|\bmps\b|\btpu|\bhip\b|rocm")
+CHARACTERS: Final = 400
 _OF_A_CARD: Final = r"(?:gpu|cuda|device|video)[ _]?(?:memory|mem|ram)|vram"
 _OF_TOTAL: Final = late(
     rf"(?i)(?<![\w.])(?P<what>{_OF_A_CARD})(?:[ _](?:usage|used|allocated|in use))?\s?[:=]?\s{{0,3}}"
@@ -500,6 +506,16 @@ def _bar(here: _Here) -> Iterator[_Figure]:
         yield _Figure(match["what"], "gpu", size(match["number"], match["unit"]), _step(here.text))
 
 
+def _bare(here: _Here) -> Iterator[_Figure]:
+    """A loop's "epoch 3 loss 0.2 mem 710MB", of the host where nothing speaks of a card."""
+    if (match := _BARE_PRINT.search(here.text)) and not here.page.once(_speaks_of_a_card):
+        yield _Figure("host memory", "host_ram", size(match["number"], match["unit"]), _step(here.text))
+
+
+def _speaks_of_a_card(page: Page) -> bool:
+    return any(_CARD.search(line.text[:CHARACTERS]) for line in page.lines)
+
+
 def _epochs(here: _Here) -> Iterator[_Figure]:
     if match := _EPOCH_ROW.match(here.text):
         yield _Figure("gpu_mem", "gpu", size(match[2], "GiB"))
@@ -575,6 +591,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
       "ree ram", "ailable GPU", "ailable gpu", "ailable VRAM", "ailable RAM", "ailable ram",
       " free:", " free=", "_free:", "_free=", " left:", " left="), _free),
     ((" mem=", ",mem=", "[mem=", "memory="), _bar),
+    ((" mem ", " mem: ", " memory ", " memory: "), _bare),
     (("G  ",), _epochs),
     ((" GB / ", " GiB / "), _card_at),
     (("GPU mem", "gpu mem", "GPU Mem", "VRAM", "vram", "GPU ram", "GPU RAM", "gpu_mem"), _of_total),

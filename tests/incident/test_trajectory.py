@@ -413,3 +413,21 @@ def test_thousands_may_stand_in_groups() -> None:
     assert rss.points[0].bytes == 1139 << 20
     assert rss.points[-1].bytes == 5143 << 20
     assert not read("".join(f"RSS {1 + i},{39 + i} MB\n" for i in range(5)))  # no group of three
+
+
+@pytest.mark.parametrize(
+    ("line", "before", "is_read"),
+    [
+        ("epoch {n} loss 0.4 time 1.3s mem {size}MB", "", True),
+        ("epoch {n}: memory: {size} MiB", "", True),
+        ("epoch {n} loss 0.4 mem {size}MB", "using cuda:0\n", False),  # of the card, perhaps
+        ("epoch {n} max mem {size}MB", "", False),
+        ("epoch {n} mem {size}MB / 8000MB", "", False),
+        ("epoch {n} mem {size}", "", False),
+    ],
+)
+def test_a_loops_bare_figure_is_the_hosts_where_nothing_speaks_of_a_card(
+    line: str, before: str, *, is_read: bool
+) -> None:
+    found = read(before + "".join(f"{line.format(n=n, size=400 + 90 * n)}\n" for n in range(5)))
+    assert [(one.what, one.pool, one.shape) for one in found] == [("host memory", "host_ram", "growing")] * is_read
