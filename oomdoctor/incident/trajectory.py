@@ -319,7 +319,7 @@ _BAR_PRINT: Final = late(
 )
 _BARE_PRINT: Final = late(
     r"(?<!free )(?<!max )(?<!total )(?<!limit )(?<!available )(?<![\w-])(?:mem|memory)[ :]{1,2}"
-    r"(?P<number>\d{1,7}(?:\.\d{1,4})?)\s?(?P<unit>[MG]i?B)\b(?! ?/)"
+    r"(?P<number>\d{1,7}(?:\.\d{1,4})?)\s?(?P<unit>[MG]i?B)\b(?! ?[/(])"
 )
 _CARD: Final = late(r"(?i)cuda|gpu|nvidia|vram|\bmps\b|\btpu|\bhip\b|rocm")
 CHARACTERS: Final = 400
