@@ -181,3 +181,18 @@ LARGER = (
 def test_where_nothing_in_the_log_tells_the_cause_itself_may(text: str, cause: str, stage: str, tmp_path: Path) -> None:
     told = body(tmp_path, text)["diagnoses"][0]
     assert (told["cause"], told["stage"]) == (cause, stage)
+
+
+# A cause of a stage of its own, where another one is told and where none is
+HELD = (
+    "ValueError: Externally held weights on device cuda:2 (30.5/47.4 GiB) exceed the desired GPU memory utilization "
+    "(0.6, 28.44 GiB)."
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "stage"), [("AssertionError: Memory pool size is too small", "kv_cache_init"), (HELD, "engine_init")]
+)
+def test_a_cause_tells_its_stage_where_nothing_else_does(log: str, stage: str, tmp_path: Path) -> None:
+    first = body(tmp_path, log)["diagnoses"][0]
+    assert (first["cause"], first["stage"]) == ("kv-cache-no-room", stage)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from oomdoctor import diagnose
+from oomdoctor import diagnose, families, streams
+from oomdoctor.families.peer import LostPeer
 from oomdoctor.report import words
 from oomdoctor.report.text import rendered
 
@@ -35,6 +36,13 @@ def test_a_rank_that_waits_cannot_tell(tmp_path: Path, op: str) -> None:
     assert "waits for another process" in found
     assert label == "This log cannot tell"
     assert f"waited 600 s in {op}" in whys[0]
+
+
+@pytest.mark.parametrize(("prefix", "rank"), [("[rank5]:", 5), ("", 1)])
+def test_the_launchers_rank_is_the_jobs_and_c10ds_the_groups(prefix: str, rank: int) -> None:
+    line = prefix + WATCHDOG.removeprefix("[rank5]:").replace("[Rank 5]", "[Rank 1]").format(op="ALLREDUCE")
+    page = streams.page("rank5.log", 1, f"{line}\n".encode())
+    assert [found.process.rank for found in families.read(page) if isinstance(found, LostPeer)] == [rank]
 
 
 def test_a_hidden_error_may_be_of_memory(tmp_path: Path) -> None:
