@@ -49,7 +49,7 @@ CAUSE = Cause(
         Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, OF_ONE_PIECE),
         Row(host_data.data_are_read_onto_the_card, Grade.POINTS),
         Row(host_data.data_is_cached_in_memory, Grade.PROVES, OF_A_CACHE),
-        Row(host_data.data_is_kept_by_a_setting, Grade.NAMES),
+        Row(host_data.data_is_kept_by_a_setting, Grade.NAMES), Row(host_data.data_is_kept_by_workers, Grade.POINTS),
         Row(held_data.a_buffer_was_filling, Grade.NAMES, OF_A_BUFFER),
         Row(host_data.memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(host_data.memory_ran_out_while_reading_data, Grade.POINTS),
@@ -73,5 +73,5 @@ CAUSE = Cause(
     ),
     knobs=KNOBS,
     knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT),),
-    before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small"),
+    before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small", "too-many-workers"),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from oomdoctor.families.container import LimitKill
+from oomdoctor.families.data_loader import WorkerDeath as LoaderDeath
 from oomdoctor.families.event import RAM
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
@@ -13,7 +14,7 @@ from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, asked_for
 from oomdoctor.job.frameworks import some
-from oomdoctor.job.model import Value
+from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -65,6 +66,7 @@ _KEEPS: Final = (
     "cache", "cache_images", "cache_data", "cache_dataset", "cache_mode", "in_memory", "keep_in_memory",
     "load_in_memory", "load_in_ram", "load_into_memory", "preload", "preload_data", "cache_in_memory", "ram_cache",
 )  # fmt: skip
+_BY_SIGKILL: Final = "Killed"  # torch/utils/data/_utils/signal_handling.py: strsignal(3)
 _MEMORY: Final = ("memory", "ram", "mem", "in_memory", "true", "all")
 _STRINGS: Final = late(r"[<>|=]?([US])(\d{1,9})")
 _LENGTH: Final = late(r"\d{1,12}")
@@ -186,16 +188,39 @@ def cached_data(crash: Crash) -> Cached | None:
 @sign
 def data_is_kept_by_a_setting(crash: Crash) -> Seen | None:
     """The kernel or a manager killed a job for host memory, and a setting says that the job keeps its data there."""
-    if crash.pool not in RAM or not isinstance(crash.root, KernelKill | LimitKill):
-        return None
-    stated = (setting for name in _KEEPS if (setting := crash.setting(name)) is not None)
-    kept = next((setting for setting in stated if _is_memory(setting.value)), None)
-    if kept is None or not _fills_with_data(crash.stage):
+    kept = _kept(crash) if isinstance(crash.root, KernelKill | LimitKill) else None
+    if kept is None:
         return None
     words = say(
         "{name} {value} keeps the data in memory, and the job was killed for it.", name=kept.name, value=kept.value
     )
     return Seen(words=words, evidence=(crash.root,), stage="data_load" if crash.stage == "unknown" else None)
+
+
+@sign
+def data_is_kept_by_workers(crash: Crash) -> Seen | None:
+    """A worker of a data loader was killed for no printed reason, and a setting says that data is kept in memory: each
+    worker comes to keep what it has loaded."""
+    root = crash.root
+    killed = isinstance(root, LoaderDeath) and root.signal in (None, _BY_SIGKILL) and not crash.proven
+    kept = _kept(crash) if killed else None
+    if kept is None:
+        return None
+    words = say(
+        "{name} {value} keeps the data in memory: each worker comes to keep what it has loaded.",
+        name=kept.name,
+        value=kept.value,
+    )
+    doubt = say("no line shows how much memory was in use")
+    return Seen(words=words, evidence=(root,), against=(doubt,))
+
+
+def _kept(crash: Crash) -> Setting | None:
+    """What says that data is kept, where nothing else is known to fill the memory."""
+    if crash.pool not in RAM or not _fills_with_data(crash.stage):
+        return None
+    stated = (setting for name in _KEEPS if (setting := crash.setting(name)) is not None)
+    return next((setting for setting in stated if _is_memory(setting.value)), None)
 
 
 def _is_memory(value: Value) -> bool:

@@ -132,3 +132,21 @@ def test_what_reads_data_into_host_memory_reads_none_onto_the_card() -> None:
     log = crash(*trace("/srv/cut/table.py", "load", "pd.read_parquet(path)", refused))
     assert host_data.data_are_read_onto_the_card(log) is None
     assert host_data.a_card_without_data(log) is None
+
+
+WORKER = "RuntimeError: DataLoader worker (pid 8) is killed by signal: {}. "
+
+
+@pytest.mark.parametrize(
+    ("option", "signal", "is_kept"),
+    [
+        ("--cache ram", "Killed", True),
+        ("--preload true", "Killed", True),
+        ("--cache disk", "Killed", False),
+        ("--cache ram", "Segmentation fault", False),
+        ("--cache-dir ram", "Killed", False),
+    ],
+)
+def test_workers_that_each_keep_what_they_load(option: str, signal: str, *, is_kept: bool) -> None:
+    log = (f"+ python fit.py {option} --workers 4", WORKER.format(signal))
+    assert (host_data.data_is_kept_by_workers(crash(*log)) is not None) is is_kept
