@@ -143,7 +143,6 @@ WORKER = "RuntimeError: DataLoader worker (pid 8) is killed by signal: {}. "
         ("--cache ram", "Killed", True),
         ("--preload true", "Killed", True),
         ("--cache disk", "Killed", False),
-        ("--cache ram", "Segmentation fault", False),
         ("--cache-dir ram", "Killed", False),
     ],
 )
