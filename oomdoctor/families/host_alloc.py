@@ -18,6 +18,7 @@ from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, PAGEABLE, place_of, process_of
 from oomdoctor.families.loudness import is_exception, is_loud
+from oomdoctor.families.registrations import registration
 from oomdoctor.families.shortage import OF_A_SETTING, listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -76,7 +77,8 @@ _PARTS_OF_JAVA: Final = (
 )
 
 
-LOCKING: Final = ("rdma", "mlock")  # who locks pages by the system's own call, which RLIMIT_MEMLOCK bounds
+# Who locks pages by the system's own call, which RLIMIT_MEMLOCK bounds
+LOCKING: Final = ("rdma", "mlock", "bpf", "adapter")
 
 
 class PinnedAllocation(Event, frozen=True, kw_only=True):
@@ -90,7 +92,7 @@ class PinnedAllocation(Event, frozen=True, kw_only=True):
     pool: str = "pinned"
     strength: int = 2  # 3 where the size is printed
 
-    allocator: str  # "cuda", "rdma", "mlock"
+    allocator: str  # "cuda", "rdma", "mlock"; "bpf" and "adapter" where a registration was refused
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
 
@@ -434,14 +436,26 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place_of(page, line), why)
     elif _is_a_compilers(page, index, text):
         yield _compiler(page, line, _command(line, text))
-    elif pinned := _first(_PINNED, text):
-        yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
+    elif (pinned := _of_locked_pages(page, index, text)) is not None:
+        yield pinned
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
     elif allocator := "os" if stack else _allocator(page, index, text):
         yield _refused(page, index, allocator, text)
+
+
+def _of_locked_pages(page: Page, index: int, text: str) -> Read | None:
+    """What the line says of page-locked memory: by its words, or as a registration of memory."""
+    if by := _first(_PINNED, text):
+        return _handled(page, page.lines[index]) if _is_handled(page, index, text) else _pinned(page, index, by)
+    asked_for = registration(page, index, text)
+    if asked_for is None:
+        return None
+    if _is_handled(page, index, text) or _takes_another_way(text):
+        return _handled(page, page.lines[index])
+    return _pinned(page, index, asked_for.by, asked_for.size)
 
 
 # jemalloc, src/pages.c: built for smaller pages than the kernel's
@@ -618,23 +632,30 @@ def _is_handled(page: Page, index: int, text: str) -> bool:
     return not is_loud(page, index, text, sure=True, compared=True)
 
 
+def _takes_another_way(text: str) -> bool:
+    """Whether its words say that another way was taken: "using TCP because registering the buffer failed"."""
+    if is_exception(text):
+        return False
+    return shortfall(text, raised=True) is not None and shortfall(text, raised=False) is None
+
+
 def _handled(page: Page, line: Line) -> Lookalike:
     return Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
 
 
-def _pinned(page: Page, index: int, allocator: str) -> Read:
+def _pinned(page: Page, index: int, allocator: str, tried: int | None = None) -> Read:
     line = page.lines[index]
     warned = line.mark.level in WARNINGS or _WARNED.search(line.text) is not None
     if warned and any(_DEVICE_FAILED.search(above.text) for above in page.before(index, FAULT_LINES)):
         return Lookalike(place_of(page, line), mark("an earlier call on the GPU had failed"))
-    figures = _figures(line.text)
+    figures = {"tried_bytes": tried, **_figures(line.text)}
     return PinnedAllocation(
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
         allocator=allocator,
-        strength=1 if warned else 3 if figures.get("tried_bytes") else 2,
-        tried_bytes=figures.get("tried_bytes"),
+        strength=1 if warned else 3 if figures["tried_bytes"] else 2,
+        tried_bytes=figures["tried_bytes"],
         errno=figures.get("errno"),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomdoctor.families.registrations import registers
 from oomdoctor.families.shortage import FEW_CARDS, OF_A_CACHE, OF_A_CLUSTER, OF_AN_ENGINE, Shortfall
 from oomdoctor.patterns import late
 
@@ -64,6 +65,7 @@ _SHORT_OF_RAM = late(
 )
 # The limit on what may not be swapped, setrlimit(2)
 _LOCKED = late(r"\b(?:RLIMIT_)?MEMLOCK\b")
+_NO_MEMORY = late(r"(?i)\b(?:cannot allocate memory|ENOMEM)\b")  # the kernel's answer, whoever asked
 # "void voxel_grid::ExtractTriangleMeshCUDA(...)": of a device, what it allocates, too
 _FUNCTION_OF_A_CARD = late(r"\b(?:\w{1,40}::)?\w{2,60}(?:CUDA|Cuda|_cuda|_gpu|GPU|HIP)\(")
 _MALLOC = late(
@@ -217,11 +219,18 @@ def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
     """The memory that a device's, a function's or a structure's name alone decides."""
     if _ON_THE_CPU.search(text) or ("p" not in letters and _SHORT_OF_RAM.search(text)):
         return "host_ram"
-    if found.compared is None and _PINS_BY_A_CALL.search(text):
+    if found.compared is None and (_PINS_BY_A_CALL.search(text) or _is_of_locked_pages(found, text)):
         return "pinned"
     if _FUNCTION_OF_A_CARD.search(text) and not _OF_THE_CPU.search(text):
         return "gpu"
     return "host_ram" if not {"v", "k"} & set(letters) and _is_of_the_program(found, text) else None
+
+
+def _is_of_locked_pages(found: Shortfall, text: str) -> bool:
+    """Whether what may not be swapped was to be had: by its limit's name, or for a network adapter."""
+    if _NO_MEMORY.search(text) and _LOCKED.search(text):
+        return True
+    return found.named and "v" not in found.sentence.letters and registers(text)
 
 
 def _is_of_the_program(found: Shortfall, text: str) -> bool:

@@ -856,7 +856,7 @@ def _for_another_reason(sentence: Sentence, said: str) -> bool:
     if "A" in said and "L" not in said and _ANOTHERS_NAME.search(sentence.text):
         return True
     of_a_segment = re.fullmatch(r"C[^L]*s", said) is not None
-    of_pages = re.fullmatch(r"p[^L]*[FJ]", said) is not None
+    of_pages = re.fullmatch(r"p[^L]*[FJ]|Ca?p", said) is not None
     if not (of_a_segment or of_pages) and ("A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A"))):
         return False
     codes = (

@@ -30,6 +30,8 @@ _INVALID: Final = "invalid argument"
 _WITHOUT_A_LIMIT: Final = late(
     r"\bUCX\s{1,4}ERROR\s{1,4}ibv_(?:exp_)?reg_mr\w{0,20}\([^)\n]{1,160}\) failed: Cannot allocate memory\s{0,4}$"
 )
+_ADAPTER: Final = "adapter"
+_BY_A_LIMIT: Final = frozenset(LOCKING) - {_ADAPTER}
 _PINNED_STATES: Final = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
 _BEFORE_GRAPHS: Final = ("engine_init", "kv_cache_init", "unknown")  # stages
 _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
@@ -39,7 +41,7 @@ _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard
 def locking_was_refused(crash: Crash) -> Seen | None:
     """RDMA or mlock failed with errno 12: the limit on locked memory."""
     refusal = _refusal(crash)
-    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in LOCKING or _names_no_limit(refusal):
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in _BY_A_LIMIT or _names_no_limit(refusal):
         return None
     words = say(
         "Registering memory for RDMA or locking memory failed with errno 12: the limit on locked memory "
@@ -62,6 +64,27 @@ def registering_was_refused_without_a_limit(crash: Crash) -> Seen | None:
         "UCX could not register memory for RDMA (errno 12), and names no limit on locked memory, as it does from 1.5 "
         "on unless that is unlimited: too many memory maps (vm.max_map_count), full tables of the network adapter or "
         "full RAM are left."
+    )
+    unclear = say("the message does not say which of them it was")
+    return Seen(
+        words=words,
+        evidence=(refusal,),
+        against=(unclear,),
+        pool="pinned",
+        unsure=True,
+        next_evidence=(OF_A_REGISTRATION,),
+    )
+
+
+@sign
+def registering_was_refused_by_an_adapter(crash: Crash) -> Seen | None:
+    """A library could not register memory with a network adapter, and only says that there was no memory for it."""
+    refusal = _refusal(crash)
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator != _ADAPTER:
+        return None
+    words = say(
+        "Registering memory with the network adapter failed with errno 12. Registering pins the memory: the limit on "
+        "locked memory (ulimit -l), the adapter's own tables, full RAM, or for GPU memory its BAR1 window are left."
     )
     unclear = say("the message does not say which of them it was")
     return Seen(

@@ -25,6 +25,7 @@ from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
 from oomdoctor.signs.optimizer import paged_states_were_refused
 from oomdoctor.signs.pinned import (
     locking_was_refused,
+    registering_was_refused_by_an_adapter,
     registering_was_refused_without_a_limit,
     the_traceback_ends_in_pinning,
 )
@@ -37,7 +38,7 @@ _PINS: Final = late(r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Regis
 _SAVES: Final = late(
     r"(?:(?:^|\s)\[?(\d{1,10})(?::[MCSX]|\]) .{0,80})?\bCan't (?:save|rewrite append only file) in background: fork: "
 )
-_LOCKS: Final = {"rdma": "RDMA", "mlock": "mlock"}
+_LOCKS: Final = {"rdma": "RDMA", "mlock": "mlock", "bpf": "eBPF"}
 
 
 def _request(crash: Crash) -> HostAllocation | ArrayOutOfMemory | BufferRefused | Short | Shortage | None:
@@ -298,6 +299,12 @@ def memlock(crash: Crash) -> str | None:
 def registering(_: Crash) -> str | None:
     """Who could not register memory, where that is no matter of a limit."""
     return "UCX"
+
+
+@where(registering_was_refused_by_an_adapter)
+def adapter(_: Crash) -> str | None:
+    """With what memory could not be registered."""
+    return say("the network adapter")
 
 
 def buffer_pinned(crash: Crash) -> str | None:
