@@ -71,6 +71,8 @@ BEYOND_COUNTING: Final = (
     r"|\bwhat\(\):\s{1,4}(?:(?:vector|deque|basic_string)::_M_(?:default_append|fill_insert|range_insert|realloc_\w{1,12}"
     r"|create|replace_aux)|(?:vector|deque|string) too long)$"
 )
+# numpy/_core/src/multiarray/conversion_utils.c and ctors.c: a length that npy_intp does not hold
+BEYOND_NUMPY: Final = r"Maximum allowed (?:dimension|size) exceeded"
 _PARTS_OF_JAVA: Final = (
     ("metaspace", late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")),
     ("direct", late(r"(?i)\bdirect (?:buffer )?memory\b|\bOutOfDirectMemoryError\b")),
@@ -151,6 +153,7 @@ _ALLOCATORS: Final = tuple(
             r"Unable to allocate \d[\d.]{0,12} ?[KMGTPE]?i?B(?:ytes)? for an array with shape",
             r"Unable to allocate array with shape",  # 1.17.0
             r"\bValueError: array is too big\b",
+            rf"\b(?:Value|Overflow)Error: {BEYOND_NUMPY}$",
         ),
         # pybind11/pytypes.h, of Python's own objects
         ("python", r"\bCould not allocate (?:bytes|string|list|tuple|dict|set|memory ?view) object!"),
@@ -168,6 +171,8 @@ _ALLOCATORS: Final = tuple(
             "jemalloc",
             r"^<jemalloc>: Error in \w{1,20}\(\): out of memory\b",
         ),  # with opt.xmalloc; SPAdes' own says how much
+        ("libgomp", r"^\W{0,4}libgomp: Out of memory allocating \d"),  # libgomp/alloc.c: of malloc()
+        ("tcmalloc", r"\btcmalloc\b[^\n]{0,80}\bUnable to allocate \d{1,20} \(new failed\)"),  # of operator new
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         # its own on the CPU gives back nullptr; those of a card throw (src/storage_view.cc)
         ("ctranslate2", r"\bstorage_view\.cc:\d{1,5}: failed to allocated? memory"),
@@ -217,7 +222,6 @@ _ALLOCATORS: Final = tuple(
             "runtime",
             r"\bHeap exhausted(?:;| during )",  # GHC's, SBCL's
             r"\b(?:vector|cons) memory (?:exhausted \(limit reached|limit of [\d.]{1,20} \w{1,6} reached)",  # R's
-            r"^\W{0,4}libgomp: Out of memory allocating \d",
             r"\bExhausted heap space, trying to allocate \d",  # Dart's
             r"Not enough memory to run compilation\. Try to increase it",  # Kotlin's daemon
             r"JVMDUMP039I .{0,80}java/lang/OutOfMemoryError",  # OpenJ9's
@@ -797,6 +801,7 @@ _TRIGGERS: Final = (
     "annot allocate memory block",
     "Could not allocate ",
     "array is too big",
+    "aximum allowed ",
     "Out Of Memory allocating",
     "[Errno 12]",
     "unable to mmap",

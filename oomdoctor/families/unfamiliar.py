@@ -18,6 +18,7 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
+    beyond_any_machine,
     compared_by_a_check,
     factors_of_overflow,
     less_than_needed,
@@ -191,6 +192,9 @@ _ALLOCATING = late(
 _HEADING: Final = 3  # lines: a frame and an empty one may stand between
 _OF_THE_HOST = late(r"(?i)cpu|host|sys(?:tem)?_?mem")
 _OF_A_DEVICE = late(r"(?i)\b(?:gpu|device)\b|\w_d\b")
+# ... and the code that asks for it there: "torch.zeros(n, device='cuda')", "x.to(dev)"
+_NAMES_A_DEVICE = late(r"(?i)cuda|gpu|\bhip\b|[nx]pu\b|\bmps\b|\bdevice\b|\.to\(")
+_OF_A_STATEMENT: Final = 6  # lines: the innermost frames
 
 
 class Shortage(Event, frozen=True, kw_only=True):
@@ -351,6 +355,7 @@ def _unheard(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[
         yield from _less_than_needed(page, index, text)
         yield from _compared(page, index, text, is_raised=is_raised)
         yield from _looked_up(page, index, text, is_raised=is_raised)
+        yield from _beyond_any_machine(page, index, text, is_raised=is_raised)
 
 
 def _process(line: Line, found: Shortfall) -> Process:
@@ -531,9 +536,32 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
-        pool=pool or ("gpu" if page.once(_names_a_card) else "host_ram"),
+        pool=pool or (_place_of_a_size(page, index) if factors else _unnamed(page, "unknown")),
         needed=count,
         factors=factors,
+    )
+
+
+def _place_of_a_size(page: Page, index: int) -> str:
+    """Where a size that no machine has was to be: it is refused before a device is asked, which the code above names."""
+    near = (message(line.text[:AT_MOST]) for line in page.lines[max(0, index - _OF_A_STATEMENT) : index + 1])
+    return "gpu" if any(_NAMES_A_DEVICE.search(text) for text in near) else "host_ram"
+
+
+def _beyond_any_machine(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
+    """A request of a size that no machine has, which was refused as such."""
+    tried = beyond_any_machine(text)
+    if tried is None or echo(text) or ends_well(page, index):
+        return
+    if not (is_raised or is_loud(page, index, text, sure=True, compared=False)):
+        return
+    line = page.lines[index]
+    yield Shortage(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool=_place_of_a_size(page, index),
+        tried_bytes=tried,
     )
 
 
