@@ -117,7 +117,7 @@ _EXTENTS = late(
     r"|(?i:\bmultiplying) (\d{1,20} (?:with|by|and) \d{1,20})(?![\d.])"
 )
 _NUMBER = late(r"\d{1,20}")
-# What was asked for, and is refused whatever is free: "Requested allocation size of 18446744073709547520 is out of range"
+# What is refused whatever is free: "Requested allocation size of 18446744073709547520 is out of range"
 _REQUEST = late(
     r"(?i)\b(?:request\w{0,3} (?:memory |buffer )?alloc\w{0,6}|(?:memory |mem |buffer |re|m)?alloc\w{0,6})"
     r"(?: request)? size (?:of |is |was |= ?|: ?)?(\d{13,20})\b(?![.\d]|[\w ]{0,2}bits)"

@@ -543,7 +543,7 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
 
 
 def _place_of_a_size(page: Page, index: int) -> str:
-    """Where a size that no machine has was to be: it is refused before a device is asked, which the code above names."""
+    """Where a size that no machine has was to be: no device is asked for it, and the code above names one or none."""
     near = (message(line.text[:AT_MOST]) for line in page.lines[max(0, index - _OF_A_STATEMENT) : index + 1])
     return "gpu" if any(_NAMES_A_DEVICE.search(text) for text in near) else "host_ram"
 

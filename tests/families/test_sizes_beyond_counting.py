@@ -10,6 +10,7 @@ import pytest
 from reports import body
 
 FRAME = 'Traceback (most recent call last):\n  File "grid.py", line 12, in <module>\n    {}\n{}'
+ARRAY = "_ArrayMemoryError: Unable to allocate {} for an array with shape (439, 1000003) and data type float64"
 GOMP = "libgomp: Out of memory allocating {} bytes"
 TCMALLOC = "tcmalloc:0] Unable to allocate {} (new failed)"
 RANGE = "INTERNAL Error: Requested allocation size of {} is out of range - maximum allocation size is 281474976710656"
@@ -19,10 +20,8 @@ ABSURD = (
     (FRAME.format("table = np.zeros(levels ** axes)", "ValueError: Maximum allowed dimension exceeded"), "host_ram"),
     ("ValueError: Maximum allowed size exceeded", "host_ram"),
     ("OverflowError: Maximum allowed size exceeded", "host_ram"),
-    ("numpy._core._exceptions.MemoryError: Unable to allocate 3.05 EiB for an array with shape (439, 1000003) and "
-     "data type float64", "host_ram"),
-    ("numpy.core._exceptions.MemoryError: Unable to allocate 71.4 PiB for an array with shape (9,) and data type int8",
-     "host_ram"),
+    (ARRAY.format("3.05 EiB"), "host_ram"),
+    (ARRAY.format("71.4 PiB"), "host_ram"),
     (GOMP.format(18446744073709551600), "host_ram"),
     (GOMP.format(883412399104), "host_ram"),
     (TCMALLOC.format(18446744073709550592), "host_ram"),
