@@ -32,6 +32,8 @@ _OF_TRAINING = late(rf"(?i){_IN_TRAINING}")
 _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
+    # libraries that compute on a card: "cufft plan", "hipBLAS workspace"
+    r"|\b(?:cu|hip|roc|mu)(?:fft|blas|dnn|solver|sparse|rand|tensor)(?:lt|mg|xt)?\b"
     r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
     # pictures are made on a card, and models unloaded from it
     r"|\bOOM(?: \w{1,12})?[,.;:]? unload(?:ing|ed) (?:\w{1,8} ){0,2}models?\b"

@@ -83,6 +83,8 @@ _AT_ONCE = late(
     r"(?:too (?:large|big)\b"
     r"|(?:exceeds|above|over|(?:larger|greater|bigger) than) (?:the )?(?:\w{1,12} ){0,2}max(?:imum)?\b)"
 )
+# Metal's, of one array: MPSCore/Types/MPSNDArray.mm
+_LARGEST_ARRAY = late(r"\btotal bytes of ND ?Array > ?2 ?\*\* ?\d")
 # A limit that somebody gave it
 _GIVEN = late(r"(?i)\b(?:user|operator|client)[- ](?:specified|defined|configured|given|set)\b")
 
@@ -109,7 +111,10 @@ _ENGINE_FILE = late(
 _HOST_FILE = late(
     r"/mem_cache/(?:storage|pool_host)/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
 )
-_DEVICE_FILE = late(OF_TINYGRAD)
+# ... or what a card has: tinygrad's, XLA's ("stream_executor/cuda/cuda_fft.cc"); what they pin is the host's
+_DEVICE_FILE = late(
+    rf"{OF_TINYGRAD}|/(?:cuda|rocm|hip|gpu|sycl|[a-z]{{0,12}}_gpu)/(?!\w{{0,40}}host)\w{{1,60}}\.(?:cc|cpp|cu|cxx)\b"
+)
 # Pools of page-locked memory: DeepSpeed's for a disk, vLLM's for what a peer sends
 _SWAPPING_FILE = late(r"/swap_tensor/|/p2p/tensor_memory_pool\.py\"")
 # Where a batch finds no place, its program may try with a smaller one
@@ -189,6 +194,8 @@ _ALLOCATING = late(
     rf"|(?!.{{0,60}}\b(?:{'|'.join((*_NO_MEMORY, 'unit', 'file', 'stream'))})s?\b)"
     r"[\w%(),/&+ -]{1,60})\W{0,12}$"
 )
+# What the same file of a program goes on to say of a failure that it has only named: how much, and of how much
+_GOES_FURTHER: Final = 4  # lines
 _HEADING: Final = 3  # lines: a frame and an empty one may stand between
 _OF_THE_HOST = late(r"(?i)cpu|host|sys(?:tem)?_?mem")
 _OF_A_DEVICE = late(r"(?i)\b(?:gpu|device)\b|\w_d\b")
@@ -332,7 +339,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=_process(line, found),
         pool=pool,
         code=found.code,
-        limited=found.limited or _is_limited(found, text) or None,
+        limited=_limited(page, index, text, found) or None,
         refuser=refuser,
         **_figures(page, index, found),
     )
@@ -364,10 +371,12 @@ def _process(line: Line, found: Shortfall) -> Process:
 
 
 def _figures(page: Page, index: int, found: Shortfall) -> dict[str, Any]:
-    """Those of the line; where it has none, those that stand alone on the lines right below it."""
+    """Those of the line; where it has none, those that its file goes on with, or that stand alone right below it."""
     figures = stated(found.sentence.amounts, found.compared, asks=found.asks)
     if any(one.unit for one in found.sentence.amounts):
         return figures
+    if (further := _told_further(page, index)) is not None:
+        return stated(further.sentence.amounts, further.compared, asks=further.asks)
     below = list(takewhile(_is_a_figure, (line.text[:AT_MOST] for line in page.lines[index + 1 : index + 1 + LIST])))
     return listed("; ".join(text.strip(" []()\t") for text in below)) if below else figures
 
@@ -565,13 +574,31 @@ def _beyond_any_machine(page: Page, index: int, text: str, *, is_raised: bool) -
     )
 
 
+def _told_further(page: Page, index: int) -> Shortfall | None:
+    """What the same file says of the failure right below, where it compares figures."""
+    file = _file_of(page.lines[index])
+    below = page.lines[index + 1 : index + 1 + _GOES_FURTHER] if file else ()
+    said = (shortfall(message(line.text[:CHARACTERS]), raised=True) for line in below if _file_of(line) == file)
+    return next((found for found in said if found is not None and found.compared is not None), None)
+
+
+def _file_of(line: Line) -> str:
+    return (line.mark.source or "").partition(":")[0]
+
+
+def _limited(page: Page, index: int, text: str, found: Shortfall) -> bool:
+    """Whether a limit of the program's own was hit, by the line or by what its file says below."""
+    further = None if found.sentence.amounts else _told_further(page, index)
+    return found.limited or _is_limited(found, text) or (further is not None and further.limited)
+
+
 def _is_limited(found: Shortfall, text: str) -> bool:
     """Whether it names a setting of the program's, its virtual machine, or a pool that it has set aside."""
     if found.compared is not None and _GIVEN.search(text):
         return True
     if not found.sentence.amounts and _AT_ONCE.search(text):
         return True
-    own = (OF_A_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED)
+    own = (OF_A_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED, _LARGEST_ARRAY)
     return _is_of_its_own_pool(found, text) or any(words.search(text) for words in own)
 
 

@@ -40,6 +40,9 @@ _AT_ONCE = late(
     r"(?:(?:single|allowed|supported) )?(?:mem(?:ory)?|buffer)?[ _]?"
     r"(?:alloc(?:ation)?|buffer)?[ _]?(?:size|length)\b[^\n\d]{0,60}?(\d{6,15})\b"
 )
+# src/storage/standard_buffer_manager.cpp of DuckDB: beyond the limit is a disk, where it is told of one
+_NO_DISK: Final = late(r"(?i)\bno temporary directory is (?:specified|set|configured)\b")
+_OF_NO_DISK: Final = ("spill-to-disk", "smaller-buffers", "raise-allocator-cap")
 # Whose pool may grow to all that is free on the GPU where nobody says: rmm/mr/pool_memory_resource.hpp
 _RMM: Final = "RMM"
 _OF_A_POOL: Final = ("raise-allocator-cap", "free-the-gpu", "smaller-partitions", "smaller-microbatch")
@@ -391,7 +394,7 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
             program=title(spent.program),
             setting=spent.setting or "",
         )
-    return Seen(words=words, evidence=(spent,))
+    return Seen(words=words, evidence=(spent,), knobs=_OF_NO_DISK if _NO_DISK.search(spent.at.text) else ())
 
 
 def _needed_in_all(spent: BudgetSpent, needed: int, limit: int) -> str:
