@@ -41,6 +41,7 @@ from oomdoctor.families.loudness import (
     is_loud,
     is_quiet,
     is_source,
+    is_warning,
     message,
     raised,
     says_failed,
@@ -119,6 +120,8 @@ _DEVICE_FILE = late(
 _SWAPPING_FILE = late(r"/swap_tensor/|/p2p/tensor_memory_pool\.py\"")
 # Where a batch finds no place, its program may try with a smaller one
 _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
+# "Device store exhausted, unable to allocate 3221225472 bytes", in the letters of `shortage`
+_REFUSES_A_SIZE = late(r"X[^.]{0,6}CA[wa]{0,2}S")
 _TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 LIST: Final = 8  # lines
@@ -434,7 +437,15 @@ def _heard(page: Page, index: int, text: str, *, is_raised: bool) -> Shortfall |
         return None if _is_a_guess(page, index, text) else found
     if _OF_A_BATCH.search(text) and _tries_again_below(page, index):
         return None
-    return found if _is_loud(page, index, text, found) and not ends_well(page, index) else None
+    loud = _is_loud(page, index, text, found) or _gives_up_at_last(page, index, text, found)
+    return found if loud and not ends_well(page, index) else None
+
+
+def _gives_up_at_last(page: Page, index: int, text: str, found: Shortfall) -> bool:
+    """Whether a warning that a pool is exhausted and refused a size is the last word."""
+    if _REFUSES_A_SIZE.search(found.sentence.letters) is None or found.kept:
+        return False
+    return is_warning(page, index, text) and _is_the_very_last(page, index)
 
 
 def _tries_again_below(page: Page, index: int) -> bool:

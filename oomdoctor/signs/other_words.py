@@ -280,8 +280,8 @@ def weights_by_the_message(crash: Crash) -> Seen | None:
 
 @sign
 def pass_by_the_message(crash: Crash) -> Seen | None:
-    """The message mentions a batch or its activations."""
-    return _names(crash, _OF_A_PASS)
+    """The message mentions a batch or its activations; a batch of a program for tables is one of rows."""
+    return _names(crash, _OF_A_PASS) if crash.job.task != "data" else None
 
 
 @sign
