@@ -34,6 +34,7 @@ _CARD = late(
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
     # libraries that compute on a card: "cufft plan", "hipBLAS workspace"
     r"|\b(?:cu|hip|roc|mu)(?:fft|blas|dnn|solver|sparse|rand|tensor)(?:lt|mg|xt)?\b"
+    r"|\b(?-i:CL_(?:OUT_OF|MEM_OBJECT)_|cl(?:Create|Enqueue|SVM)[A-Z])"
     r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
     # pictures are made on a card, and models unloaded from it
     r"|\bOOM(?: \w{1,12})?[,.;:]? unload(?:ing|ed) (?:\w{1,8} ){0,2}models?\b"

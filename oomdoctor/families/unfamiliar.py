@@ -644,7 +644,7 @@ FAMILY = Family(
         "emory", "MEM", " mem ", "RAM", "HBM", "vram", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
         "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
         "esources", "atal",
-        "ccelerator", "cards", "OOM", "oom", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "died",
+        "ccelerator", "cards", "OUT_OF_RES", "OOM", "oom", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
         "verflow", "enough", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
         " want", " fit ", "aiting for", "unexpectedly", "存", "モリ", "peicher", "mémoire",

@@ -628,6 +628,9 @@ NEAR = (
     "a caffe2 model",
     "nccl_fsdp of somebody",
     "the file is named for_vllm.py",
+    "com.nvidia.examples.Main: rapids are ahead",
+    "ai.rapids of somebody",
+    "the class DeviceMemoryEventHandler is not loaded",
 )
 
 
