@@ -94,7 +94,7 @@ class PinnedAllocation(Event, frozen=True, kw_only=True):
     pool: str = "pinned"
     strength: int = 2  # 3 where the size is printed
 
-    allocator: str  # "cuda", "rdma", "mlock"; "bpf" and "adapter" where a registration was refused
+    allocator: str  # "cuda", "rdma", "mlock", "hugepages"; "bpf" and "adapter" where a registration was refused
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
 
@@ -254,6 +254,7 @@ _ALLOCATORS: Final = tuple(
     )
 )
 
+HUGE_PAGES: Final = "hugepages"
 _FAILED_TO = "(?i:could not|failed to|unable to)"
 _PINNED: Final = tuple(
     (allocator, late("|".join(patterns)))
@@ -278,6 +279,14 @@ _PINNED: Final = tuple(
             r"\blibfabric:\d[^\n]{0,200}: Cannot allocate memory",
             r"\bgdr_(?:pin_buffer|map)\w{0,6}\([^\n]{0,160}\) failed: 12\b",  # NCCL
             r"^\s{1,8}Memlock limit:\s{1,8}\d",  # at the end of Open MPI's notice
+        ),
+        (
+            HUGE_PAGES,  # of a pool that is set aside for them (hugetlbpage.rst of Linux), and not transparent ones
+            (
+                rf"{_FAILED_TO} (?i:allocate|reserve|get|obtain|map)\b(?![^\n]{{0,120}}transparent)[^\n]{{0,60}}"
+                r"(?i:\bhuge ?pages?\b(?! (?:statist|stats|info|setting|support|count|size)))"
+            ),
+            r"\bMAP_HUGETLB\b[^\n]{0,80}(?:[Cc]annot allocate memory|\bENOMEM\b)",
         ),
         (
             "mlock",
@@ -453,7 +462,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
 def _of_locked_pages(page: Page, index: int, text: str) -> Read | None:
     """What the line says of page-locked memory: by its words, or as a registration of memory."""
     if by := _first(_PINNED, text):
-        return _handled(page, page.lines[index]) if _is_handled(page, index, text) else _pinned(page, index, by)
+        handled = _is_handled(page, index, text) or (by == HUGE_PAGES and _takes_another_way(text))
+        tried = listed(text).get("tried_bytes") if by == HUGE_PAGES else None
+        return _handled(page, page.lines[index]) if handled else _pinned(page, index, by, tried)
     asked_for = registration(page, index, text)
     if asked_for is None:
         return None
@@ -816,6 +827,9 @@ _TRIGGERS: Final = (
     "gdr_",
     "libfabric:",
     "lock JVM Memory",
+    "uge page",
+    "ugepage",
+    "HUGETLB",
     "mlock",
     "signal terminated program",
     "Killed (program",

@@ -46,6 +46,7 @@ _LONGEST: Final = late(
     r"(?i)\b(?:context|max(?:imum)?[ _]?(?:model|seq\w*|token\w*|len\w*)|(?:seq\w*|prompt|input)[ _]len\w*)\b"
 )
 _REQUEST: Final = late(r"(?i)\b(?:prompt|request|sequence|input|context)\b")
+_NEEDS: Final = late(r"(?i)\b(?:requires?|required|needs?|needed)\b")
 _VISIBLE: Final = late(
     r"(?i)\bvisible|ordinal|device (?:index|id)|world[ _]size|parallel[ _]size|CUDA_VISIBLE|only \d+ (?:gpu|device)s?\b"
 )
@@ -120,7 +121,7 @@ _OF_OTHERS: Final = late(
 def cache_is_short_in_other_words(crash: Crash) -> Seen | None:
     """An unknown message says that the cache of a serving engine has nothing left."""
     root = _of(crash, "kv_cache")
-    if root is None or _lays_out(crash, root):
+    if root is None or _lays_out(crash, root) or exceeds_the_whole_cache_in_other_words(crash) is not None:
         return None
     return Seen(words=_compared(root, say("The engine's KV cache has no room left.")), evidence=(root,))
 
@@ -165,6 +166,18 @@ def one_request_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
     return Seen(
         words=_compared(root, say("One request is longer than the free part of the KV cache.")), evidence=(root,)
     )
+
+
+@sign
+def exceeds_the_whole_cache_in_other_words(crash: Crash) -> Seen | None:
+    """One piece of work needs more bytes than the cache may ever have, whoever else holds some of it."""
+    root = _of(crash, "kv_cache")
+    if root is None or root.tried_bytes is None or root.limit_bytes is None or root.tried_bytes <= root.limit_bytes:
+        return None
+    if _NEEDS.search(root.at.text) is None:
+        return None
+    words = _compared(root, say("One request needs more KV cache than the whole budget for it."))
+    return Seen(words=words, evidence=(root,))
 
 
 @sign

@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.forge import MovePlan
-from oomdoctor.families.host_alloc import LOCKING, CutPinning, PinnedAllocation
+from oomdoctor.families.host_alloc import HUGE_PAGES, LOCKING, CutPinning, PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.vllm_figures import KvCacheSize
@@ -15,7 +15,14 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import FREE, LOCKED_LIMIT, OF_A_REGISTRATION, ONE_CALL_AT_A_TIME, WHOLE_LOG
+from oomdoctor.signs.commands import (
+    FREE,
+    HUGE_PAGES_FREE,
+    LOCKED_LIMIT,
+    OF_A_REGISTRATION,
+    ONE_CALL_AT_A_TIME,
+    WHOLE_LOG,
+)
 from oomdoctor.signs.kills import HALF_FULL, part_in_use
 from oomdoctor.units import percent, show
 
@@ -95,6 +102,19 @@ def registering_was_refused_by_an_adapter(crash: Crash) -> Seen | None:
         unsure=True,
         next_evidence=(OF_A_REGISTRATION,),
     )
+
+
+@sign
+def huge_pages_were_refused(crash: Crash) -> Seen | None:
+    """A pool of huge pages has none left: the system sets it aside, and never swaps what lies in it."""
+    refusal = _refusal(crash)
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator != HUGE_PAGES:
+        return None
+    words = say(
+        "Allocating huge pages failed: they come from a pool of their own (vm.nr_hugepages), which does not grow "
+        "however much RAM is free, and what lies in it is never swapped."
+    )
+    return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=(HUGE_PAGES_FREE,))
 
 
 def _names_no_limit(refusal: PinnedAllocation) -> bool:

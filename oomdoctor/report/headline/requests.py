@@ -24,6 +24,7 @@ from oomdoctor.signs import address_space, databases, set_limits
 from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
 from oomdoctor.signs.optimizer import paged_states_were_refused
 from oomdoctor.signs.pinned import (
+    huge_pages_were_refused,
     locking_was_refused,
     registering_was_refused_by_an_adapter,
     registering_was_refused_without_a_limit,
@@ -305,6 +306,12 @@ def registering(_: Crash) -> str | None:
 def adapter(_: Crash) -> str | None:
     """With what memory could not be registered."""
     return say("the network adapter")
+
+
+@where(huge_pages_were_refused)
+def huge_pages(_: Crash) -> str | None:
+    """What was refused by a pool of its own."""
+    return say("Huge pages (vm.nr_hugepages)")
 
 
 def buffer_pinned(crash: Crash) -> str | None:
