@@ -204,7 +204,8 @@ def pool_of(found: Shortfall, text: str) -> str:
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
     if (placed := _by_a_name(letters, found, text)) is not None:
         return placed
-    named = _named(near, text) or _named_elsewhere(letters, text, found.sentence.text)
+    named = _named(near, text) or _named(_in_its_sentence(letters, found), text)
+    named = named or _named_elsewhere(letters, text, found.sentence.text)
     if named == "gpu" and not _is_of_a_card_itself(found) and _OF_THE_CPU.search(text):
         return "host_ram"
     if named == "pinned" and _is_held_against_ram(found):
@@ -324,6 +325,12 @@ def _named(letters: str, text: str) -> str:
     if "d" in letters:
         return "gpu" if _BANKS.search(text) else "host_ram"
     return "host_ram" if "r" in letters or "H" in letters else ""
+
+
+def _in_its_sentence(letters: str, found: Shortfall) -> str:
+    """The letters between the full stops around what says it: the next sentence may be of another memory."""
+    last = letters.find(".", found.end)
+    return letters[letters.rfind(".", 0, found.start) + 1 : last if last >= 0 else None]
 
 
 def _named_elsewhere(letters: str, text: str, spaced: str) -> str:

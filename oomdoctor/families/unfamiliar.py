@@ -28,7 +28,7 @@ from oomdoctor.families.checks import (
     refused_by_a_check,
 )
 from oomdoctor.families.echoes import ADVICE, echo
-from oomdoctor.families.ended import LAST_WORDS, ends_well
+from oomdoctor.families.ended import LAST_WORDS, came_up, ends_well
 from oomdoctor.families.event import SIDES, Event, Lookalike, Process, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD
@@ -257,9 +257,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield Lookalike(place_of(page, page.lines[index]), BESIDE_A_FAULT)
         return
     found = _known(page, index) or tuple(_short(page, index, text, is_raised=is_raised))
-    # Progress below tells that the program went on. Beside a comparison an engine's end was looked for already.
-    if found and (less_than_needed(text) is not None or not goes_on(page, index)):
+    if found and not _went_on(page, index, text):
         yield from found
+
+
+def _went_on(page: Page, index: int, text: str) -> bool:
+    """Whether progress below tells that the program went on, or a note of a failure was followed by another try that
+    came up. Beside a comparison an engine's end was looked for already."""
+    if less_than_needed(text) is None and goes_on(page, index):
+        return True
+    return is_quiet(page, index, text) and came_up(page, index)
 
 
 def _follows_a_fault(page: Page, index: int, text: str) -> bool:

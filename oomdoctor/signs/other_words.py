@@ -103,7 +103,7 @@ _ADVICE_LINES: Final = 3
 # What an engine keeps in host memory for itself: SGLang's hierarchical cache and what it offloads of requests, vLLM's
 # and LMCache's pools
 _HOST_CACHE: Final = late(
-    r"(?i)\bhi-?cache|\bhierarchical cache|\bhost[- _](?:kv[- _])?(?:cache|pool)s?\b"
+    r"(?i)\bhi-?cache|\bhierarchical cache|\bhost[- _](?:kv[- _])?(?:cache|pool)s?\b|\bhost mem(?:ory)? pool\b"
     r"|\b(?:cpu|host)[- ]?offload\w{0,3} (?:pool|buffer|cache)|\boffload(?:ed|ing)? (?:\w{1,8} )?(?:kv|key)[- _]?cache"
     r"|\b(?:host|cpu) (?:memory|ram) (?:\w{1,12} )?for (?:\S{1,24} ){0,6}?(?:request|sequence|caches?|kv|pool)\b"
 )
@@ -193,7 +193,9 @@ def limit_of_a_group_in_other_words(crash: Crash) -> Seen | None:
 def pinned_memory_short_in_other_words(crash: Crash) -> Seen | None:
     """An unknown message says that pinned memory failed."""
     root = _of(crash, "pinned")
-    return None if root is None else Seen(words=say("Allocating pinned host memory failed."), evidence=(root,))
+    if root is None or host_cache_in_other_words(crash) is not None:
+        return None
+    return Seen(words=say("Allocating pinned host memory failed."), evidence=(root,))
 
 
 @sign

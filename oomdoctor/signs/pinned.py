@@ -29,7 +29,10 @@ from oomdoctor.units import percent, show
 # What pins host memory. The driver's refusal then says "CUDA error: out of memory", as for the card.
 _PINS: Final = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost|page-?lock"
 # What a quoted call was asked for: "cudaMalloc(p, size) == cudaSuccess"
-_OF_A_CARD: Final = late(r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMemAlloc(?:_v2|Async)?\(")
+_OF_A_CARD: Final = late(
+    r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMemAlloc(?:_v2|Async)?\("
+    r"|(?i:\bdevice (?:memory |buffer )?pool (?:is |was )?(?:exhausted|full)\b)"  # the message's own word for it
+)
 # cudaErrorInvalidValue. What the driver answers, where it is not "out of memory"
 _ANSWER: Final = r"(?:CUDA|HIP) error: (?:out of memory|invalid argument)"
 _INVALID: Final = "invalid argument"
