@@ -33,6 +33,7 @@ BINARY: Final[Mapping[str, int]] = {
     "m": MIB, "mb": MIB, "mi": MIB, "mib": MIB,
     "g": GIB, "gb": GIB, "gi": GIB, "gib": GIB,
     "t": TIB, "tb": TIB, "ti": TIB, "tib": TIB,
+    "pib": PIB, "eib": EIB,
 }  # fmt: skip
 """For programs that print "GB" and mean GiB: Ray's kill messages, DeepSpeed, verl, SGLang, vLLM before 0.8.3."""
 

@@ -723,7 +723,7 @@ AROUND: Final = (
     _row(
         "packer: error: could not reserve 3 GiB of huge pages",
         "packer: warning: could not reserve 3 GiB of huge pages",
-        "host_ram",
+        "pinned",  # of a pool that is never swapped
         tried_bytes=3 * GIB,
     ),
     _row(

@@ -40,6 +40,7 @@ CAUSE = Cause(
         Row(context_fills_the_host, Grade.PROVES, OF_GGML_ON_THE_HOST),
         Row(planned_cache_exceeds_all_that_is_free, Grade.PROVES, OF_A_PLAN),
         Row(other_words.longest_context_does_not_fit_in_other_words, Grade.NAMES),
+        Row(other_words.exceeds_the_whole_cache_in_other_words, Grade.NAMES),
         Row(other_words.one_request_does_not_fit_in_other_words, Grade.POINTS),
     ),
     before=("activations",),

@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.host_caches import lmcache_was_refused
 from oomdoctor.signs.pinned import (
+    huge_pages_were_refused,
     locking_was_refused,
     page_locked_bytes_were_refused,
     page_locked_memory_was_refused,
@@ -16,6 +17,7 @@ from oomdoctor.signs.pinned import (
     refused_in_code_that_pins,
     refused_under_wsl,
     refused_with_room_on_the_card,
+    registering_was_refused_by_an_adapter,
     registering_was_refused_without_a_limit,
     tensorflow_pins_what_it_copies,
     the_buffer_for_copying_was_refused,
@@ -25,6 +27,8 @@ from oomdoctor.signs.pinned import (
 
 OF_LOCKING = ("raise-memlock",)
 OF_REGISTERING = ("raise-map-count", "more-host-memory")
+WITH_AN_ADAPTER = ("raise-memlock", "raise-map-count", "more-host-memory")
+OF_HUGE_PAGES = ("fix-environment", "less-offload")
 OF_A_BUFFER = ("unpin-memory", "fix-environment", "raise-memlock", "more-host-memory")
 OF_SWAPPED_BLOCKS = ("less-swap-space", "pin-version", "more-host-memory")
 OF_A_CACHE = ("less-offload", "raise-memlock", "more-host-memory")
@@ -37,6 +41,8 @@ CAUSE = Cause(
     headlines=(
         mark("{memlock} could not lock[ {pinned_requested} of] memory: the limit on locked memory (ulimit -l) was hit"),
         mark("{registering} could not register[ {pinned_requested} of] memory for RDMA, and names no limit"),
+        mark("Memory[ ({pinned_requested})] could not be registered with {adapter}[ {doing}]"),
+        mark("{huge_pages} could not be allocated[: {pinned_requested} requested][ {doing}]"),
         mark("A call that pins host memory ({pinning_last}) failed[ {doing}]; the error message is cut off"),
         mark("{pinned_requested} of page-locked (pinned) host memory could not be allocated[ {doing}]"),
         mark("Page-locked (pinned) host memory ran out: {pinned_in_use} in use"),
@@ -51,6 +57,8 @@ CAUSE = Cause(
     signs=(
         Row(locking_was_refused, Grade.PROVES, OF_LOCKING),
         Row(registering_was_refused_without_a_limit, Grade.NAMES, OF_REGISTERING),
+        Row(registering_was_refused_by_an_adapter, Grade.NAMES, WITH_AN_ADAPTER),
+        Row(huge_pages_were_refused, Grade.NAMES, OF_HUGE_PAGES),
         Row(the_buffer_for_copying_was_refused, Grade.NAMES, OF_A_BUFFER),
         Row(the_traceback_ends_in_pinning, Grade.POINTS),
         Row(page_locked_bytes_were_refused, Grade.PROVES),

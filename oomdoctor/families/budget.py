@@ -212,6 +212,8 @@ _BUDGETS: Final = tuple(
                 rf"\((?P<used>{_AMOUNT})/(?P<limit>{_AMOUNT}) used\)"
             ),
         ),
+        # src/storage/standard_buffer_manager.cpp: what goes beyond the limit has nowhere to wait
+        ("duckdb", "memory_limit", r"Out-of-memory: cannot write buffer because no temporary directory is specified"),
         # src/storage/buffer/buffer_pool.cpp, SetLimit: the old limit stays
         (
             "duckdb",
@@ -456,6 +458,7 @@ FAMILY = Family(
         "memory quota exceeded",
         "deny to load",
         "worth of input dependencies",
+        "no temporary directory is",
         "Failed to change memory limit",
         "Failed to allocate additional",
         " used)",

@@ -6,6 +6,7 @@ from math import prod
 from typing import Final
 
 from oomdoctor.patterns import late
+from oomdoctor.units import NO_MACHINE, asked
 
 _ON_A_CARD: Final = (
     r"\b(?:cuda|hip|mu|cn|aclrt|nrt_?)(?:rt)?(?!Host)\w{0,12}(?:Malloc|Alloc)(?!Host)\w{0,16}|\bcuMem(?!Host)\w{0,8}Alloc\w{0,8}"
@@ -116,6 +117,15 @@ _EXTENTS = late(
     r"|(?i:\bmultiplying) (\d{1,20} (?:with|by|and) \d{1,20})(?![\d.])"
 )
 _NUMBER = late(r"\d{1,20}")
+# What is refused whatever is free: "Requested allocation size of 18446744073709547520 is out of range"
+_REQUEST = late(
+    r"(?i)\b(?:request\w{0,3} (?:memory |buffer )?alloc\w{0,6}|(?:memory |mem |buffer |re|m)?alloc\w{0,6})"
+    r"(?: request)? size (?:of |is |was |= ?|: ?)?(\d{13,20})\b(?![.\d]|[\w ]{0,2}bits)"
+)
+_REFUSED = late(
+    r"(?i)\b(?:out of range|invalid|exceed(?:s|ed|ing)?|too (?:large|big)|(?:larger|greater|bigger) than|impossible"
+    r"|not (?:allowed|possible|supported)|illegal|overflow(?:s|ed)?)\b"
+)
 # ... where a program computes for itself, and takes nothing
 _COMPUTED = late(
     r"(?i)\b(?:u?int\d{0,3}|(?:big|huge|small)int|decimal|numeric|column|literal|expression|constant|quer(?:y|ies)|sql"
@@ -196,6 +206,15 @@ def factors_of_overflow(text: str) -> tuple[int, ...]:
     return next((factors for factors in products if prod(factors) >= _ADDRESSABLE), ())
 
 
+def beyond_any_machine(text: str) -> int | None:
+    """The bytes of a request that no machine has, where the line says that it was refused."""
+    shown = text[:CHARACTERS]
+    found = _REQUEST.search(shown) if "lloc" in shown else None
+    if found is None or int(found[1]) < NO_MACHINE or _REFUSED.search(shown) is None:
+        return None
+    return asked(found[1])
+
+
 def about_to_take(text: str) -> bool:
     """Whether the line says that it was about to allocate."""
     return _ABOUT_TO.search(text[:CHARACTERS]) is not None
@@ -203,6 +222,7 @@ def about_to_take(text: str) -> bool:
 
 __all__ = [
     "about_to_take",
+    "beyond_any_machine",
     "compared_by_a_check",
     "factors_of_overflow",
     "mended_by_a_smaller_share",

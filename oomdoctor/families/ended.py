@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.lines import PROGRESS
+from oomdoctor.families.loudness import is_marked_loud
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
 from oomdoctor.streams import Page
@@ -151,6 +152,11 @@ _DONE = late(
     r"|exit(?:ed)?(?: with)?(?: code)? 0\b"
     r"|^(?-i:\[ {2,8}OK \] |\[ {1,4}PASSED {1,4}\] )"  # GoogleTest's
 )
+# What was being loaded came up: Ollama's runner (llm/server.go), a server that answers
+_CAME_UP = late(
+    r"(?i)\b(?:runner|server|engine|model) (?:is |was )?(?:now )?(?:started|loaded|ready|up|running)\b"
+    r"|\b(?:started|loaded) in \d|\bmsg=\"?offload\b"  # with another layout
+)
 # Ray prints all its guesses ("ray stop --force is called") with every death of a worker.
 _GUESSES = late(r"potential root causes|^\W{0,4}\(\d\) (?:The process is killed|ray stop|The worker is crashed)")
 
@@ -190,6 +196,17 @@ def ends_well(page: Page, index: int) -> bool:
     """Whether something behind the line says that the job was done all the same."""
     behind = page.lines[index + 1 : index + 1 + LAST_WORDS]
     return any(_DONE.search(line.text[:AT_MOST]) for line in behind)
+
+
+def came_up(page: Page, index: int) -> bool:
+    """Whether something behind the line says that what was loaded came up, and no error stands in between."""
+    for at in range(index + 1, min(index + 1 + LAST_WORDS, len(page.lines))):
+        text = page.lines[at].text[:AT_MOST]
+        if is_marked_loud(page, at, text):
+            return False
+        if _CAME_UP.search(text):
+            return True
+    return False
 
 
 def _ran_on(page: Page, position: int, index: int) -> bool:

@@ -18,6 +18,7 @@ from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, PAGEABLE, place_of, process_of
 from oomdoctor.families.loudness import is_exception, is_loud
+from oomdoctor.families.registrations import registration
 from oomdoctor.families.shortage import OF_A_SETTING, listed, shortfall
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -70,13 +71,16 @@ BEYOND_COUNTING: Final = (
     r"|\bwhat\(\):\s{1,4}(?:(?:vector|deque|basic_string)::_M_(?:default_append|fill_insert|range_insert|realloc_\w{1,12}"
     r"|create|replace_aux)|(?:vector|deque|string) too long)$"
 )
+# numpy/_core/src/multiarray/conversion_utils.c and ctors.c: a length that npy_intp does not hold
+BEYOND_NUMPY: Final = r"Maximum allowed (?:dimension|size) exceeded"
 _PARTS_OF_JAVA: Final = (
     ("metaspace", late(r"\bMetaspace\b|\bCompressed class space\b|\bPermGen space\b")),
     ("direct", late(r"(?i)\bdirect (?:buffer )?memory\b|\bOutOfDirectMemoryError\b")),
 )
 
 
-LOCKING: Final = ("rdma", "mlock")  # who locks pages by the system's own call, which RLIMIT_MEMLOCK bounds
+# Who locks pages by the system's own call, which RLIMIT_MEMLOCK bounds
+LOCKING: Final = ("rdma", "mlock", "bpf", "adapter")
 
 
 class PinnedAllocation(Event, frozen=True, kw_only=True):
@@ -90,7 +94,7 @@ class PinnedAllocation(Event, frozen=True, kw_only=True):
     pool: str = "pinned"
     strength: int = 2  # 3 where the size is printed
 
-    allocator: str  # "cuda", "rdma", "mlock"
+    allocator: str  # "cuda", "rdma", "mlock", "hugepages"; "bpf" and "adapter" where a registration was refused
     tried_bytes: Usage[int | None] = None
     errno: int | None = None
 
@@ -149,6 +153,7 @@ _ALLOCATORS: Final = tuple(
             r"Unable to allocate \d[\d.]{0,12} ?[KMGTPE]?i?B(?:ytes)? for an array with shape",
             r"Unable to allocate array with shape",  # 1.17.0
             r"\bValueError: array is too big\b",
+            rf"\b(?:Value|Overflow)Error: {BEYOND_NUMPY}$",
         ),
         # pybind11/pytypes.h, of Python's own objects
         ("python", r"\bCould not allocate (?:bytes|string|list|tuple|dict|set|memory ?view) object!"),
@@ -166,6 +171,8 @@ _ALLOCATORS: Final = tuple(
             "jemalloc",
             r"^<jemalloc>: Error in \w{1,20}\(\): out of memory\b",
         ),  # with opt.xmalloc; SPAdes' own says how much
+        ("libgomp", r"^\W{0,4}libgomp: Out of memory allocating \d"),  # libgomp/alloc.c: of malloc()
+        ("tcmalloc", r"\btcmalloc\b[^\n]{0,80}\bUnable to allocate \d{1,20} \(new failed\)"),  # of operator new
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
         # its own on the CPU gives back nullptr; those of a card throw (src/storage_view.cc)
         ("ctranslate2", r"\bstorage_view\.cc:\d{1,5}: failed to allocated? memory"),
@@ -215,7 +222,6 @@ _ALLOCATORS: Final = tuple(
             "runtime",
             r"\bHeap exhausted(?:;| during )",  # GHC's, SBCL's
             r"\b(?:vector|cons) memory (?:exhausted \(limit reached|limit of [\d.]{1,20} \w{1,6} reached)",  # R's
-            r"^\W{0,4}libgomp: Out of memory allocating \d",
             r"\bExhausted heap space, trying to allocate \d",  # Dart's
             r"Not enough memory to run compilation\. Try to increase it",  # Kotlin's daemon
             r"JVMDUMP039I .{0,80}java/lang/OutOfMemoryError",  # OpenJ9's
@@ -248,6 +254,7 @@ _ALLOCATORS: Final = tuple(
     )
 )
 
+HUGE_PAGES: Final = "hugepages"
 _FAILED_TO = "(?i:could not|failed to|unable to)"
 _PINNED: Final = tuple(
     (allocator, late("|".join(patterns)))
@@ -272,6 +279,14 @@ _PINNED: Final = tuple(
             r"\blibfabric:\d[^\n]{0,200}: Cannot allocate memory",
             r"\bgdr_(?:pin_buffer|map)\w{0,6}\([^\n]{0,160}\) failed: 12\b",  # NCCL
             r"^\s{1,8}Memlock limit:\s{1,8}\d",  # at the end of Open MPI's notice
+        ),
+        (
+            HUGE_PAGES,  # of a pool that is set aside for them (hugetlbpage.rst of Linux), and not transparent ones
+            (
+                rf"{_FAILED_TO} (?i:allocate|reserve|get|obtain|map)\b(?![^\n]{{0,120}}transparent)[^\n]{{0,60}}"
+                r"(?i:\bhuge ?pages?\b(?! (?:statist|stats|info|setting|support|count|size)))"
+            ),
+            r"\bMAP_HUGETLB\b[^\n]{0,80}(?:[Cc]annot allocate memory|\bENOMEM\b)",
         ),
         (
             "mlock",
@@ -434,14 +449,28 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place_of(page, line), why)
     elif _is_a_compilers(page, index, text):
         yield _compiler(page, line, _command(line, text))
-    elif pinned := _first(_PINNED, text):
-        yield _handled(page, line) if _is_handled(page, index, text) else _pinned(page, index, pinned)
+    elif (pinned := _of_locked_pages(page, index, text)) is not None:
+        yield pinned
     elif _PIN_THREAD.search(text):
         yield from _pin_thread(page, index)
     elif _PIN_FRAME.search(text):
         yield from _pin_frame(page, index)
     elif allocator := "os" if stack else _allocator(page, index, text):
         yield _refused(page, index, allocator, text)
+
+
+def _of_locked_pages(page: Page, index: int, text: str) -> Read | None:
+    """What the line says of page-locked memory: by its words, or as a registration of memory."""
+    if by := _first(_PINNED, text):
+        handled = _is_handled(page, index, text) or (by == HUGE_PAGES and _takes_another_way(text))
+        tried = listed(text).get("tried_bytes") if by == HUGE_PAGES else None
+        return _handled(page, page.lines[index]) if handled else _pinned(page, index, by, tried)
+    asked_for = registration(page, index, text)
+    if asked_for is None:
+        return None
+    if _is_handled(page, index, text) or _takes_another_way(text):
+        return _handled(page, page.lines[index])
+    return _pinned(page, index, asked_for.by, asked_for.size)
 
 
 # jemalloc, src/pages.c: built for smaller pages than the kernel's
@@ -618,23 +647,30 @@ def _is_handled(page: Page, index: int, text: str) -> bool:
     return not is_loud(page, index, text, sure=True, compared=True)
 
 
+def _takes_another_way(text: str) -> bool:
+    """Whether its words say that another way was taken: "using TCP because registering the buffer failed"."""
+    if is_exception(text):
+        return False
+    return shortfall(text, raised=True) is not None and shortfall(text, raised=False) is None
+
+
 def _handled(page: Page, line: Line) -> Lookalike:
     return Lookalike(place_of(page, line), mark("the failed allocation was caught; the program continued"))
 
 
-def _pinned(page: Page, index: int, allocator: str) -> Read:
+def _pinned(page: Page, index: int, allocator: str, tried: int | None = None) -> Read:
     line = page.lines[index]
     warned = line.mark.level in WARNINGS or _WARNED.search(line.text) is not None
     if warned and any(_DEVICE_FAILED.search(above.text) for above in page.before(index, FAULT_LINES)):
         return Lookalike(place_of(page, line), mark("an earlier call on the GPU had failed"))
-    figures = _figures(line.text)
+    figures = {"tried_bytes": tried, **_figures(line.text)}
     return PinnedAllocation(
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
         allocator=allocator,
-        strength=1 if warned else 3 if figures.get("tried_bytes") else 2,
-        tried_bytes=figures.get("tried_bytes"),
+        strength=1 if warned else 3 if figures["tried_bytes"] else 2,
+        tried_bytes=figures["tried_bytes"],
         errno=figures.get("errno"),
     )
 
@@ -776,6 +812,7 @@ _TRIGGERS: Final = (
     "annot allocate memory block",
     "Could not allocate ",
     "array is too big",
+    "aximum allowed ",
     "Out Of Memory allocating",
     "[Errno 12]",
     "unable to mmap",
@@ -790,6 +827,9 @@ _TRIGGERS: Final = (
     "gdr_",
     "libfabric:",
     "lock JVM Memory",
+    "uge page",
+    "ugepage",
+    "HUGETLB",
     "mlock",
     "signal terminated program",
     "Killed (program",

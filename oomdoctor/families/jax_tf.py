@@ -13,7 +13,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.array_dumps import AMOUNT, Chunks, ProgramBuffer, account, bytes_of
 from oomdoctor.families.event import Event, Lookalike, Place, Process, Read, Role, Usage
 from oomdoctor.families.gpu_lookalike import SAYS_NO_FAILURE
-from oomdoctor.families.lines import goes_on, place_of, process_of
+from oomdoctor.families.lines import PAGEABLE, goes_on, place_of, process_of
 from oomdoctor.families.loudness import is_loud
 from oomdoctor.language import mark
 from oomdoctor.patterns import late, remembered
@@ -237,6 +237,11 @@ _ACCELERATOR = late(r"(?i)\b(?:cuda|gpu|tpu|rocm|nvidia|hbm)\w{0,20}\b")
 # Up to 1.2 _device="/job:localhost/replica:0/task:0/cpu:0", since then ".../device:CPU:0"
 _CPU_NODE = late(r'\b_device="[^"\n]{0,200}/(?:device:)?(?i:cpu):\d')
 NODE_LINES: Final = 60
+# What it goes on with where no pinned memory is to be had, behind its warnings
+_PAGEABLE = late(
+    rf"{PAGEABLE}|\b(?i:fall(?:ing|s)? ?back (?:to|on) (?:pageable|unpinned|non-pinned|regular|plain|system|malloc))\b"
+)
+_ITS_WARNINGS: Final = 4  # lines
 _REMATERIALIZED = late(
     r"Can't reduce memory use below [\d.]{1,20}\w{1,3} \((?P<limit>\d{1,20}) bytes\) by rematerialization; "
     r"only reduced to [\d.]{1,20}\w{1,3} \((?P<needed>\d{1,20}) bytes\)"
@@ -346,9 +351,16 @@ def _failed(page: Page, index: int, framework: str, match: re.Match[str], last: 
     """The failure, or the warning that pageable memory will have to do."""
     line = page.lines[index]
     pinned = match.groupdict().get("pinned")
-    if pinned and not is_loud(page, index, line.text[:1200], sure=True, compared=True):
+    if pinned and _does_without(page, index, line.text[:1200]):
         return Lookalike(place_of(page, line), mark("pageable memory works too; the program continued"))
     return _failure(page, index, _framework(page, index, framework, match), match, last)
+
+
+def _does_without(page: Page, index: int, text: str) -> bool:
+    """Whether pageable memory does it: a warning, one that the lines below take back, or progress behind it."""
+    if not is_loud(page, index, text, sure=True, compared=True) or goes_on(page, index):
+        return True
+    return any(_PAGEABLE.search(line.text[:400]) for line in page.lines[index + 1 : index + 1 + _ITS_WARNINGS])
 
 
 def _probed(line: Line, text: str) -> re.Match[str] | None:

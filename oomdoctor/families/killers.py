@@ -74,6 +74,8 @@ _KILLS: Final = tuple(
         (
             "earlyoom",
             r"\bearlyoom(?:\[\d{1,9}\])?: Killing process (?P<pid>\d{1,9}) \(?(?P<name>[^\s()]{1,60})",
+            # what it sends to the desktop, as whoever listens prints it (kill.c, notify)
+            r"\bLow memory! Killing process (?P<notified_pid>\d{1,9}) (?P<notified_name>[^\s\"']{1,60})",
             r"(?:\bearlyoom(?:\[\d{1,9}\])?: |^)\w{1,40}: successfully triggered kernel OOM killer\b",
         ),
         # internal/app/machined/pkg/controllers/runtime/oom.go, since 1.12
@@ -133,9 +135,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 def _said(kill: re.Match[str]) -> dict[str, Any]:
     said = kill.groupdict()
-    pid, mib, used = said.get("pid") or said.get("low_pid"), said.get("mib"), said.get("used")
+    of = next((of for of in ("", "low_", "notified_") if said.get(f"{of}pid")), "")
+    pid, name = (said.get(f"{of}{key}") for key in ("pid", "name"))
+    mib, used = said.get("mib"), said.get("used")
     return {
-        "process": Process(pid=int(pid) if pid else None, name=said.get("name") or said.get("low_name")),
+        "process": Process(pid=int(pid) if pid else None, name=name),
         "rss_bytes": int(mib) * MIB if mib else None,
         "used_bytes": int(used) if used else None,
         "unit": said.get("unit") or said.get("group"),

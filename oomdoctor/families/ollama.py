@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from oomdoctor.families import Family
 from oomdoctor.families.echoes import echo
+from oomdoctor.families.ended import came_up
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Usage
 from oomdoctor.families.lines import place_of, process_of
 from oomdoctor.families.llama_cpp import CONTEXT, is_for_a_context
+from oomdoctor.families.loudness import is_quiet
 from oomdoctor.families.sentences import bytes_of, count_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -104,7 +106,8 @@ class Short(Event, frozen=True, kw_only=True):
     stage: str = "model_load"
     strength: int = 2  # 3 with figures
 
-    said: str  # "system-memory", "allocations", "layout", "runner", "context" (of the model, which holds its KV cache)
+    # "system-memory", "allocations", "layout", "commit", "runner", "context" (of the model, which holds its KV cache)
+    said: str
     # "weights", "kv", "compute" where the list of allocations says which one failed, CONTEXT by the runner's call
     what: str | None = None
     device: str | None = None
@@ -187,11 +190,13 @@ _RUNNER = late(
 _NO_CONTEXT = late(r"llama runner process has terminated: .{0,40}?failed to create context with model\b")
 _FOR_THE_CACHE = late(r"llama_kv_cache\w{0,20}: failed to allocate buffer for kv cache")
 _LAYOUT = "memory layout cannot be allocated"
+_COMMIT: Final = "failed to commit memory for model"  # llm/server.go since 0.11.5: what was laid out before
 _AT_RUN_TIME: Final = 'msg="runtime OOM detected; expiring loaded models'
 _HARMLESS = (
     ("predicted to exceed available memory", mark("the scheduler unloads another model to make room")),
     ("VRAM usage didn't recover within timeout", mark("Ollama waits for free GPU memory, then continues")),
 )
+_CAME_UP: Final = mark("Ollama tried again with another layout, and the runner started")
 _TOO_LARGE_FOR_IT: Final = ("model request too large for system", "model is too large for system memory")
 _INVALID: Final = "invalid environment variable, using default"  # envconfig/config.go since 0.2.0
 CHARACTERS = 4000
@@ -204,7 +209,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield Lookalike(place_of(page, line), why)
         return
     if (short := _short(text)) is not None:
-        if echo(text) is None:
+        if is_quiet(page, index, text) and came_up(page, index):
+            yield Lookalike(place_of(page, line), _CAME_UP)
+        elif echo(text) is None:
             yield _event(page, line, Short, {**short, **_told_below(page, index, short)})
         return
     kind, figures = _stated(_pairs(text))
@@ -290,6 +297,8 @@ def _short(text: str) -> _Figures | None:
         return {"said": "context", "stage": "kv_cache_init", "strength": 1}
     if _LAYOUT in text:
         return {"said": "layout"}
+    if _COMMIT in text:
+        return {"said": "commit"}
     if _AT_RUN_TIME in text:
         return {"said": "runner", "stage": "serving"}
     return None
@@ -342,6 +351,7 @@ FAMILY = Family(
         "required allocations: {",
         "llama runner process has terminated",
         _LAYOUT,
+        _COMMIT,
         _AT_RUN_TIME,
         *(words for words, _ in _HARMLESS),
     ),

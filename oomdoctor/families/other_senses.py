@@ -32,6 +32,8 @@ _RECORDS = late(
 )
 _BUFFER = late(r"(?i)buf")
 _PINNED = late(r"(?i)(?:pinned|pinning|locked)")
+# What is not done yet: "cannot alloc before init_memory_pool()"
+_EARLIER = late(r"(?i)(?:before|until)")
 # What a card has a largest number of
 _GEOMETRY = late(
     r"(?i)(?:block\w*|grid\w*|threads?|warps?|arch\w*|version|capabilit\w+|streams?|graphs?|index|ordinal|count|ids?)"
@@ -62,7 +64,16 @@ class Said(Struct, frozen=True):
 
 
 def in_another_sense(said: Said) -> bool:
-    senses = (_is_whole, _is_unavailable, _is_a_manner, _is_bidden, _has_none_of_it, _is_of_a_release, _is_an_adjective)
+    senses = (
+        _is_whole,
+        _is_unavailable,
+        _is_too_early,
+        _is_a_manner,
+        _is_bidden,
+        _has_none_of_it,
+        _is_of_a_release,
+        _is_an_adjective,
+    )
     return any(sense(said) for sense in senses) or _is_of_its_geometry(said)
 
 
@@ -75,6 +86,11 @@ def _is_unavailable(said: Said) -> bool:
     """Whether something of that name cannot be reached: "cache daemon is unavailable"."""
     gone = [at for at in said.at("X") if said.text(at).lower() == "unavailable"]
     return bool(gone) and re.search("[mvdrs]", said.own) is None
+
+
+def _is_too_early(said: Said) -> bool:
+    """Whether something is only to be done first."""
+    return "C" in said.own and any(_EARLIER.fullmatch(said.text(at)) for at in range(said.start, said.end))
 
 
 def _is_a_manner(said: Said) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomdoctor.families.registrations import registers
 from oomdoctor.families.shortage import FEW_CARDS, OF_A_CACHE, OF_A_CLUSTER, OF_AN_ENGINE, Shortfall
 from oomdoctor.patterns import late
 
@@ -31,6 +32,9 @@ _OF_TRAINING = late(rf"(?i){_IN_TRAINING}")
 _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
     r"|opencl|mem_reuse)s?(?![a-z])|(?<![\w/.-])workspaces?(?![\w/])"  # also a folder's name
+    # libraries that compute on a card: "cufft plan", "hipBLAS workspace"
+    r"|\b(?:cu|hip|roc|mu)(?:fft|blas|dnn|solver|sparse|rand|tensor)(?:lt|mg|xt)?\b"
+    r"|\b(?-i:CL_(?:OUT_OF|MEM_OBJECT)_|cl(?:Create|Enqueue|SVM)[A-Z])"
     r"|\b(?-i:vk|cl|ze):|\bMPS[A-Z]\w|\b(?:hpu|mlu)s?\b|\b(?-i:aclrt|rt(?=Malloc)|cnrt|musa(?=[A-Z])|nrt_|syn(?=[A-Z]|apse\b))|pooled_storage_manager"
     # pictures are made on a card, and models unloaded from it
     r"|\bOOM(?: \w{1,12})?[,.;:]? unload(?:ing|ed) (?:\w{1,8} ){0,2}models?\b"
@@ -64,6 +68,7 @@ _SHORT_OF_RAM = late(
 )
 # The limit on what may not be swapped, setrlimit(2)
 _LOCKED = late(r"\b(?:RLIMIT_)?MEMLOCK\b")
+_NO_MEMORY = late(r"(?i)\b(?:cannot allocate memory|ENOMEM)\b")  # the kernel's answer, whoever asked
 # "void voxel_grid::ExtractTriangleMeshCUDA(...)": of a device, what it allocates, too
 _FUNCTION_OF_A_CARD = late(r"\b(?:\w{1,40}::)?\w{2,60}(?:CUDA|Cuda|_cuda|_gpu|GPU|HIP)\(")
 _MALLOC = late(
@@ -199,7 +204,8 @@ def pool_of(found: Shortfall, text: str) -> str:
     near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
     if (placed := _by_a_name(letters, found, text)) is not None:
         return placed
-    named = _named(near, text) or _named_elsewhere(letters, text, found.sentence.text)
+    named = _named(near, text) or _named(_in_its_sentence(letters, found), text)
+    named = named or _named_elsewhere(letters, text, found.sentence.text)
     if named == "gpu" and not _is_of_a_card_itself(found) and _OF_THE_CPU.search(text):
         return "host_ram"
     if named == "pinned" and _is_held_against_ram(found):
@@ -217,11 +223,18 @@ def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
     """The memory that a device's, a function's or a structure's name alone decides."""
     if _ON_THE_CPU.search(text) or ("p" not in letters and _SHORT_OF_RAM.search(text)):
         return "host_ram"
-    if found.compared is None and _PINS_BY_A_CALL.search(text):
+    if found.compared is None and (_PINS_BY_A_CALL.search(text) or _is_of_locked_pages(found, text)):
         return "pinned"
     if _FUNCTION_OF_A_CARD.search(text) and not _OF_THE_CPU.search(text):
         return "gpu"
     return "host_ram" if not {"v", "k"} & set(letters) and _is_of_the_program(found, text) else None
+
+
+def _is_of_locked_pages(found: Shortfall, text: str) -> bool:
+    """Whether what may not be swapped was to be had: by its limit's name, or for a network adapter."""
+    if _NO_MEMORY.search(text) and _LOCKED.search(text):
+        return True
+    return found.named and "v" not in found.sentence.letters and registers(text)
 
 
 def _is_of_the_program(found: Shortfall, text: str) -> bool:
@@ -312,6 +325,12 @@ def _named(letters: str, text: str) -> str:
     if "d" in letters:
         return "gpu" if _BANKS.search(text) else "host_ram"
     return "host_ram" if "r" in letters or "H" in letters else ""
+
+
+def _in_its_sentence(letters: str, found: Shortfall) -> str:
+    """The letters between the full stops around what says it: the next sentence may be of another memory."""
+    last = letters.find(".", found.end)
+    return letters[letters.rfind(".", 0, found.start) + 1 : last if last >= 0 else None]
 
 
 def _named_elsewhere(letters: str, text: str, spaced: str) -> str:

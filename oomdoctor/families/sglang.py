@@ -236,6 +236,10 @@ _SENTENCES = (
     # managers/hisparse_coordinator.py, 0.5.10 on: the device's part of a sparse cache
     Sentence("_grow_device_buffers bulk alloc failed", PoolExhausted, {"batch": "decode"}, bare=True),
     Sentence("_grow_device_buffers failed", PoolExhausted, {"batch": "decode"}, bare=True),
+    Sentence("HiSparse: alloc_device_buffer failed for", PoolExhausted, {"batch": "decode"}, bare=True),
+    Sentence("HiSparse alloc_device_buffer returned None", PoolExhausted, {"batch": "decode"}, bare=True),
+    Sentence("HiSparse spec failed to allocate", PoolExhausted, {"batch": "decode"}, bare=True),
+    Sentence("Hisparse allocation failed in alloc_", PoolExhausted, {"batch": "decode"}, bare=True),  # its allocator's
     Sentence("The memory capacity is unbalanced.", UnbalancedCards, bare=True),
     Sentence("Not enough host memory available. Requesting", HostCacheTooLarge, needs="tried_bytes"),
     # srt/mem_cache of 0.5.20 on: an indexer's, a state's, a paged pool, each as "{:.2f} GB"

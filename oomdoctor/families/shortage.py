@@ -211,6 +211,11 @@ _USAGE = late(
     r"(?i)^(?!.*\b(?:thresholds?|water ?marks?|soft|targets?|warn\w*|alerts?|alarms?|recommended|fraction)\b)"
     r".*?\b(?:memory|ram|rss|vram|hbm|swap|resident set) (?:size )?(?:usage|use|used|footprint|consumption)\b"
 )
+# ... or against what somebody only watches for: "is over the threshold of 96 GiB for 10 seconds"
+_THRESHOLD = late(
+    r"(?i)\b(?:over|above|exceed\w{0,3}|than|beyond)\s{1,2}(?:the |its |a )?(?:\w{1,12} ){0,2}"
+    r"(?:threshold|water ?mark)\b"
+)
 # "GPU memory was not freed": by whoever holds it
 _NOT_FREED = late(
     r"(?i)(?<!of )\b(?:gpu|device|video) memory (?:was|is|has) (?:still )?not (?:been )?(?:freed|released)(?: \.|$)"
@@ -503,6 +508,8 @@ class Shortfall(Struct, frozen=True):
     def sure(self) -> bool:
         """Whether figures say it, beside a verb that does: a list of figures may hold any."""
         around = self.sentence.around(self.start, self.end)
+        if self._is_watched(around):
+            return False
         if self.compared is not None and re.search("[V=MBCLJXy]", around):
             return True
         if "V" in self.letters and self._of_usage:
@@ -511,6 +518,10 @@ class Shortfall(Struct, frozen=True):
             any(one.unit == BYTES for one in self.sentence.amounts)
             and re.search("[CLJ]|E[:(]?A|A[()]{0,2}E", around) is not None
         )
+
+    def _is_watched(self, around: str) -> bool:
+        """Whether usage is held against a threshold, at which somebody may act: nothing was refused yet."""
+        return _THRESHOLD.search(self.sentence.text) is not None and re.search("[CFJLX]", around) is None
 
     @property
     def over_request(self) -> bool:
@@ -856,7 +867,7 @@ def _for_another_reason(sentence: Sentence, said: str) -> bool:
     if "A" in said and "L" not in said and _ANOTHERS_NAME.search(sentence.text):
         return True
     of_a_segment = re.fullmatch(r"C[^L]*s", said) is not None
-    of_pages = re.fullmatch(r"p[^L]*[FJ]", said) is not None
+    of_pages = re.fullmatch(r"p[^L]*[FJ]|Ca?p", said) is not None
     if not (of_a_segment or of_pages) and ("A" not in said or re.search(_MEM, sentence.letters.replace("mA", "A"))):
         return False
     codes = (

@@ -18,6 +18,7 @@ from oomdoctor.families import Family, families
 from oomdoctor.families.amounts import stated
 from oomdoctor.families.checks import (
     about_to_take,
+    beyond_any_machine,
     compared_by_a_check,
     factors_of_overflow,
     less_than_needed,
@@ -27,7 +28,7 @@ from oomdoctor.families.checks import (
     refused_by_a_check,
 )
 from oomdoctor.families.echoes import ADVICE, echo
-from oomdoctor.families.ended import LAST_WORDS, ends_well
+from oomdoctor.families.ended import LAST_WORDS, came_up, ends_well
 from oomdoctor.families.event import SIDES, Event, Lookalike, Process, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD
@@ -40,6 +41,7 @@ from oomdoctor.families.loudness import (
     is_loud,
     is_quiet,
     is_source,
+    is_warning,
     message,
     raised,
     says_failed,
@@ -82,6 +84,8 @@ _AT_ONCE = late(
     r"(?:too (?:large|big)\b"
     r"|(?:exceeds|above|over|(?:larger|greater|bigger) than) (?:the )?(?:\w{1,12} ){0,2}max(?:imum)?\b)"
 )
+# Metal's, of one array: MPSCore/Types/MPSNDArray.mm
+_LARGEST_ARRAY = late(r"\btotal bytes of ND ?Array > ?2 ?\*\* ?\d")
 # A limit that somebody gave it
 _GIVEN = late(r"(?i)\b(?:user|operator|client)[- ](?:specified|defined|configured|given|set)\b")
 
@@ -108,11 +112,16 @@ _ENGINE_FILE = late(
 _HOST_FILE = late(
     r"/mem_cache/(?:storage|pool_host)/|/kv_offload/|/\w{0,20}(?:pool_host|hicache|mooncake|_store|cpu_offload)\w{0,20}\.py\""
 )
-_DEVICE_FILE = late(OF_TINYGRAD)
+# ... or what a card has: tinygrad's, XLA's ("stream_executor/cuda/cuda_fft.cc"); what they pin is the host's
+_DEVICE_FILE = late(
+    rf"{OF_TINYGRAD}|/(?:cuda|rocm|hip|gpu|sycl|[a-z]{{0,12}}_gpu)/(?!\w{{0,40}}host)\w{{1,60}}\.(?:cc|cpp|cu|cxx)\b"
+)
 # Pools of page-locked memory: DeepSpeed's for a disk, vLLM's for what a peer sends
 _SWAPPING_FILE = late(r"/swap_tensor/|/p2p/tensor_memory_pool\.py\"")
 # Where a batch finds no place, its program may try with a smaller one
 _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
+# "Device store exhausted, unable to allocate 3221225472 bytes", in the letters of `shortage`
+_REFUSES_A_SIZE = late(r"X[^.]{0,6}CA[wa]{0,2}S")
 _TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 LIST: Final = 8  # lines
@@ -188,9 +197,14 @@ _ALLOCATING = late(
     rf"|(?!.{{0,60}}\b(?:{'|'.join((*_NO_MEMORY, 'unit', 'file', 'stream'))})s?\b)"
     r"[\w%(),/&+ -]{1,60})\W{0,12}$"
 )
+# What the same file of a program goes on to say of a failure that it has only named: how much, and of how much
+_GOES_FURTHER: Final = 4  # lines
 _HEADING: Final = 3  # lines: a frame and an empty one may stand between
 _OF_THE_HOST = late(r"(?i)cpu|host|sys(?:tem)?_?mem")
 _OF_A_DEVICE = late(r"(?i)\b(?:gpu|device)\b|\w_d\b")
+# ... and the code that asks for it there: "torch.zeros(n, device='cuda')", "x.to(dev)"
+_NAMES_A_DEVICE = late(r"(?i)cuda|gpu|\bhip\b|[nx]pu\b|\bmps\b|\bdevice\b|\.to\(")
+_OF_A_STATEMENT: Final = 6  # lines: the innermost frames
 
 
 class Shortage(Event, frozen=True, kw_only=True):
@@ -243,9 +257,16 @@ def read(page: Page, index: int) -> Iterator[Read]:
             yield Lookalike(place_of(page, page.lines[index]), BESIDE_A_FAULT)
         return
     found = _known(page, index) or tuple(_short(page, index, text, is_raised=is_raised))
-    # Progress below tells that the program went on. Beside a comparison an engine's end was looked for already.
-    if found and (less_than_needed(text) is not None or not goes_on(page, index)):
+    if found and not _went_on(page, index, text):
         yield from found
+
+
+def _went_on(page: Page, index: int, text: str) -> bool:
+    """Whether progress below tells that the program went on, or a note of a failure was followed by another try that
+    came up. Beside a comparison an engine's end was looked for already."""
+    if less_than_needed(text) is None and goes_on(page, index):
+        return True
+    return is_quiet(page, index, text) and came_up(page, index)
 
 
 def _follows_a_fault(page: Page, index: int, text: str) -> bool:
@@ -328,7 +349,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         process=_process(line, found),
         pool=pool,
         code=found.code,
-        limited=found.limited or _is_limited(found, text) or None,
+        limited=_limited(page, index, text, found) or None,
         refuser=refuser,
         **_figures(page, index, found),
     )
@@ -351,6 +372,7 @@ def _unheard(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[
         yield from _less_than_needed(page, index, text)
         yield from _compared(page, index, text, is_raised=is_raised)
         yield from _looked_up(page, index, text, is_raised=is_raised)
+        yield from _beyond_any_machine(page, index, text, is_raised=is_raised)
 
 
 def _process(line: Line, found: Shortfall) -> Process:
@@ -359,10 +381,12 @@ def _process(line: Line, found: Shortfall) -> Process:
 
 
 def _figures(page: Page, index: int, found: Shortfall) -> dict[str, Any]:
-    """Those of the line; where it has none, those that stand alone on the lines right below it."""
+    """Those of the line; where it has none, those that its file goes on with, or that stand alone right below it."""
     figures = stated(found.sentence.amounts, found.compared, asks=found.asks)
     if any(one.unit for one in found.sentence.amounts):
         return figures
+    if (further := _told_further(page, index)) is not None:
+        return stated(further.sentence.amounts, further.compared, asks=further.asks)
     below = list(takewhile(_is_a_figure, (line.text[:AT_MOST] for line in page.lines[index + 1 : index + 1 + LIST])))
     return listed("; ".join(text.strip(" []()\t") for text in below)) if below else figures
 
@@ -420,7 +444,15 @@ def _heard(page: Page, index: int, text: str, *, is_raised: bool) -> Shortfall |
         return None if _is_a_guess(page, index, text) else found
     if _OF_A_BATCH.search(text) and _tries_again_below(page, index):
         return None
-    return found if _is_loud(page, index, text, found) and not ends_well(page, index) else None
+    loud = _is_loud(page, index, text, found) or _gives_up_at_last(page, index, text, found)
+    return found if loud and not ends_well(page, index) else None
+
+
+def _gives_up_at_last(page: Page, index: int, text: str, found: Shortfall) -> bool:
+    """Whether a warning that a pool is exhausted and refused a size is the last word."""
+    if _REFUSES_A_SIZE.search(found.sentence.letters) is None or found.kept:
+        return False
+    return is_warning(page, index, text) and _is_the_very_last(page, index)
 
 
 def _tries_again_below(page: Page, index: int) -> bool:
@@ -531,10 +563,51 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
         at=place_of(page, line),
         time=line.mark.time,
         process=process_of(line),
-        pool=pool or ("gpu" if page.once(_names_a_card) else "host_ram"),
+        pool=pool or (_place_of_a_size(page, index) if factors else _unnamed(page, "unknown")),
         needed=count,
         factors=factors,
     )
+
+
+def _place_of_a_size(page: Page, index: int) -> str:
+    """Where a size that no machine has was to be: no device is asked for it, and the code above names one or none."""
+    near = (message(line.text[:AT_MOST]) for line in page.lines[max(0, index - _OF_A_STATEMENT) : index + 1])
+    return "gpu" if any(_NAMES_A_DEVICE.search(text) for text in near) else "host_ram"
+
+
+def _beyond_any_machine(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Read]:
+    """A request of a size that no machine has, which was refused as such."""
+    tried = beyond_any_machine(text)
+    if tried is None or echo(text) or ends_well(page, index):
+        return
+    if not (is_raised or is_loud(page, index, text, sure=True, compared=False)):
+        return
+    line = page.lines[index]
+    yield Shortage(
+        at=place_of(page, line),
+        time=line.mark.time,
+        process=process_of(line),
+        pool=_place_of_a_size(page, index),
+        tried_bytes=tried,
+    )
+
+
+def _told_further(page: Page, index: int) -> Shortfall | None:
+    """What the same file says of the failure right below, where it compares figures."""
+    file = _file_of(page.lines[index])
+    below = page.lines[index + 1 : index + 1 + _GOES_FURTHER] if file else ()
+    said = (shortfall(message(line.text[:CHARACTERS]), raised=True) for line in below if _file_of(line) == file)
+    return next((found for found in said if found is not None and found.compared is not None), None)
+
+
+def _file_of(line: Line) -> str:
+    return (line.mark.source or "").partition(":")[0]
+
+
+def _limited(page: Page, index: int, text: str, found: Shortfall) -> bool:
+    """Whether a limit of the program's own was hit, by the line or by what its file says below."""
+    further = None if found.sentence.amounts else _told_further(page, index)
+    return found.limited or _is_limited(found, text) or (further is not None and further.limited)
 
 
 def _is_limited(found: Shortfall, text: str) -> bool:
@@ -543,7 +616,7 @@ def _is_limited(found: Shortfall, text: str) -> bool:
         return True
     if not found.sentence.amounts and _AT_ONCE.search(text):
         return True
-    own = (OF_A_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED)
+    own = (OF_A_SETTING, _VIRTUAL_MACHINE, _POOL_EXHAUSTED, _LARGEST_ARRAY)
     return _is_of_its_own_pool(found, text) or any(words.search(text) for words in own)
 
 
@@ -578,7 +651,7 @@ FAMILY = Family(
         "emory", "MEM", " mem ", "RAM", "HBM", "vram", "lloc", "ALLOC", "eserv", "KV cache", "kv_", "kv ", "Kv",
         "blocks", "cells", "slots", "tokens", "bytes", "GiB", "uffer", "heap", "space", "GPUs", "NPUs", "devices",
         "esources", "atal",
-        "ccelerator", "cards", "OOM", "oom", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "died",
+        "ccelerator", "cards", "OUT_OF_RES", "OOM", "oom", "rror", "RROR", "ERR", "FATAL", "ail", "ill", "died",
         "efus", "enied", "eject", "annot", "ould not", "an't", "nable to", "xceed", "apacity", "full", "xhaust",
         "verflow", "enough", "no free", "ran out", "short", "ore than", "larger", "must be", "equire", " need",
         " want", " fit ", "aiting for", "unexpectedly", "存", "モリ", "peicher", "mémoire",

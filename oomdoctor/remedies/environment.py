@@ -24,6 +24,7 @@ from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs import commands
 from oomdoctor.signs.card import no_unified_memory_at_all
 from oomdoctor.signs.machine import is_on_windows
+from oomdoctor.signs.pinned import huge_pages_were_refused
 from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, request_of
 from oomdoctor.units import percent, show
 
@@ -41,6 +42,8 @@ def fix_environment(case: Case) -> Answer:
         return _guard_that_waits(early) if early.pressed is None else _pressure_that_is_borne(early, early.pressed)
     if (misread := of_bytes(case.crash)) is not None:
         return misread
+    if huge_pages_were_refused(case.crash) is not None:
+        return _more_huge_pages()
     if no_unified_memory_at_all(case.crash) is not None:
         return _without_unified_memory(case.row)
     if case.cause == REFUSED_WHAT_IS_FREE and case.row is not None:
@@ -83,6 +86,16 @@ def _limits_of_the_process(held: int) -> Proposal:
         ),
         setting="",
         snippet=f"{commands.ADDRESS_LIMIT}; {commands.MAPS_LIMIT}; dmesg -T | tail -n 50",
+    )
+
+
+def _more_huge_pages() -> Proposal:
+    """Documentation/admin-guide/mm/hugetlbpage.rst of Linux."""
+    return Proposal(
+        action=say("Set more huge pages aside (vm.nr_hugepages), of the size that the program asks for"),
+        setting="",
+        snippet=commands.HUGE_PAGES_FREE,
+        cost=say("what is set aside is no RAM for anything else"),
     )
 
 

@@ -21,7 +21,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import ON_THE_CARDS
 from oomdoctor.signs.trace import card, refusal
 from oomdoctor.spellings import title
-from oomdoctor.units import GIB, MIB, percent, show
+from oomdoctor.units import GIB, MIB, NO_MACHINE, percent, show
 
 # Sizes are printed with two decimals: a sum of GiB may be off by this much.
 ROUNDING: Final = GIB // 100
@@ -32,7 +32,7 @@ TIMES_VISIBLE: Final = 2  # so many times what the framework sees: no reserve of
 XPU_LARGEST: Final = 4 * GIB
 ENDS_AT: Final = 0.95  # of its limit Dask's nanny ends a worker: distributed.worker.memory.terminate, distributed.yaml
 DRIFTED: Final = 0.5  # of what a program counts as in use, in RAM
-NO_MACHINE: Final = GIB  # less than that is nobody's RAM: the limit was set
+NOBODYS_RAM: Final = GIB  # less than that is nobody's RAM: the limit was set
 _SETS_IT: Final = r"(?i)\b(?:memory|max)[_-](?:limit|memory)\b(?! set to)"
 # OpenCL's CL_DEVICE_MAX_MEM_ALLOC_SIZE, Vulkan's maxMemoryAllocationSize and maxBufferSize, Metal's maxBufferLength
 _AT_ONCE = late(
@@ -40,6 +40,9 @@ _AT_ONCE = late(
     r"(?:(?:single|allowed|supported) )?(?:mem(?:ory)?|buffer)?[ _]?"
     r"(?:alloc(?:ation)?|buffer)?[ _]?(?:size|length)\b[^\n\d]{0,60}?(\d{6,15})\b"
 )
+# src/storage/standard_buffer_manager.cpp of DuckDB: beyond the limit is a disk, where it is told of one
+_NO_DISK: Final = late(r"(?i)\bno temporary directory is (?:specified|set|configured)\b")
+_OF_NO_DISK: Final = ("spill-to-disk", "smaller-buffers", "raise-allocator-cap")
 # Whose pool may grow to all that is free on the GPU where nobody says: rmm/mr/pool_memory_resource.hpp
 _RMM: Final = "RMM"
 _OF_A_POOL: Final = ("raise-allocator-cap", "free-the-gpu", "smaller-partitions", "smaller-microbatch")
@@ -391,7 +394,7 @@ def budget_of_a_program_is_spent(crash: Crash) -> Seen | None:
             program=title(spent.program),
             setting=spent.setting or "",
         )
-    return Seen(words=words, evidence=(spent,))
+    return Seen(words=words, evidence=(spent,), knobs=_OF_NO_DISK if _NO_DISK.search(spent.at.text) else ())
 
 
 def _needed_in_all(spent: BudgetSpent, needed: int, limit: int) -> str:
@@ -422,7 +425,7 @@ def budget_of_the_machines_size_is_spent(crash: Crash) -> Seen | None:
     if not isinstance(spent, BudgetSpent) or not some([spent.program], "allows itself most of the RAM"):
         return None
     limits = (one.limit_bytes for one in crash.events if isinstance(one, BudgetSpent | BudgetUsage))
-    is_set = crash.shows(_SETS_IT) or any(limit and limit < NO_MACHINE for limit in limits)
+    is_set = crash.shows(_SETS_IT) or any(limit and limit < NOBODYS_RAM for limit in limits)
     is_set = is_set or spent.setting in OF_A_QUERY or ends_early(spent) or counts_what_is_gone(spent)
     return None if is_set else budget_of_a_program_is_spent(crash)
 
@@ -460,10 +463,14 @@ def _pool_of_a_library(crash: Crash, *, kept: bool) -> Seen | None:
 
 
 def at_once(crash: Crash) -> tuple[int, int] | None:
-    """What was asked for at once, and the less that the device gives, as its driver or runtime prints them."""
+    """What was asked for at once, and the less that the device gives, as its driver or runtime prints them: a size that
+    machines have."""
     line = crash.mentions(_AT_ONCE.pattern) if isinstance(crash.root, Shortage) else None
     figures = _AT_ONCE.search(line) if line is not None else None
-    return (int(figures[1]), int(figures[2])) if figures and int(figures[1]) > int(figures[2]) else None
+    if figures is None:
+        return None
+    tried, most = int(figures[1]), int(figures[2])
+    return (tried, most) if most < tried < NO_MACHINE else None
 
 
 def drivers_bytes(crash: Crash) -> int | None:

@@ -119,6 +119,7 @@ LOCKED_LIMIT: Final = "ulimit -a | grep -i locked"
 ADDRESS_LIMIT: Final = "ulimit -a"
 MAPS_LIMIT: Final = "sysctl vm.max_map_count"
 # What refuses to register memory with a network adapter, on the node that says so
+HUGE_PAGES_FREE: Final = "grep -i huge /proc/meminfo; sysctl vm.nr_hugepages"
 OF_A_REGISTRATION: Final = "sysctl vm.max_map_count; ulimit -l; free -h; dmesg -T | grep -i mlx | tail"
 # After a refused request: the process that asked is gone, its limits may still stand
 OVERCOMMIT: Final = "sysctl vm.overcommit_memory; grep -i commit /proc/meminfo"

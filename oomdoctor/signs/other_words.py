@@ -46,6 +46,7 @@ _LONGEST: Final = late(
     r"(?i)\b(?:context|max(?:imum)?[ _]?(?:model|seq\w*|token\w*|len\w*)|(?:seq\w*|prompt|input)[ _]len\w*)\b"
 )
 _REQUEST: Final = late(r"(?i)\b(?:prompt|request|sequence|input|context)\b")
+_NEEDS: Final = late(r"(?i)\b(?:requires?|required|needs?|needed)\b")
 _VISIBLE: Final = late(
     r"(?i)\bvisible|ordinal|device (?:index|id)|world[ _]size|parallel[ _]size|CUDA_VISIBLE|only \d+ (?:gpu|device)s?\b"
 )
@@ -102,7 +103,7 @@ _ADVICE_LINES: Final = 3
 # What an engine keeps in host memory for itself: SGLang's hierarchical cache and what it offloads of requests, vLLM's
 # and LMCache's pools
 _HOST_CACHE: Final = late(
-    r"(?i)\bhi-?cache|\bhierarchical cache|\bhost[- _](?:kv[- _])?(?:cache|pool)s?\b"
+    r"(?i)\bhi-?cache|\bhierarchical cache|\bhost[- _](?:kv[- _])?(?:cache|pool)s?\b|\bhost mem(?:ory)? pool\b"
     r"|\b(?:cpu|host)[- ]?offload\w{0,3} (?:pool|buffer|cache)|\boffload(?:ed|ing)? (?:\w{1,8} )?(?:kv|key)[- _]?cache"
     r"|\b(?:host|cpu) (?:memory|ram) (?:\w{1,12} )?for (?:\S{1,24} ){0,6}?(?:request|sequence|caches?|kv|pool)\b"
 )
@@ -120,7 +121,7 @@ _OF_OTHERS: Final = late(
 def cache_is_short_in_other_words(crash: Crash) -> Seen | None:
     """An unknown message says that the cache of a serving engine has nothing left."""
     root = _of(crash, "kv_cache")
-    if root is None or _lays_out(crash, root):
+    if root is None or _lays_out(crash, root) or exceeds_the_whole_cache_in_other_words(crash) is not None:
         return None
     return Seen(words=_compared(root, say("The engine's KV cache has no room left.")), evidence=(root,))
 
@@ -168,6 +169,18 @@ def one_request_does_not_fit_in_other_words(crash: Crash) -> Seen | None:
 
 
 @sign
+def exceeds_the_whole_cache_in_other_words(crash: Crash) -> Seen | None:
+    """One piece of work needs more bytes than the cache may ever have, whoever else holds some of it."""
+    root = _of(crash, "kv_cache")
+    if root is None or root.tried_bytes is None or root.limit_bytes is None or root.tried_bytes <= root.limit_bytes:
+        return None
+    if _NEEDS.search(root.at.text) is None:
+        return None
+    words = _compared(root, say("One request needs more KV cache than the whole budget for it."))
+    return Seen(words=words, evidence=(root,))
+
+
+@sign
 def limit_of_a_group_in_other_words(crash: Crash) -> Seen | None:
     """An unknown message says that a container or job hit its limit."""
     root = _of(crash, "cgroup")
@@ -180,7 +193,9 @@ def limit_of_a_group_in_other_words(crash: Crash) -> Seen | None:
 def pinned_memory_short_in_other_words(crash: Crash) -> Seen | None:
     """An unknown message says that pinned memory failed."""
     root = _of(crash, "pinned")
-    return None if root is None else Seen(words=say("Allocating pinned host memory failed."), evidence=(root,))
+    if root is None or host_cache_in_other_words(crash) is not None:
+        return None
+    return Seen(words=say("Allocating pinned host memory failed."), evidence=(root,))
 
 
 @sign
@@ -280,8 +295,8 @@ def weights_by_the_message(crash: Crash) -> Seen | None:
 
 @sign
 def pass_by_the_message(crash: Crash) -> Seen | None:
-    """The message mentions a batch or its activations."""
-    return _names(crash, _OF_A_PASS)
+    """The message mentions a batch or its activations; a batch of a program for tables is one of rows."""
+    return _names(crash, _OF_A_PASS) if crash.job.task != "data" else None
 
 
 @sign

@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.forge import MovePlan
-from oomdoctor.families.host_alloc import LOCKING, CutPinning, PinnedAllocation
+from oomdoctor.families.host_alloc import HUGE_PAGES, LOCKING, CutPinning, PinnedAllocation
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.families.process_limits import ProcessLimits
 from oomdoctor.families.vllm_figures import KvCacheSize
@@ -15,14 +15,24 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.commands import FREE, LOCKED_LIMIT, OF_A_REGISTRATION, ONE_CALL_AT_A_TIME, WHOLE_LOG
+from oomdoctor.signs.commands import (
+    FREE,
+    HUGE_PAGES_FREE,
+    LOCKED_LIMIT,
+    OF_A_REGISTRATION,
+    ONE_CALL_AT_A_TIME,
+    WHOLE_LOG,
+)
 from oomdoctor.signs.kills import HALF_FULL, part_in_use
 from oomdoctor.units import percent, show
 
 # What pins host memory. The driver's refusal then says "CUDA error: out of memory", as for the card.
 _PINS: Final = r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost|page-?lock"
 # What a quoted call was asked for: "cudaMalloc(p, size) == cudaSuccess"
-_OF_A_CARD: Final = late(r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMemAlloc(?:_v2|Async)?\(")
+_OF_A_CARD: Final = late(
+    r"\b(?:cuda|hip)Malloc(?:Async|Managed|Pitch)?\(|\bcuMemAlloc(?:_v2|Async)?\("
+    r"|(?i:\bdevice (?:memory |buffer )?pool (?:is |was )?(?:exhausted|full)\b)"  # the message's own word for it
+)
 # cudaErrorInvalidValue. What the driver answers, where it is not "out of memory"
 _ANSWER: Final = r"(?:CUDA|HIP) error: (?:out of memory|invalid argument)"
 _INVALID: Final = "invalid argument"
@@ -30,6 +40,8 @@ _INVALID: Final = "invalid argument"
 _WITHOUT_A_LIMIT: Final = late(
     r"\bUCX\s{1,4}ERROR\s{1,4}ibv_(?:exp_)?reg_mr\w{0,20}\([^)\n]{1,160}\) failed: Cannot allocate memory\s{0,4}$"
 )
+_ADAPTER: Final = "adapter"
+_BY_A_LIMIT: Final = frozenset(LOCKING) - {_ADAPTER}
 _PINNED_STATES: Final = r"_cpu_memory\b|offload_(?:optimizer|param)|cpu_offload|create_swap_buffers|swap_tensor"
 _BEFORE_GRAPHS: Final = ("engine_init", "kv_cache_init", "unknown")  # stages
 _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard"
@@ -39,7 +51,7 @@ _WINDOWS_UNDER_LINUX: Final = r"\bWSL2?\b|/mnt/(?:wsl|[a-z])/|microsoft-standard
 def locking_was_refused(crash: Crash) -> Seen | None:
     """RDMA or mlock failed with errno 12: the limit on locked memory."""
     refusal = _refusal(crash)
-    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in LOCKING or _names_no_limit(refusal):
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator not in _BY_A_LIMIT or _names_no_limit(refusal):
         return None
     words = say(
         "Registering memory for RDMA or locking memory failed with errno 12: the limit on locked memory "
@@ -72,6 +84,40 @@ def registering_was_refused_without_a_limit(crash: Crash) -> Seen | None:
         unsure=True,
         next_evidence=(OF_A_REGISTRATION,),
     )
+
+
+@sign
+def registering_was_refused_by_an_adapter(crash: Crash) -> Seen | None:
+    """A library could not register memory with a network adapter, and only says that there was no memory for it."""
+    refusal = _refusal(crash)
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator != _ADAPTER:
+        return None
+    words = say(
+        "Registering memory with the network adapter failed with errno 12. Registering pins the memory: the limit on "
+        "locked memory (ulimit -l), the adapter's own tables, full RAM, or for GPU memory its BAR1 window are left."
+    )
+    unclear = say("the message does not say which of them it was")
+    return Seen(
+        words=words,
+        evidence=(refusal,),
+        against=(unclear,),
+        pool="pinned",
+        unsure=True,
+        next_evidence=(OF_A_REGISTRATION,),
+    )
+
+
+@sign
+def huge_pages_were_refused(crash: Crash) -> Seen | None:
+    """A pool of huge pages has none left: the system sets it aside, and never swaps what lies in it."""
+    refusal = _refusal(crash)
+    if not isinstance(refusal, PinnedAllocation) or refusal.allocator != HUGE_PAGES:
+        return None
+    words = say(
+        "Allocating huge pages failed: they come from a pool of their own (vm.nr_hugepages), which does not grow "
+        "however much RAM is free, and what lies in it is never swapped."
+    )
+    return Seen(words=words, evidence=(refusal,), pool="pinned", next_evidence=(HUGE_PAGES_FREE,))
 
 
 def _names_no_limit(refusal: PinnedAllocation) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
-from oomdoctor.families.host_alloc import BEYOND_COUNTING, HostAllocation
+from oomdoctor.families.host_alloc import BEYOND_COUNTING, BEYOND_NUMPY, HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
@@ -33,6 +33,7 @@ MANY_CARDS: Final = 4  # times the card: possible for a tensor over all pairs of
 _BEYOND_BYTES: Final = late(r"\b\d{8,12}(?:\.\d)? Tb\b")  # of 1024^4 bytes: src/main/memory.c of R
 _BEYOND_COUNTING = late(
     rf"{BEYOND_COUNTING}|MemoryError: capacity too large"  # also Arrow's, since 0.1
+    rf"|\b{BEYOND_NUMPY}\b"
     r"|\barray is too big\b"  # numpy/core/src/multiarray/ctors.c: more bytes than npy_intp counts
 )
 LONGEST_SIDE: Final = 0xFFFF  # pixels: what a JPEG has room for (ITU-T T.81, B.2.2)

@@ -44,6 +44,9 @@ SHORT = (
     ('level=info msg="warden: process in container 71ab died due to OOM"', "cgroup"),
     ("RuntimeError: RESOURCE_EXHAUSTED: Unable to allocate device workspace for syevd", "gpu"),
     ("RuntimeError: the KV cache budget is below the minimum of one block", "kv_cache"),
+    # OpenCL's number for resources of a device, by its name
+    ("[GPU] CL_OUT_OF_RESOURCES exception.\nAny further call will hang, so the plugin can't finish.", "gpu"),
+    ("ERROR: clEnqueueReadBuffer failed: CL_OUT_OF_RESOURCES", "gpu"),
     # calls that are numbered are no comments
     ("  #011: H5Dchunk.c line 4011 in H5D__chunk_lock(): memory allocation failed for raw data chunk", "host_ram"),
     # behind a bar and behind a time an error is one
@@ -61,6 +64,9 @@ QUIET = (
     # after a kernel's fault the driver refuses every call, and OpenCL says no more of it
     "PluginError: an illegal memory access was encountered\nERROR Unable to allocate memory of size 12",
     "CL ERROR: CL_OUT_OF_RESOURCES\nrun took 0 ms\nCL ERROR: ILLEGAL READ OR WRITE TO A BUFFER",
+    "[GPU] CL_OUT_OF_RESOURCES exception.\nERROR: an illegal memory access was met",
+    "#define CL_OUT_OF_RESOURCES -5",
+    "[GPU] CL_INVALID_VALUE exception.\nAny further call will hang, so the plugin can't finish.",
     # caught one line above
     "2024-02-11 20:12:52,350 INFO [search.py:73] Caught exception:\nCUDA error: out of memory\n",
     # what is done, and what did not happen

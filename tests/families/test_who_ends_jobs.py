@@ -27,8 +27,13 @@ ENDED = (
     ("Warning  Evicted  pod/render-7  Evicted low-priority pod because of RAM pressure", "host_ram"),
     ('user: warning: [2026-02-11]: [talos] Sending SIGKILL to cgroup {"c": "runtime.OOMController"}', "host_ram"),
     ("Feb 11 08:31:04 ws3 earlyoom[701]: Killing process 881 (tiler) with badness 210", "host_ram"),
+    ('   string "earlyoom"\n   string "Low memory! Killing process 881 tiler"', "host_ram"),
+    ("notifyd[88]: Low memory! Killing process 881 tiler", "host_ram"),
 )  # fmt: skip
 OTHERS = (
+    '   string "earlyoom"\n   string "Low memory! Close some windows"',
+    '   string "tidy"\n   string "Killing process 881 tiler"',
+    'notify("Low memory! Killing process %d %s", pid, name)',
     "slurmstepd: error: Exceeded job memory limit at some point.",
     "slurmstepd: error: Exceeded step memory limit at some point. Job may have been partially swapped out to disk.",
     "a job that prints Exceeded job memory limit",

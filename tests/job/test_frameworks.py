@@ -356,6 +356,9 @@ SIGNS = (
     ("openmm.OpenMMException: Particle coordinate is NaN", ["openmm"]),
     ("rmm.reinitialize(pool_allocator=True)", ["rapids"]),
     ("pool = rmm.mr.PoolMemoryResource(up)", ["rapids"]),
+    ("\tat ai.rapids.cudf.Table.merge(Table.java:88)", ["rapids"]),
+    ("com.nvidia.spark.rapids.jni.GpuRetryOOM: GPU OutOfMemory", ["rapids"]),
+    ("31/02/03 04:05:06 WARN DeviceMemoryEventHandler: Device store has 0 total", ["rapids"]),
     ("Info: NAMD 3.0.1 for Linux-x86_64-multicore-CUDA", ["namd"]),
     ('  File "/env/mujoco_warp/_src/smooth.py", line 9, in kinematics', ["mujoco-warp", "warp"]),
     ('  File "/env/mujoco/mjx/_src/forward.py", line 9, in step', ["mjx", "jax"]),
@@ -625,6 +628,9 @@ NEAR = (
     "a caffe2 model",
     "nccl_fsdp of somebody",
     "the file is named for_vllm.py",
+    "com.nvidia.examples.Main: rapids are ahead",
+    "ai.rapids of somebody",
+    "the class DeviceMemoryEventHandler is not loaded",
 )
 
 

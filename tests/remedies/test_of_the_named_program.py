@@ -303,7 +303,7 @@ def test_a_heap_that_is_full_is_raised_by_its_own_option(log: str, line: str) ->
     assert chosen["raise-allocator-cap"].snippet == line
 
 
-@pytest.mark.parametrize("log", ["a.out: Heap exhausted;\n", "libgomp: Out of memory allocating 4096 bytes\n"])
+@pytest.mark.parametrize("log", ["a.out: Heap exhausted;\n", "Exhausted heap space, trying to allocate 4096 bytes.\n"])
 def test_no_option_is_made_up(log: str) -> None:
     chosen, rejected = advise(log, "raise-allocator-cap", cause="allocator-cap")
     assert not chosen and not rejected

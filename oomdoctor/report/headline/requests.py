@@ -24,7 +24,9 @@ from oomdoctor.signs import address_space, databases, set_limits
 from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
 from oomdoctor.signs.optimizer import paged_states_were_refused
 from oomdoctor.signs.pinned import (
+    huge_pages_were_refused,
     locking_was_refused,
+    registering_was_refused_by_an_adapter,
     registering_was_refused_without_a_limit,
     the_traceback_ends_in_pinning,
 )
@@ -37,7 +39,7 @@ _PINS: Final = late(r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Regis
 _SAVES: Final = late(
     r"(?:(?:^|\s)\[?(\d{1,10})(?::[MCSX]|\]) .{0,80})?\bCan't (?:save|rewrite append only file) in background: fork: "
 )
-_LOCKS: Final = {"rdma": "RDMA", "mlock": "mlock"}
+_LOCKS: Final = {"rdma": "RDMA", "mlock": "mlock", "bpf": "eBPF"}
 
 
 def _request(crash: Crash) -> HostAllocation | ArrayOutOfMemory | BufferRefused | Short | Shortage | None:
@@ -298,6 +300,18 @@ def memlock(crash: Crash) -> str | None:
 def registering(_: Crash) -> str | None:
     """Who could not register memory, where that is no matter of a limit."""
     return "UCX"
+
+
+@where(registering_was_refused_by_an_adapter)
+def adapter(_: Crash) -> str | None:
+    """With what memory could not be registered."""
+    return say("the network adapter")
+
+
+@where(huge_pages_were_refused)
+def huge_pages(_: Crash) -> str | None:
+    """What was refused by a pool of its own."""
+    return say("Huge pages (vm.nr_hugepages)")
 
 
 def buffer_pinned(crash: Crash) -> str | None:
