@@ -162,7 +162,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
             place=hindrance.place,
         )
         return Rejected(knob.id, why)
-    unfit = together.refused(knob.id, crash) or in_force.refused(knob.id, crash)
+    unfit = together.refused(knob.id, crash) or in_force.refused(knob.id, crash, row)
     if unfit is not None:
         return Rejected(knob.id, unfit)
     heard: list[Setting] = []
