@@ -45,7 +45,7 @@ def test_a_heap_has_batches_only_on_their_way_to_python(frames: str, *, advised:
     ],
 )
 def test_a_full_heap_is_no_limit_on_address_space(message: str, *, guessed: bool) -> None:
-    causes = [each.cause for each in decide(crashes_of(message)[0]).answers]
+    causes = [each.cause.id for each in decide(crashes_of(message)[0]).answers]
     assert ("address-space-limit" in causes) is guessed
 
 
