@@ -64,6 +64,7 @@ class Surroundings(Struct, frozen=True):
     trace: tuple[Frame, ...] = ()  # the traceback that the event ends, innermost last
     cut: bool = False  # the traceback breaks off before its innermost frames
     time: str | None = None  # the last that is printed above
+    later: str | None = None  # the first that is printed below
 
 
 NOTHING_AROUND = Surroundings()

@@ -69,6 +69,7 @@ class Neighbourhood:
             earlier, later, below = later[::-1], earlier[::-1], earlier[::-1]
         cut = () if trace else self._cut_below(index)
         time = next((line.mark.time for line in reversed(before) if line.mark.time), None)
+        next_time = next((line.mark.time for line in after if line.mark.time), None)
         return Surroundings(
             before=earlier,
             held_back=held_back,
@@ -77,6 +78,7 @@ class Neighbourhood:
             trace=trace or cut,
             cut=inside or bool(cut),
             time=time,
+            later=next_time,
         )
 
     def _is_newest_first(self) -> bool:

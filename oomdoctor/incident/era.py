@@ -46,7 +46,7 @@ def _told(signs: Sequence[Row], shown: Collection[str]) -> Iterator[str]:
 
 
 def _stamps(event: Event) -> Iterator[str]:
-    yield event.time or event.around.time or ""
+    yield event.time or event.around.time or event.around.later or ""
     yield event.at.text
 
 

@@ -285,8 +285,8 @@ class _Told:
             taker(text)
 
     def _take_python(self, text: str) -> None:
-        if "python" not in self._versions and (match := recognition.PYTHON_PATH.search(text)):
-            self._versions["python"] = match[1]
+        if "python" not in self._versions and (version := recognition.python_of(text)) is not None:
+            self._versions["python"] = version
 
     def _take_models(self, text: str) -> None:
         if len(self._model_words) < MOST_MODELS:
@@ -432,7 +432,7 @@ _ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
 )  # fmt: skip
 
 _WORDS: Final = (
-    ("python?", ("/python3.",)),
+    ("python?", ("/python3.", "/python2.7/", "\\Python3", "\\Python2", "envs/py", "envs\\py", "cpython-")),
     ("model?", recognition.MODEL_WORDS),
     ("card?", recognition.CARD_WORDS),
     ("call?", (" (pid=",)),

@@ -383,7 +383,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
         ),
         banner,
     ),
-    (("atch size", "atches of size"), prose),
+    (("atch size", "atch Size", "atches of size"), prose),
     (("mpirun ", "mpiexec ", "srun ", "horovodrun "), ranks),
     (tuple(dict.fromkeys([*KNOWN, *(name.replace("_", "-") for name in KNOWN)])), known),
 )  # fmt: skip

@@ -25,7 +25,11 @@ _CONDITION: Final = late(
     r"pip install|requires|require |>=|<=|you have|please (?:install|upgrade)|incompatible|should be", re.IGNORECASE
 )
 
-PYTHON_PATH: Final = late(r"/python(3\.\d{1,2})/")
+# "/lib/python3.7/", "\Python310\lib\", "/envs/py36/", "x.cpython-37.pyc": the last three without the point
+PYTHON_PATH: Final = late(
+    r"/python(?P<whole>[23]\.\d{1,2})/"
+    r"|(?:[\\/]Python|[\\/]envs[\\/](?:\w{1,40}[_-])?py(?:thon)?|\bcpython-)(?P<short>2(?=7)|3)\.?(?P<minor>\d{1,2})\b(?!\.\d)"
+)
 
 _VERSION_WORDS: Final = ("ersion", "==", "dist-info", ".egg/", "Python 3", " info:")
 
@@ -39,6 +43,14 @@ def _banners() -> tuple[tuple[str, str, re.Pattern[str]], ...]:
         for *word, expression in each.banners
     )
     return (*of_frameworks, ("python", "ython ", late(rf"(?:^|\b)[Pp]ython (?:version)?[ :=]{{0,4}}{_VERSION}")))
+
+
+def python_of(text: str) -> str | None:
+    """The Python whose path a line holds: "3.7"."""
+    match = PYTHON_PATH.search(text)
+    if match is None:
+        return None
+    return match["whole"] or f"{match['short']}.{match['minor']}"
 
 
 def version_words() -> tuple[str, ...]:

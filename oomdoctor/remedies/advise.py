@@ -30,6 +30,7 @@ from oomdoctor.remedies import (
     evaluation,
     fractions,
     from_outside,
+    generations,
     in_force,
     inputs,
     loading,
@@ -92,6 +93,8 @@ _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
 _BY_AN_OPTION: Final = frozenset({*OF_THE_ENGINE, "less-swap-space"} - {"smaller-model"})
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
+# What else than an option does as well
+_OF_ANY_RELEASE: Final = (_BITS, "mixed-precision", "fewer-workers", *BY_WORLD)
 _JOBS: Final = "-j"
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
 _IN_A_FILE: Final = "json"  # a style
@@ -162,7 +165,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
             place=hindrance.place,
         )
         return Rejected(knob.id, why)
-    unfit = together.refused(knob.id, crash) or in_force.refused(knob.id, crash)
+    unfit = together.refused(knob.id, crash) or in_force.refused(knob.id, crash, row)
     if unfit is not None:
         return Rejected(knob.id, unfit)
     heard: list[Setting] = []
@@ -175,12 +178,12 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     if answer is None:
         answer = _plain(case)
     own = _by_its_own_option(case, answer)
-    if isinstance(answer, Skip):
-        return None
-    if isinstance(answer, Refusal):
-        return Rejected(knob.id, answer.why)
-    remedy = _remedy(knob, case, own or answer)
-    return from_outside.marked(remedy if own is not None else own_line.referring(remedy, case), case, heard)
+    if isinstance(answer, Skip | Refusal):
+        return Rejected(knob.id, answer.why) if isinstance(answer, Refusal) else None
+    remedy = generations.remedy_for(_remedy(knob, case, own or answer), case)
+    if remedy is None or own is not None:
+        return remedy and from_outside.marked(remedy, case, heard)
+    return from_outside.marked(own_line.referring(remedy, case), case, heard)
 
 
 def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:
@@ -253,6 +256,8 @@ def _in_sight(row: Spelling, crash: Crash) -> bool:
         return False
     if row.setting == _JOBS and python_builds(crash):
         return False  # nobody types that command
+    if not generations.fits(row, crash):
+        return False
     if not reach.acts(row.knob, crash, row) or _is_left_to_the_program(row, crash):
         return False
     return _is_called(row, crash)
@@ -285,6 +290,8 @@ def _acts(knob: Knob, crash: Crash, row: Spelling | None) -> bool:
     if row is None and knob.id in _BY_AN_OPTION and _hands_on_nothing_else(crash):
         return False
     if row is None and knob.id in _BY_AN_OPTION and knob.id != _BITS and _is_of_others(knob, crash):
+        return False
+    if row is None and knob.id not in _OF_ANY_RELEASE and _comes_with_later_releases(knob, crash):
         return False
     return reach.acts(knob.id, crash, row)
 
@@ -335,6 +342,19 @@ def _is_of_others(knob: Knob, crash: Crash) -> bool:
     return bool(rows) and not any(row.versions.overlaps(known) for row in rows)
 
 
+def _comes_with_later_releases(knob: Knob, crash: Crash) -> bool:
+    """Whether all of the job's frameworks that have an option for it got it later; what a library of arrays has a call
+    for now, others had before."""
+    spell_it = [each.name for each in among(crash.job.frameworks) if any(of_knob(knob.id, each.name))]
+    on_top = [name for name in spell_it if (own := framework(name)) is not None and own.layer != "base"]
+    return bool(on_top) and all(_begins_later(knob, name, crash) for name in on_top)
+
+
+def _begins_later(knob: Knob, name: str, crash: Crash) -> bool:
+    known = known_versions(name, crash.context)
+    return all(row.versions.since >= known.before for row in of_knob(knob.id, name))
+
+
 def _of_another_world(row: Spelling, crash: Crash) -> bool:
     own, world = framework(row.framework), crash.job.world
     return own is not None and world not in (own.world, *_ANY_WORLD) and own.world not in _ANY_WORLD
@@ -347,8 +367,12 @@ def _engines_own(knob: Knob, crash: Crash) -> Spelling | None:
         engine = next((name for name, shown in _SHOWN if crash.shows(shown)), None)
     if engine is None or engine in left_behind(crash.context):
         return None
+    fits = partial(generations.fits, crash=crash)
     return spelling(
-        knob.id, crash.context, engine, lambda row: _is_of_the_program(row, crash) and _is_called(row, crash)
+        knob.id,
+        crash.context,
+        engine,
+        lambda row: _is_of_the_program(row, crash) and _is_called(row, crash) and fits(row),
     )
 
 

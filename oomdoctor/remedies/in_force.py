@@ -1,12 +1,18 @@
-"""What is in force already, as the log shows it in other ways than by an option: weights of few bits or of 16."""
+"""What is in force already, as the log shows it in other ways than by an option: by a file of the traceback, by a line
+that says so, by the name of a model. `in_force.txt` has a row for each such sign; weights are looked at more closely.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies import cells
+from oomdoctor.remedies.settings import Spelling
 from oomdoctor.remedies.sizes import has_few_bits
 
 _OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
@@ -37,6 +43,9 @@ _IN_16_BITS: Final = (
 _IN_32_BITS: Final = r"(?i)d?type\W{1,4}(?:torch\.)?(?:float32|fp32)\b|\.float\(\)|\bautocast\b|Expected.{1,60}dtype"
 _FEWER_BITS: Final = "quantize-weights"
 # By their names: ComfyUI's comfy/sd.py and comfy/utils.py 0.3, diffusers' models/autoencoders 0.40, and their forks
+_SHOWN: Final = 60  # characters
+_TRACE: Final = "trace"
+_STROKE: Final = r"\|"
 _IN_TILES: Final = r"\b\w{0,20}_?tiled_(?:decode|encode|scale)|\b(?:de|en)code_tiled"
 # Kernels that have no plain attention behind them: flash_attn/flash_attn_interface.py 2.8, xformers/ops/fmha 0.0.32,
 # transformers/modeling_flash_attention_utils.py 4.57
@@ -113,9 +122,56 @@ def fused(crash: Crash) -> bool:
     return crash.shows(_FUSED_KERNELS) or crash.in_trace(_FUSED_CALL) is not None
 
 
-def refused(knob: str, crash: Crash) -> str | None:
+class Sign(NamedTuple):
+    """A row of the table: what shows that the knob is turned."""
+
+    knob: str
+    values: tuple[str, ...]
+    in_trace: bool
+    shown: str
+    unless: str
+
+
+@cache
+def table() -> tuple[Sign, ...]:
+    return tuple(map(_sign, cells.rows(Path(__file__).with_suffix(".txt"))))
+
+
+def _sign(cell: tuple[str, ...]) -> Sign:
+    knob, values, where, shown, unless, _ = cell
+    return Sign(knob, tuple(values.split()), where == _TRACE, shown.replace(_STROKE, "|"), unless.replace(_STROKE, "|"))
+
+
+def refused(knob: str, crash: Crash, row: Spelling | None = None) -> str | None:
     """Why there is nothing to turn; None where nothing shows that it is in force."""
-    return fewer_bits(crash) if knob == _FEWER_BITS else None
+    if knob == _FEWER_BITS and (why := fewer_bits(crash)) is not None:
+        return why
+    about = (sign for sign in table() if sign.knob == knob and (not sign.values or _sets(row, sign.values)))
+    shown = next(filter(None, (_shown_by(sign, crash) for sign in about)), None)
+    return say("it is on already ({shown})", shown=shown) if shown is not None else None
 
 
-__all__ = ["fewer_bits", "fused", "half_precision", "in_tiles", "merges", "quantized", "refused"]
+def _sets(row: Spelling | None, values: tuple[str, ...]) -> bool:
+    return row is not None and str(row.value).lower() in values
+
+
+def _shown_by(sign: Sign, crash: Crash) -> str | None:
+    """What shows it, in the log's own words; None where it is not there, or where it is on only in part."""
+    found = _in_the_trace(sign.shown, crash)
+    if found is None and not sign.in_trace:
+        found = _found(sign.shown, crash)
+    if found is None:
+        return None
+    stated = any(late(sign.unless).search(f"{each.name}={each.value}") for each in crash.context.settings.values())
+    if sign.unless and (stated or crash.shows(sign.unless)):
+        return None
+    return found.strip(" (\"'-.")[:_SHOWN]
+
+
+def _in_the_trace(pattern: str, crash: Crash) -> str | None:
+    frame = crash.in_trace(pattern)
+    found = late(pattern).search(f"{frame.path} {frame.function} {frame.code}") if frame is not None else None
+    return found[0] if found is not None else None
+
+
+__all__ = ["Sign", "fewer_bits", "fused", "half_precision", "in_tiles", "merges", "quantized", "refused", "table"]

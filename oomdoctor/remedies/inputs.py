@@ -22,7 +22,11 @@ _OF_PICTURES: Final = (
     r"(?i)conv_?[23]d\b|conv_transpose[23]d|(?:max|avg)_?pool[23]d|\binterpolate\b|autoencoder_kl"
     r"|\brender(?:er|ing)?\b|\bsplat|rasteri[sz]|point_?cloud|\bvoxel|\bnerf"
 )
-_DRAWN: Final = r"\bVAE\b|\bU-?[Nn]et\b"
+# Of what draws, and of what is trained to: its parts, and what tools print of their pictures
+_DRAWN: Final = (
+    r"\bVAE\b|\bU-?[Nn]et\b|\bCrossAttention\.forward\b|(?i:\bdreambooth\b|\btext(?:ual)?[ _-]inversion\b"
+    r"|\bresolution\W{1,4}\(?\d{2,5}, ?\d{2,5}\)?)"
+)
 # A sampler's own model, which sees the whole picture at once; an autoencoder and a sliding window may see a part
 _SAMPLERS: Final = (
     r"/unets?/|unet_2d|transformer_2d|/models/transformers/|k_diffusion|/samplers?\.py|openaimodel|/ldm/flux/"

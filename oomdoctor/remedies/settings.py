@@ -35,10 +35,11 @@ from msgspec.structs import replace
 
 from oomdoctor import spellings
 from oomdoctor.job.frameworks import among, engines
+from oomdoctor.job.frameworks import framework as known_framework
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
-from oomdoctor.remedies import cells
+from oomdoctor.remedies import cells, pythons
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.spellings import COLUMNS, frameworks, title
 from oomdoctor.versions import ALL, Version, Versions, version_of, versions
@@ -329,7 +330,7 @@ def known_versions(framework: str, context: Context) -> Versions:
     exact = Versions.exactly(context.frameworks.get(framework) or pin_of(framework, context))
     if exact is not None:
         return exact
-    narrowed = by_then(framework, context.day)
+    narrowed = _by_its_python(framework, context)
     if (told := context.releases.get(framework)) is not None:
         narrowed = narrowed.both(versions(told)) or narrowed
     for name, when in _dated(framework).items():
@@ -337,6 +338,15 @@ def known_versions(framework: str, context: Context) -> Versions:
         if is_set or name in context.processes:
             narrowed = narrowed.both(when) or narrowed
     return narrowed
+
+
+def _by_its_python(framework: str, context: Context) -> Versions:
+    """Those that were out when the log was written, and that its Python runs: of what is a package of Python."""
+    python, own = context.frameworks.get("python"), known_framework(framework)
+    is_package = own is not None and bool(own.packages)
+    days = (context.day, pythons.until(python) if is_package else "")
+    known = by_then(framework, min(filter(None, days), default=""))
+    return known.both(pythons.releases(framework, python)) or known
 
 
 def comes_later(knob: str, framework: str, context: Context) -> bool:

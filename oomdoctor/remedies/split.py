@@ -15,6 +15,7 @@ from oomdoctor.job.model import Setting
 from oomdoctor.language import all_of, say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
+from oomdoctor.remedies.initial import default_of
 from oomdoctor.remedies.placement import VISIBLE
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
@@ -44,13 +45,12 @@ def split(case: Case) -> Answer:
     spread = crash.job.spread or _OF_SEVERAL.search(crash.root.at.text) is not None
     if case.now is None and spread and not crash.job.trains:
         return _over_more(case)
-    now = tensor_parallel(crash)
+    now, stated = _now(case)
     count = crash.context.hardware.get("gpu_count")
     if isinstance(count, int) and now >= count:
         return Refusal(say("already split over {now} of {count} GPUs", now=now, count=count))
     then, derivation = _more(crash, now)
     weights = weights_bytes(crash)
-    stated = () if case.now is not None else (say("one GPU now (no tensor parallel size in the log)"),)
     by_name = () if weights is None or weights[1] == PRINTED else (weights[1],)
     return Proposal(
         action=_over(crash, now, then),
@@ -58,6 +58,14 @@ def split(case: Case) -> Answer:
         derivation=derivation,
         assumes=(*stated, *by_name),
     )
+
+
+def _now(case: Case) -> tuple[int, tuple[str, ...]]:
+    """Over how many it is split, with what was taken for granted: a framework's own default may be more than one."""
+    if case.now is None and (usual := default_of(case)) is not None and usual[0] >= _SEVERAL:
+        return int(usual[0]), usual[1]
+    stated = () if case.now is not None else (say("one GPU now (no tensor parallel size in the log)"),)
+    return tensor_parallel(case.crash), stated
 
 
 def _over_more(case: Case) -> Proposal:

@@ -396,7 +396,9 @@ def overcommit_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def refused_by_any_allocator(crash: Crash) -> Seen | None:
-    """Any allocator of host memory failed, whatever the size."""
+    """Any allocator of host memory failed, whatever the size: none of a runtime, which means its own heap."""
+    if heap_of_a_runtime_is_full(crash) is not None:
+        return None
     refused = host_refusal(crash)
     return _refusal(crash, refused) if refused is not None else None
 

@@ -218,3 +218,152 @@ def test_an_old_release_is_upgraded_where_memory_lies_in_pieces(cause: str, advi
     assert ("allocator-config" in known) is advised
     if advised:
         assert known["allocator-config"].action.startswith("Upgrade PyTorch to 2.1 or later")
+
+
+# by a file of the traceback, by a line, by the name of a model's file
+
+RECOMPUTE, SHARDS = "gradient-checkpointing", "shard-states"
+PACKAGES = "/env/lib/python3.11/site-packages"
+
+
+def behind(file: str, code: str = "y = call(x)", function: str = "call") -> str:
+    """A traceback that goes through the file and ends in the job's own line."""
+    through = f'  File "{file}", line 70, in {function}\n    {code}\n'
+    return (
+        'Traceback (most recent call last):\n  File "/x/train.py", line 12, in <module>\n    loss.backward()\n'
+        f'{through}  File "/x/net.py", line 7, in forward\n    y = self.mlp(x)\n{cuda()}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        # near misses: files and lines that only sound like it
+        (behind(f"{PACKAGES}/torch/distributed/checkpoint/state_dict_saver.py"), None),
+        (behind("/x/utils/checkpoint.py"), None),
+        (behind(f"{PACKAGES}/transformers/modeling_layers.py", "return super().__call__(*args, **kwargs)"), None),
+        (behind("/x/net.py", "x = self.checkpoint(x)"), None),
+        (f"    y = self._gradient_checkpointing_func(block, x)\n{frame('/x/net.py', 'y = self.mlp(x)')}", None),
+        (f"recompute: selective\n{behind(f'{PACKAGES}/torch/utils/checkpoint.py')}", None),
+        (behind(f"{PACKAGES}/torch/utils/checkpoint.py"), "torch/utils/checkpoint.py"),
+        (behind(f"{PACKAGES}/deepspeed/runtime/activation_checkpointing/checkpointing.py"), "activation_checkpointing"),
+        (behind("/x/net.py", "y = self._gradient_checkpointing_func(block, x)"), "_gradient_checkpointing_func"),
+        (behind("/x/net.py", "y = cp.checkpoint(inner, x)"), "cp.checkpoint"),
+        (behind(f"{PACKAGES}/unsloth_zoo/gradient_checkpointing.py"), "unsloth_zoo/gradient_checkpointing.py"),
+        (f"{PACKAGES}/torch/utils/checkpoint.py:90: UserWarning: none\n{cuda()}", "torch/utils/checkpoint.py"),
+    ],
+)
+def test_what_recomputes_is_not_told_to(log: str, shown: str | None) -> None:
+    chosen, rejected = advise(log, RECOMPUTE, cause="activations")
+    assert (RECOMPUTE in chosen) is (shown is None)
+    if shown is not None:
+        assert rejected[RECOMPUTE].why.startswith("it is on already (")
+        assert shown in rejected[RECOMPUTE].why
+
+
+@pytest.mark.parametrize(
+    ("log", "advised"),
+    [
+        # near misses: sharded in part, or by nobody
+        ("sharding_strategy=SHARD_GRAD_OP\n" + behind(f"{PACKAGES}/torch/distributed/fsdp/_runtime_utils.py"), True),
+        (behind(f"{PACKAGES}/torch/distributed/distributed_c10d.py"), True),
+        (behind(f"{PACKAGES}/deepspeed/runtime/zero/stage_1_and_2.py"), True),
+        (behind(f"{PACKAGES}/torch/nn/parallel/distributed.py") + "see fsdp in the documentation\n", True),
+        (behind(f"{PACKAGES}/torch/distributed/fsdp/_runtime_utils.py"), False),
+        (behind(f"{PACKAGES}/torch/distributed/fsdp/_fully_shard/_fsdp_state.py"), False),
+        (behind(f"{PACKAGES}/deepspeed/runtime/zero/stage3.py"), False),
+        ("_fsdp_wrapped_module.layers.3.up.weight\n" + behind("/x/net.py"), False),
+    ],
+)
+def test_what_is_sharded_is_not_sharded_again(log: str, advised: bool) -> None:
+    log = "torchrun --nproc_per_node 8 train.py\n" + log
+    assert (in_force.refused(SHARDS, crashes_of(log)[0]) is None) is advised
+
+
+@pytest.mark.parametrize(
+    ("line", "advised"),
+    [
+        ("Replacing CrossAttention took 3 s", True),
+        ("xformers is not installed", True),
+        ("No module 'xformers'. Proceeding without it.", True),
+        ("Applying attention optimization: Doggettx... done.", True),
+        ("Using split attention in VAE", True),
+        ("flash_attn = 0", True),
+        ("Replace CrossAttention.forward to use xformers", False),
+        ("Applying attention optimization: sdp-no-mem... done.", False),
+        ("Applying xformers cross attention optimization.", False),
+        ("Using pytorch attention in VAE", False),
+        ("llama_context: flash_attn    = 1", False),
+        ("{'attn_implementation': 'sdpa'}", False),
+    ],
+)
+def test_attention_that_was_replaced_is_not_replaced_again(line: str, advised: bool) -> None:
+    log = f"{line}\n{frame('/x/net.py', 'attn = q @ k')}"
+    assert (in_force.refused(ATTENTION, crashes_of(log)[0]) is None) is advised
+
+
+@pytest.mark.parametrize(
+    ("name", "advised"),
+    [
+        ("falcon-IQ4_XS.gguf", False),
+        ("falcon-Q4_K_M-00001-of-00003.gguf", False),
+        ("falcon.q3_k_s.gguf", False),
+        ("falcon-MXFP4.gguf", False),
+        ("falcon-Q8_0.gguf", True),
+        ("falcon-q5_k_m.gguf", True),
+        ("falcon-BF16.gguf", True),
+        ("Q4_notes.txt", True),
+    ],
+)
+def test_a_file_of_four_bits_is_not_made_one_of_four_bits(name: str, advised: bool) -> None:
+    log = (
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of "
+        f"memory\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
+        f"srv    load_model: failed to load model, '/m/{name}'\n"
+    )
+    assert (BITS in advise(log, BITS, cause="model-does-not-fit")[0]) is advised
+
+
+@pytest.mark.parametrize(
+    ("model", "advised"),
+    [("org/net-7B-FP8", False), ("org/net-7B-w8a8", False), ("org/net-7B", True), ("org/net-7B-FP16", True)],
+)
+def test_weights_of_eight_bits_are_not_made_so(model: str, advised: bool) -> None:
+    log = f"vllm serve {model}\nINFO vLLM API server version 0.9.1\n{cuda()}"
+    assert (BITS in advise(log, BITS, cause="model-does-not-fit")[0]) is advised
+
+
+@pytest.mark.parametrize(
+    ("line", "advised"),
+    [
+        ("  Batch Size Per Device = 1", False),
+        ("  Batch Size Per Device = 2", True),
+        ("  Batch Size Of The Index", True),
+    ],
+)
+def test_a_batch_of_one_is_not_halved_however_it_is_printed(line: str, advised: bool) -> None:
+    log = f"{line}\n{frame('/x/net.py', 'y = self.mlp(x)')}"
+    assert ("smaller-microbatch" in advise(log, "smaller-microbatch", cause="activations")[0]) is advised
+
+
+@pytest.mark.parametrize(("line", "then"), [("", 4), ("actor_rollout_ref.rollout.tensor_model_parallel_size=1", 2)])
+def test_a_model_that_is_split_by_default_is_split_further(line: str, then: int) -> None:
+    log = (
+        f"python3 -m verl.trainer.main_ppo {line} actor_rollout_ref.rollout.name=vllm\n"
+        "(WorkerDict pid=88) ValueError: No available memory for the cache blocks. Try increasing "
+        "`gpu_memory_utilization` when initializing the engine.\n"
+    )
+    known = advise(log, "tensor-parallel", cause="kv-cache-no-room")[0]["tensor-parallel"]
+    assert known.suggested == then
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("  -> SequencePackingLossWrapper.__call__", "policy.sequence_packing.train_mb_tokens"),
+        ("  -> LossWrapper.__call__", "policy.dynamic_batching.enabled"),
+    ],
+)
+def test_of_two_ways_to_fill_batches_one_at_a_time(line: str, option: str) -> None:
+    log = f"uv run examples/run_grpo_math.py\nnemo_rl/algorithms/grpo.py\n{line}\n{cuda()}"
+    assert advise(log, "token-budget-batching", cause="logits-spike")[0]["token-budget-batching"].setting == option

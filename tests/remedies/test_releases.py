@@ -535,3 +535,141 @@ SERVED = (
 def test_a_server_quantizes_by_what_its_release_takes(day: str, line: str) -> None:
     remedy = advise(SERVED.format(day=day), "quantize-weights", cause="model-does-not-fit")[0]["quantize-weights"]
     assert remedy.snippet == line
+
+
+# the Python of the paths
+
+
+@pytest.mark.parametrize(
+    ("framework", "python", "inside", "outside"),
+    [
+        ("torch", "3.6", (1, 10, 2), (1, 11)),
+        ("torch", "3.7.16", (1, 13, 1), (2, 0)),
+        ("torch", "3.12", (2, 2), (2, 1)),
+        ("jax", "3.7", (0, 3, 25), (0, 4, 1)),
+        ("tensorflow", "3.5", (2, 3, 4), (2, 4)),
+        ("transformers", "3.8", (4, 46, 3), (4, 47)),
+        ("vllm", "3.8", (0, 6, 3), (0, 7)),
+        ("deepspeed", "3.6", (0, 3, 14), (0, 18, 3)),  # by the end of that Python
+    ],
+)
+def test_a_python_runs_some_releases(
+    framework: str, python: str, inside: tuple[int, ...], outside: tuple[int, ...]
+) -> None:
+    known = known_versions(framework, Context(frameworks={framework: None, "python": python}))
+    assert known.holds(inside)
+    assert not known.holds(outside)
+
+
+@pytest.mark.parametrize(
+    ("framework", "python"),
+    [("torch", "3.10"), ("torch", None), ("torch", "4"), ("deepspeed", "3.11"), ("llama.cpp", "3.6"), ("vllm", "3.14")],
+)
+def test_a_python_that_tells_nothing(framework: str, python: str | None) -> None:
+    frameworks = {framework: None} if python is None else {framework: None, "python": python}
+    assert known_versions(framework, Context(frameworks=frameworks)) == ALL
+
+
+def test_a_printed_version_counts_before_the_python() -> None:
+    known = known_versions("torch", Context(frameworks={"torch": "1.12.1", "python": "3.6"}))
+    assert known.holds((1, 12, 1))
+
+
+@pytest.mark.parametrize(
+    ("path", "python"),
+    [
+        ("/opt/conda/lib/python3.7/site-packages/a/b.py", "3.7"),
+        ("/usr/lib/python2.7/dist-packages/a/b.py", "2.7"),
+        ("C:\\\\Users\\\\me\\\\Python310\\\\lib\\\\site-packages\\\\a.py".replace("\\\\", "\\"), "3.10"),
+        ("/home/me/miniconda3/envs/py38/bin/thing", "3.8"),
+        ("D:\\envs\\py311\\lib\\a.py", "3.11"),
+        ("/x/__pycache__/net.cpython-39.pyc", "3.9"),
+        # near misses
+        ("/home/me/envs/pyro38/bin/thing", None),
+        ("/home/me/envs/python_work/bin/thing", None),
+        ("/x/cpython-main/Lib/a.py", None),
+        ("/data/py38_set/part.bin", None),
+        ("/usr/bin/python3", None),
+    ],
+)
+def test_the_python_of_a_path(path: str, python: str | None) -> None:
+    assert crashes_of(f'  File "{path}", line 3, in f\n{NEW}')[0].context.frameworks.get("python") == python
+
+
+def traced(package: str, python: str = "3.11") -> str:
+    return (
+        "Traceback (most recent call last):\n"
+        f'  File "/env/lib/python{python}/site-packages/{package}", line 7, in step\n'
+        "    y = self.inner(x)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("package", "python", "line"),
+    [
+        ("deepspeed/runtime/engine.py", "3.11", "offload_optimizer"),
+        ("deepspeed/runtime/engine.py", "3.8", "offload_optimizer"),
+        ("deepspeed/pt/deepspeed_light.py", "3.6", None),
+    ],
+)
+def test_an_option_that_came_later_is_neither_spelled_nor_named(package: str, python: str, line: str | None) -> None:
+    chosen, _ = advise(traced(package, python) + OLDEST, "offload-optimizer", cause="optimizer-states")
+    assert ("offload-optimizer" in chosen) is (line is not None)
+    if line is not None:
+        assert line in (chosen["offload-optimizer"].snippet or "")
+
+
+@pytest.mark.parametrize(("python", "assumed"), [("3.12", False), ("3.9", True), ("3.7", False)])
+def test_a_python_spares_assumptions(python: str, assumed: bool) -> None:
+    known = advise(traced("torch/nn/modules/linear.py", python) + NEW, "offload-activations", cause="activations")[0]
+    told = known["offload-activations"].assumes
+    assert any("PyTorch >=1.10" in each for each in told) is (assumed or python == "3.7")
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting", "dask-worker"),
+        (
+            "distributed.nanny.memory - WARNING - Worker tcp://10.0.0.4:401 (pid=7) exceeded 95% memory budget. Again",
+            "dask worker",
+        ),
+    ],
+)
+def test_the_words_of_a_nanny_tell_its_releases(line: str, option: str) -> None:
+    known = advise(line + "\n", "fewer-workers", cause="allocator-cap")[0]["fewer-workers"]
+    assert (known.snippet or "").startswith(option)
+
+
+@pytest.mark.parametrize(
+    ("below", "day"),
+    [
+        ("2023-09-26T22:58:00.969072Z ERROR launcher: it ended", "2023-09-26"),
+        ("ended with 2023-09-26", ""),
+    ],
+)
+def test_a_stamp_below_the_failure_is_a_day_too(below: str, day: str) -> None:
+    assert crashes_of(f"{NEW}\n{below}\n")[0].context.day == day
+
+
+@pytest.mark.parametrize(
+    ("frame", "line"), [("python/client/session.py", None), ("python/eager/execute.py", "tf.recompute_grad")]
+)
+def test_a_session_has_no_calls_of_the_second_tensorflow(frame: str, line: str | None) -> None:
+    log = traced(f"tensorflow/{frame}") + (
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "
+        "shape[64,8,99,99,3] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
+    )
+    known = advise(log, "gradient-checkpointing", cause="activations")[0]
+    assert ("tf.recompute_grad" in str(known)) is (line is not None)
+
+
+@pytest.mark.parametrize(("python", "advised"), [("3.7", False), ("3.9", False), ("3.11", True)])
+def test_jax_has_a_fused_attention_from_its_release_on(python: str, *, advised: bool) -> None:
+    log = traced("jax/_src/api.py", python) + (
+        "attention of 16 heads\n"
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+        "allocate 9126805504 bytes.\n"
+    )
+    chosen, _ = advise(log, "memory-efficient-attention", cause="activations")
+    assert ("memory-efficient-attention" in chosen) is advised

@@ -216,7 +216,7 @@ MAKES_FP8 = "    output = torch.empty(shape, device=input.device, dtype=out_dtyp
         ("vllm serve acme/chat-8B-bnb-4bit\n", False),
         (trace("bitsandbytes/nn/modules.py", "out = bnb.matmul_4bit(x)"), False),
         ("vllm serve acme/chat-7b\n", True),
-        ("vllm serve acme/chat-7b-FP8\n", True),
+        ("vllm serve acme/chat-7b-FP8\n", False),  # the option makes nothing smaller
         ("vllm serve acme/chat-7b-GGUF\n", False),
         ("vllm serve acme/chat-7b-F16-GGUF\n", True),
         ("vllm serve acme/chat-7b-GGUF:Q8_0\n", True),

@@ -189,7 +189,7 @@ NANNY = "distributed.nanny - WARNING - Worker exceeded 95% memory budget.  Resta
 
 def test_a_worker_of_dask_runs_fewer_tasks_at_once_before_its_limit_is_raised(tmp_path: Path) -> None:
     found = first(tmp_path, NANNY * 3)
-    assert found["remedies"][0]["snippet"] == "dask worker SCHEDULER --nthreads=1"
+    assert found["remedies"][0]["snippet"] == "dask-worker SCHEDULER --nthreads=1"
     assert knobs(found)[-1] == "raise-allocator-cap"
 
 

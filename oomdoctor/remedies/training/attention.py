@@ -8,11 +8,12 @@ from oomdoctor.families.event import RAM
 from oomdoctor.language import say
 from oomdoctor.remedies import in_force, own_line
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
-from oomdoctor.remedies.settings import known_versions
+from oomdoctor.remedies.settings import comes_later, known_versions
 from oomdoctor.signs.passes import in_attention
 from oomdoctor.versions import versions
 
 _TORCH: Final = "torch"
+_JAX: Final = "jax"  # a world, and the library that has its only fused kernel
 # Dao-AILab/flash-attention, README of 1.0 and 2.0, "PyTorch 1.12 and above"; xformers' wheels since 0.0.13 the same
 _TOO_OLD: Final = versions("<1.12")
 _FUSED: Final = r"\bscaled_dot_product_attention\("
@@ -36,6 +37,8 @@ def fused_attention(case: Case) -> Answer:
     if in_force.fused(case.crash):
         return Skip()
     if case.crash.job.world == _TORCH and _TOO_OLD.covers(known_versions(_TORCH, case.crash.context)):
+        return Skip()
+    if case.row is None and case.crash.job.world == _JAX and comes_later(case.knob, _JAX, case.crash.context):
         return Skip()
     if case.row is not None and case.row.setting == _SCORES_AT_ONCE:
         return Proposal(

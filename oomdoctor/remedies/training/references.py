@@ -10,6 +10,7 @@ from oomdoctor.incident.climb import course
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import largest_kill, node_memory
+from oomdoctor.job.frameworks import driven
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies.holder import holder
@@ -40,6 +41,22 @@ def _not_in_python(crash: Crash) -> bool:
     name = killed.process.name if killed is not None else None
     name = name or (memory.heaviest.name if memory is not None and memory.heaviest is not None else None)
     return _OTHER_LANGUAGES.match(name or "") is not None
+
+
+def _has_none_of_the_readers(crash: Crash) -> bool:
+    """What is in /dev/shm lies there for its workers, a process that has just begun has no old results, and those of
+    another language have no tensors."""
+    if crash.pool == "shm" or _has_a_loop_of_its_own(crash):
+        return True
+    is_new = limits.seconds_after_its_start(crash) is not None
+    return crash.pool in RAM and (is_new or _not_in_python(crash))
+
+
+def _has_a_loop_of_its_own(crash: Crash) -> bool:
+    """A framework of reinforcement learning, in host RAM: no list of losses is the reader's to drop, unless something
+    grows."""
+    runs = crash.job.task == "rl" and driven(crash.job.frameworks) and crash.pool in RAM
+    return runs and (crash.trajectory is None or not crash.trajectory.growth_bytes)
 
 
 def _of_an_evaluation(case: Case) -> Answer:
@@ -98,8 +115,7 @@ def clear_references(case: Case) -> Answer:
             action=say("Find who holds references to the largest objects, and drop them"),
             snippet=_OBJECTS if _LISTS_OBJECTS.overlaps(known_versions("ray", case.crash.context)) else None,
         )
-    is_new = limits.seconds_after_its_start(case.crash) is not None  # and has no old results
-    if case.crash.pool in RAM and (is_new or _not_in_python(case.crash)):
+    if _has_none_of_the_readers(case.crash):
         return Skip()
     if (own := _of_an_evaluation(case) or _of_a_leak(case)) is not None:
         return own
