@@ -22,6 +22,7 @@ from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, 
 from oomdoctor.report.markup import cell, code, fenced, link, prose, shortened
 from oomdoctor.report.words import (
     action,
+    also_possible,
     commands,
     costs,
     enough,
@@ -229,7 +230,7 @@ def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
         *(say("- Ignore this hint in the log, {what}", what=_quoted(q)[2:]) for q in report.advice_rejected),
     )
     yield Part(title=_NOT_THIS, items=not_this, most=REASONS, put=_lines, what=mark("reasons"))
-    also = tuple("\n\n".join((_cause(incident, other), *_reasons(other))) for other in incident.diagnoses[1:])
+    also = tuple("\n\n".join((_cause(incident, other), *_reasons(other))) for other in also_possible(incident))
     yield Part(title=_ALSO, items=also, most=OTHERS, put=_blocks, what=mark("causes"))
 
 

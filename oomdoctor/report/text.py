@@ -20,6 +20,7 @@ from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
     WORTH_A_LINE,
     action,
+    also_possible,
     commands,
     costs,
     crashes,
@@ -36,6 +37,7 @@ from oomdoctor.report.words import (
     open_question,
     particular,
     root_of,
+    same_remedies,
     since,
     sure,
     tells_much,
@@ -410,7 +412,10 @@ def _remedies_shown(page: Page) -> int:
 
 
 def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Line]:
-    for diagnosis in incident.diagnoses[1:]:
+    for diagnosis in also_possible(incident):
+        if same_remedies(incident, diagnosis):
+            yield _line((say("Also possible: "), "bold"), _in_a_line(incident, diagnosis))
+            continue
         yield _line((say("Also possible: "), "bold"), diagnosis.headline)
         yield from _diagnosis(incident, diagnosis, page)
         if diagnosis.remedies:
@@ -425,6 +430,11 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Line
         words = f"{translated(knob.action)} [{rejected.knob}]" if knob is not None else rejected.knob
         yield _line((say("Not advised: "), "bold"), say("{name}: {why}", name=words, why=rejected.why))
     yield from _timeline(report, incident)
+
+
+def _in_a_line(incident: Incident, diagnosis: Diagnosis) -> str:
+    names = {"headline": diagnosis.headline, "cause": diagnosis.cause, "sure": sure(incident, diagnosis)}
+    return say("{headline} ({cause}, {sure}); same remedies", **names)
 
 
 def _timeline(report: Report, incident: Incident) -> Iterator[Line]:

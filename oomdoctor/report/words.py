@@ -34,6 +34,7 @@ _OF_A_WATCHDOG: Final = late(r"ProcessGroupNCCL|\bNCCL (?:operations|work)\b|[Ww
 _TOO_MUCH_FOR_THE_CHIP: Final = late(
     r"\b[Ee]xceeded (?:scoped )?(?P<space>[vsc]mem|sflag) (?:capacity|limit) by (?P<excess>\d[\d.]{0,9}[BKMG]?)(?!\w)"
 )
+_RECORD: Final = "collect-evidence"  # a knob that mends nothing
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
 
@@ -115,6 +116,20 @@ def _others(incident: Incident) -> list[str]:
     advised = {remedy.knob for one in incident.diagnoses[:1] for remedy in one.remedies}
     others = (one for one in incident.diagnoses[1:] if one.cause not in fallbacks)
     return [one.cause for one in others if {remedy.knob for remedy in one.remedies[:1]} - advised][:OTHERS]
+
+
+def also_possible(incident: Incident) -> list[Diagnosis]:
+    """The causes behind the first. Beside one that is named a fallback says nothing that is new: that memory ran out
+    stands in the headline, and "the log does not show for what" would contradict it."""
+    fallbacks = _fallbacks()
+    named = any(one.cause not in fallbacks for one in incident.diagnoses[:1])
+    return [one for one in incident.diagnoses[1:] if not (named and one.cause in fallbacks)]
+
+
+def same_remedies(incident: Incident, other: Diagnosis) -> bool:
+    """Whether another cause asks for nothing that is not advised already."""
+    advised = {remedy.knob for remedy in incident.diagnoses[0].remedies} | {_RECORD}
+    return bool(other.remedies) and {remedy.knob for remedy in other.remedies} <= advised
 
 
 def is_fallback(cause: str) -> bool:
@@ -274,7 +289,7 @@ def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
 
 
 def who(event: EventRecord, quoted: Callable[[str], str] = str) -> list[str]:
-    """Which process, rank, node and card, as far as the log says; the log's own names as they are quoted there."""
+    """Which process, rank, node and GPU, as far as the log says; the log's own names as they are quoted there."""
     process = event.process
     names = [quoted(str(process["name"]))] if process.get("name") else []
     if isinstance(process.get("pid"), int):
@@ -284,7 +299,7 @@ def who(event: EventRecord, quoted: Callable[[str], str] = str) -> list[str]:
     if process.get("node"):
         names.append(say("node {name}", name=quoted(str(process["node"]))))
     if process.get("gpu") is not None:
-        names.append(say("card {number}", number=process["gpu"]))
+        names.append(say("GPU {number}", number=process["gpu"]))
     return names
 
 
