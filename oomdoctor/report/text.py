@@ -14,7 +14,7 @@ from oomdoctor.job.names import row as row_name
 from oomdoctor.language import counted, listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Gap, Remedy
-from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.contract import Diagnosis, Evidence, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.lines import Line, drawn
 from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
@@ -54,7 +54,7 @@ WIDE = 80
 TIGHTEST = 6
 
 # What each degree of tightness leaves out, beside what the one before it does
-WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what values assume
+WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what values assume, a message's first line beside its figures
 WITHOUT_SMALL_ROWS = 2  # of the ledger
 WITHOUT_LATER_REASONS = 3  # how the second remedy and the third are computed, and what they cost
 WITHOUT_GAPS = 4  # blank lines, and the ledger's bar
@@ -67,7 +67,7 @@ _SHARED_MEMORY = "shm-too-small"  # a cause
 GUESSES = 2  # remedies of what may not have been memory
 LEDGER_ROWS = 5
 LEAST_ROWS = 3
-QUOTES = 1
+QUOTES = 1  # messages of the log
 HINTS = 2
 ENDING = 3  # lines of the error that a log ends with, and of where its output is
 COMMANDS = 1
@@ -258,8 +258,17 @@ def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator
             yield _line(say("Against it: {reason}", reason=against), indent=2)
     if page.verbose and diagnosis.ahead:
         yield _line(sanitize(diagnosis.ahead), indent=2)
-    for evidence in diagnosis.evidence[: page.some(QUOTES)]:
+    for evidence in _shown(diagnosis, page):
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
+
+
+def _shown(diagnosis: Diagnosis, page: Page) -> Sequence[Evidence]:
+    """On one screen the first message: what it says and its figures, where it is tight the line with these alone."""
+    if page.verbose:
+        return diagnosis.evidence
+    events = list(dict.fromkeys(one.event for one in diagnosis.evidence))[:QUOTES]
+    lines = [one for one in diagnosis.evidence if one.event in events]
+    return lines[-QUOTES:] if page.tight >= WITHOUT_DOUBTS else lines
 
 
 def _whole(name: str, words: str, page: Page) -> str:

@@ -127,7 +127,7 @@ def _section(report: Report, number: int) -> Section:
         commands=some(commands(incident, remedies)),
         moments=moments,
         rests_on=told & {one.event for one in evidence},
-        evidence=some(one for one in evidence if one.event not in told),
+        evidence=some(one for one in evidence if one.event not in told or one.line != by_id[one.event].line),
         drawings=some(drawings(by_id[name] for name in incident.events if name in by_id), MOST_DRAWINGS),
     )
 
