@@ -37,6 +37,7 @@ from oomdoctor.report.words import (
     sure,
     verdict,
     who,
+    worth_doing,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show
@@ -205,7 +206,7 @@ def _parts(report: Report, incident: Incident | None) -> Iterator[Part]:
 
 def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
     best = incident.diagnoses[0] if incident.diagnoses else None
-    remedies = best.remedies if best is not None else ()
+    remedies = worth_doing(incident, best) if best is not None else ()
     why = tuple(_reasons(best)) if best is not None else ()
     yield Part(title=_WHY, items=why, most=1 + AGAINST, put=_blocks, what=mark("reasons"))
     numbered = tuple(_remedy(number, remedy) for number, remedy in enumerate(remedies, start=1))

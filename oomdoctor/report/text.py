@@ -44,6 +44,7 @@ from oomdoctor.report.words import (
     verdict,
     what_was_read,
     who,
+    worth_doing,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -214,9 +215,11 @@ def _gap(page: Page) -> Iterator[Line]:
 def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Remedy]:
     """The remedies to print; on one screen of a death that nothing explains those with a value of the log."""
     if best is None or page.verbose:
-        return best.remedies if best is not None else ()
+        return worth_doing(incident, best) if best is not None else ()
     if incident.verdict == "inconclusive":
-        stated = [one for n, one in enumerate(best.remedies) if one.current is not None or _names_it(best, n)]
+        stated = [
+            one for n, one in enumerate(worth_doing(incident, best)) if one.current is not None or _names_it(best, n)
+        ]
         return stated[: min(_remedies_shown(page), GUESSES)]
     return particular(best, incident.gap)[: _remedies_shown(page)]
 
@@ -428,7 +431,7 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Line
         yield _line((say("Also possible: "), "bold"), diagnosis.headline)
         yield from _diagnosis(incident, diagnosis, page)
         if diagnosis.remedies:
-            yield from _remedies(incident, diagnosis.remedies, page)
+            yield from _remedies(incident, worth_doing(incident, diagnosis), page)
         yield Line()
     for ruled in incident.ruled_out:
         yield _line((say("Ruled out: "), "bold"), say("{name}: {why}", name=ruled.cause, why=ruled.why))
@@ -531,7 +534,7 @@ def _footer(report: Report, page: Page) -> Iterator[Line]:
 def _left_out(incident: Incident, page: Page) -> str | None:
     """How many remedies -v has besides those on the screen."""
     best = incident.diagnoses[0] if incident.diagnoses else None
-    more = len(best.remedies) - len(_told(incident, best, page)) if best is not None else 0
+    more = len(worth_doing(incident, best)) - len(_told(incident, best, page)) if best is not None else 0
     if more <= 0:
         return None
     return counted(

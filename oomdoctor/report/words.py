@@ -335,6 +335,21 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
     return None
 
 
+def worth_doing(incident: Incident, diagnosis: Diagnosis) -> tuple[Remedy, ...]:
+    """The remedies without the question whether it was memory, where that stands above them as what would tell: to look
+    is none. Where nothing else is advised it stays."""
+    if incident.verdict != "inconclusive":
+        return diagnosis.remedies
+    return tuple(one for one in diagnosis.remedies if not _is_asked(one, incident)) or diagnosis.remedies
+
+
+def _is_asked(remedy: Remedy, incident: Incident) -> bool:
+    if remedy.knob != _RECORD or not remedy.snippet:
+        return False
+    asked = set(incident.next_evidence)
+    return remedy.snippet in asked or set(remedy.snippet.split("; ")) <= asked
+
+
 def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
     """The remedies that are about this job: the first, and what is more than a word that any job would be told."""
     counted_on = {*gap.alone, *gap.together} if gap is not None else set()

@@ -40,6 +40,7 @@ from oomdoctor.report.words import (
     since,
     sure,
     who,
+    worth_doing,
 )
 from oomdoctor.text import disarm
 from oomdoctor.units import percent, show
@@ -108,7 +109,7 @@ def document(report: Report, *, redacted: bool = False) -> str:
 def _section(report: Report, number: int) -> Section:
     incident = report.incidents[number]
     best = incident.diagnoses[0] if incident.diagnoses else None
-    remedies = best.remedies if best is not None else ()
+    remedies = worth_doing(incident, best) if best is not None else ()
     by_id = {event.id: event for event in report.events}
     moments = some([(moment, by_id[moment.event]) for moment in incident.timeline if moment.event in by_id])
     told = frozenset(event.id for _, event in moments.items)
@@ -222,6 +223,7 @@ def _environment() -> Environment:
         sure=sure,
         translated=translated,
         who=who,
+        worth_doing=worth_doing,
     )
     environment.filters.update(
         {
