@@ -17,7 +17,7 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, a
 from oomdoctor.remedies.settings import comes_later, known_versions, of_knob, same
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.spellings import title
-from oomdoctor.units import GIB, MIB, percent, show
+from oomdoctor.units import GIB, MIB, in_print, percent, show
 from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
@@ -188,7 +188,7 @@ def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
     missing, total = tried - free, card.total_bytes
     if missing <= unused + ROUNDING or (total and unused >= LITTLE * total):
         return None
-    told = {"unused": show(unused), "missing": show(missing)}
+    told = {"unused": in_print(unused), "missing": in_print(missing)}
     if not total:
         return say("it can give back at most {unused}; {missing} were missing", **told)
     share = percent(unused / total)

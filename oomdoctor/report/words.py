@@ -13,7 +13,7 @@ from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semic
 from oomdoctor.patterns import late
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Line, Moment, Quote, Report
-from oomdoctor.units import MIB, show
+from oomdoctor.units import MIB, in_print, is_rough, show
 
 if TYPE_CHECKING:
     from oomdoctor.causes import Cause
@@ -154,7 +154,8 @@ def nothing_found(report: Report) -> Told:
     what = what_was_read(report)
     if waits_for_another(report):
         return Told(
-            say("NO MEMORY FAILURE FOUND"), say("in this log, which waits for another process ({what} read)", what=what)
+            say("NO MEMORY FAILURE FOUND"),
+            say("in this log; a process waited for another one ({what} read)", what=what),
         )
     chip = _chip_that_is_full(report)
     if chip is not None:
@@ -322,7 +323,7 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
         return None
     numbers = {remedy.knob: str(number) for number, remedy in enumerate(remedies, start=1)}
     low, high = gap.missing_low_bytes, gap.missing_high_bytes
-    amount = show(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))
+    amount = in_print(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))
     if alone := [knob for knob in gap.alone if knob in numbers]:
         return Told(_got_past(gap, amount), _either(alone, numbers))
     if gap.together and numbers.keys() >= set(gap.together):
@@ -377,6 +378,8 @@ def _only_delays(remedy: Remedy) -> bool:
 
 def _got_past(gap: Gap, amount: str) -> str:
     """Of the card only what was refused is known; what would have been asked for next is not."""
+    if gap.pool == "gpu" and is_rough(gap.missing_high_bytes):
+        return say("Enough for this request (about {amount} short)", amount=amount)
     if gap.pool == "gpu":
         return say("Enough for this request ({amount} short)", amount=amount)
     return say("Enough for the {amount} that were missing", amount=amount)
