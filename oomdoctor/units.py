@@ -65,6 +65,8 @@ def asked(number: str, unit: str = "", table: Mapping[str, int] = BINARY) -> int
     return int(plain) if int(plain) <= LARGEST_REQUEST else None
 
 
+HUNDREDTH: Final = GIB / 100
+ROUNDED: Final = 2  # bytes that two roundings to whole ones are off by
 TEN: Final = 10  # MiB: from there on a whole number is as near as anybody needs
 TENTH: Final = 0.05  # what one decimal shows
 
@@ -90,11 +92,24 @@ def apart(size_bytes: int, other_bytes: int) -> tuple[str, str]:
     if one != other or size_bytes == other_bytes:
         return one, other
     factor, unit = next((each for each in UNITS if abs(size_bytes) >= each[0]), (1, "bytes"))
-    for digits in range(3, MOST_DIGITS):
+    for digits in range(1, MOST_DIGITS):
         one, other = (f"{each / factor:.{digits}f} {unit}" for each in (size_bytes, other_bytes))
         if one != other:
             return one, other
     return f"{size_bytes:,} bytes", f"{other_bytes:,} bytes"
+
+
+def in_print(size_bytes: int) -> str:
+    """A size, or what is left of two, in the digits that a log gave: 6.48 GiB less 6.47 GiB is 0.01 GiB and no 10 MiB.
+    Bytes that come to a hundredth of a GiB are no chance."""
+    hundredths = round(size_bytes / HUNDREDTH)
+    printed = 0 < size_bytes < GIB and abs(size_bytes - hundredths * HUNDREDTH) <= ROUNDED
+    return f"{hundredths / 100:.2f} GiB" if printed and size_bytes % MIB else show(size_bytes)
+
+
+def is_rough(size_bytes: int) -> bool:
+    """Whether it is a difference of few of the hundredths that a log prints: half of it may be their rounding."""
+    return in_print(size_bytes) != show(size_bytes) and size_bytes < TEN * HUNDREDTH
 
 
 def _decimals(number: float) -> int:

@@ -6,7 +6,22 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from oomdoctor.units import BINARY, DECIMAL, GIB, KIB, LARGEST_SIZE, MIB, TIB, apart, in_digits, percent, show, size
+from oomdoctor.units import (
+    BINARY,
+    DECIMAL,
+    GIB,
+    KIB,
+    LARGEST_SIZE,
+    MIB,
+    TIB,
+    apart,
+    in_digits,
+    in_print,
+    is_rough,
+    percent,
+    show,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -141,3 +156,41 @@ def test_a_count_is_written_as_somebody_types_it() -> None:
 )
 def test_what_differs_looks_different(one: int, other: int, expected: tuple[str, str]) -> None:
     assert apart(one, other) == expected
+
+
+def hundredths(number: float) -> int:
+    """As a size is read that a log prints in GiB."""
+    return round(number * GIB)
+
+
+@pytest.mark.parametrize(
+    ("size", "words", "rough"),
+    [
+        (hundredths(6.48) - hundredths(6.47), "0.01 GiB", True),
+        (hundredths(4.26) - hundredths(4.17), "0.09 GiB", True),
+        (hundredths(0.49), "0.49 GiB", False),
+        (hundredths(7.28) - hundredths(7.08), "0.20 GiB", False),
+        # near misses: figures of other units, and of more than one
+        (10 * MIB, "10 MiB", False),
+        (hundredths(0.25), "256 MiB", False),
+        (hundredths(0.49) + 5, "502 MiB", False),
+        (round(501.8 * MIB), "502 MiB", False),
+        (hundredths(2.31), "2.31 GiB", False),
+        (0, "0 bytes", False),
+    ],
+)
+def test_what_is_left_of_two_figures_has_their_digits(size: int, words: str, rough: bool) -> None:
+    assert in_print(size) == words
+    assert is_rough(size) is rough
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (20 * MIB, round(20.38 * MIB), ("20.0 MiB", "20.4 MiB")),
+        (20 * MIB, round(20.03 * MIB), ("20.00 MiB", "20.03 MiB")),
+        (20 * MIB, 21 * MIB, ("20 MiB", "21 MiB")),
+    ],
+)
+def test_no_more_digits_than_tell_them_apart(one: int, other: int, words: tuple[str, str]) -> None:
+    assert apart(one, other) == words

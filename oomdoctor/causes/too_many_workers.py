@@ -31,7 +31,7 @@ CAUSE = Cause(
         mark("Ray's limit of {low_ray_limit} was reached: {group} held {group_held}"),
         mark("{group} hold {group_part} on {machine}"),
         mark("{listed_workers} fill {machine}[: {full} in use]; {largest_listed}"),
-        mark("Ray killed {ray_kill_count} within a minute: {node} ran out of memory"),
+        mark("Ray killed {ray_kill_count} in one reporting period: {node} ran out of memory"),
         mark("Ray killed {killed_rank}, one of several ranks: {full} in use on {node}"),
         mark(
             "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"

@@ -13,7 +13,7 @@ and none to the right one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -31,7 +31,7 @@ from oomdoctor.families.unfamiliar import Shortage, in_other_words
 from oomdoctor.incident.assemble import OF_RECORDS
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.doing import UNKNOWN
-from oomdoctor.language import say
+from oomdoctor.language import filled, mark, say, translated
 from oomdoctor.signs import Grade, commands
 from oomdoctor.signs.arrays import program_larger_than_the_device
 
@@ -68,6 +68,22 @@ IN_DOUBT = 0.8
 # need nothing beside them (66 of 69), nor does the record that the kernel keeps of a kill (6 of 6).
 ALONE = 0.72
 
+# What a sign says for its cause, and what one says for the answer behind it: the grades have no meaning to a reader.
+_FOR_IT: Final[Mapping[Grade, str]] = {
+    Grade.PROVES: mark("the figures of the log prove it"),
+    Grade.NAMES: mark("the log names it"),
+    Grade.POINTS: mark("several things in the log point to it"),
+    Grade.HINTS: mark("one thing in the log points to it"),
+    Grade.LEFT: mark("nothing else is left"),
+}
+_FOR_THE_OTHER: Final[Mapping[Grade, str]] = {
+    Grade.PROVES: mark("figures speak for {other}, too"),
+    Grade.NAMES: mark("the log names {other}, too"),
+    Grade.POINTS: mark("several things only point to {other}"),
+    Grade.HINTS: mark("only one thing points to {other}"),
+    Grade.LEFT: mark("for {other} it only leaves room"),
+}
+
 
 class Ranked(Struct, frozen=True):
     cause: Cause
@@ -98,7 +114,7 @@ def ranked(
         Ranked(one.cause, finding, _confidence(one, finding, standings, crash, model, proven=proven))
         for one, finding in ((one, by_cause[one.cause.id]) for one in standings)
     ]
-    falling = _with_reasons(_falling(answers, _most(crash, proven=proven)))
+    falling = _with_reasons(_shared(_falling(answers, _most(crash, proven=proven))))
     return Ranking(falling, open=not falling or falling[0].confidence < model.open_below)
 
 
@@ -134,28 +150,27 @@ def _stands_alone(crash: Crash) -> bool:
 
 
 def _with_reasons(answers: Sequence[Ranked]) -> tuple[Ranked, ...]:
-    pairs = zip_longest(answers, answers[1:])
-    return tuple(replace(one, ahead=_reason(one, behind)) if behind is not None else one for one, behind in pairs)
+    """A fallback is compared only where it leads: beside a cause it says nothing of its own."""
+    leads = any(one.cause.fallback for one in answers[:1])
+    compared = [one for one in answers if leads or not one.cause.fallback]
+    reasons = {one.cause.id: _reason(one, behind) for one, behind in pairwise(compared)}
+    return tuple(replace(one, ahead=reasons.get(one.cause.id, "")) for one in answers)
 
 
 def _reason(one: Ranked, behind: Ranked) -> str:
-    """Why the one stands before the other."""
+    """Why the one stands before the other, in words that need no knowledge of the tables."""
     names = {"cause": one.cause.id, "other": behind.cause.id}
     mine, other = one.finding.grade, behind.finding.grade
     if other is None or mine is None:
         return say("{cause} comes before {other}: no sign of {other} was seen", **names)
-    figures = {**names, "grade": mine.name, "sign": _carrying(one), "second": other.name, "behind": _carrying(behind)}
     if mine != other:
-        return say("{cause} comes before {other}: {grade} ({sign}) against {second} ({behind})", **figures)
+        told = {"for_it": translated(_FOR_IT[mine]), "for_other": filled(_FOR_THE_OTHER[other], names)}
+        return say("{cause} comes before {other}: {for_it}; {for_other}", **names, **told)
     if behind.cause.id in one.cause.before:
         return say(
-            "{cause} comes before {other}: both {grade} ({sign}; {behind}), and the table of {cause} decides", **figures
+            "{cause} comes before {other}: as much speaks for both, and {cause} is the more exact answer", **names
         )
-    return say("{cause} comes before {other}: both {grade} ({sign}; {behind}), and {cause} is likelier", **figures)
-
-
-def _carrying(answer: Ranked) -> str:
-    return next(iter(answer.finding.signs), "")
+    return say("{cause} comes before {other}: as much speaks for both, and {cause} is likelier", **names)
 
 
 def _look(crash: Crash) -> tuple[str, ...]:
@@ -195,6 +210,21 @@ def _falling(answers: Sequence[Ranked], ceiling: float) -> tuple[Ranked, ...]:
         ceiling = min(ceiling, max(answer.confidence, LEAST))
         falling.append(replace(answer, confidence=ceiling))
     return tuple(falling)
+
+
+def _shared(answers: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
+    """Causes of one crash exclude each other: behind a first one of 91% all others have 9% together, whatever each of
+    them would be alone. A fallback excludes nothing; it only says less."""
+    others = [one for one in answers[1:] if not one.cause.fallback]
+    if not others or answers[0].cause.fallback:
+        return answers
+    left, together = 1 - round(answers[0].confidence, 2), sum(one.confidence for one in others)
+    part = min(1.0, left / together)
+    shared = [
+        one if n == 0 or one.cause.fallback else replace(one, confidence=one.confidence * part)
+        for n, one in enumerate(answers)
+    ]
+    return _falling(shared, MOST)
 
 
 def _added(

@@ -38,6 +38,7 @@ class Place(Struct, frozen=True):
     line: int
     end_line: int
     text: str  # the line as it stands in the log, sanitized
+    below: tuple[tuple[int, str], ...] = ()  # the message's other lines, alike, each with its number
 
 
 class Frame(Struct, frozen=True):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Final
 
 from oomdoctor.families.event import Place, Process
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
+_LINES_OF_ONE: Final = 40  # messages that are longer have tables, whose figures are rows of the report
 SIGKILL_CODES: Final = (-9, 137)  # as Python and as a shell count it
 
 # A training loop that goes on
@@ -20,7 +22,16 @@ PROGRESS = late(_LOSS + r"|\d{1,3}%\||\b(?:it/s|s/it)\b|(?i:(?<!\*\*\* )\b(?:ste
 
 
 def place_of(page: Page, first: Line, last: Line | None = None) -> Place:
-    return Place(page.file, first.number, (last or first).end, first.raw)
+    return Place(page.file, first.number, (last or first).end, first.raw, _below(page, first, last))
+
+
+def _below(page: Page, first: Line, last: Line | None) -> tuple[tuple[int, str], ...]:
+    """The lines behind the first up to the last, of the same writer and bare ones."""
+    if last is None or last.number <= first.number:
+        return ()
+    begin = bisect_right(page.lines, first.number, key=lambda line: line.number)
+    lines = takewhile(lambda line: line.number <= last.number, page.lines[begin : begin + _LINES_OF_ONE])
+    return tuple((line.number, line.raw) for line in lines if line.writer in ("", first.writer))
 
 
 def block_of(page: Page, index: int, most: int, goes_on: Callable[[str], object]) -> list[Line]:

@@ -13,11 +13,11 @@ from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.captions import caption
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, already
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import comes_later, known_versions, of_knob, same
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.spellings import title
-from oomdoctor.units import GIB, percent, show
+from oomdoctor.units import GIB, MIB, in_print, percent, show
 from oomdoctor.versions import version_of
 
 _SPLIT_MB: Final = 512
@@ -28,6 +28,8 @@ _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 EXPANDABLE: Final = "expandable_segments:True"
 ROUNDING: Final = GIB // 100 + 1  # two of the figures of a message are printed in hundredths of a GiB
 A_REMAINDER: Final = 0.05  # of the card: PyTorch rounds what it reserves, 20 MiB for each request of 1 to 10 MiB
+WORTH_A_TRY: Final = 128 * MIB
+A_GOOD_DEAL: Final = 2  # times the request
 LITTLE: Final = 0.1  # of the card: less than this unused inside PyTorch is no fragmentation
 
 
@@ -51,11 +53,16 @@ def _allocator(case: Case) -> Answer:
     root = crash.root
     if isinstance(root, MemorySummary):
         return _of_a_summary(case)
-    if not isinstance(root, DeviceOutOfMemory):
-        return None
+    return _of_a_refusal(case, root) if isinstance(root, DeviceOutOfMemory) else None
+
+
+def _of_a_refusal(case: Case, root: DeviceOutOfMemory) -> Answer:
+    crash = case.crash
     why = no_fragmentation(root)
     if why is not None:
         return Refusal(why)
+    if is_a_remainder(root):
+        return Skip()
     if maker(crash) == "NPU":
         return _of_the_npu(card_of(root))
     if (case.row is not None and case.row.value is None) or is_on_windows(crash) or _as_windows_counts(root):
@@ -167,28 +174,32 @@ def little_is_unused(card: Card) -> bool:
 
 
 def no_fragmentation(event: DeviceOutOfMemory) -> str | None:
-    """Why the allocator's settings do not matter here, None where they may: what is reserved but unused, with what is
-    free, holds the request, and is more than a remainder that every full GPU has."""
+    """Why the allocator's settings do not matter here, None where they may: what is reserved but unused is as much as
+    was missing. It need not hold the whole request, since PyTorch asks the driver for what it has not got itself
+    (c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks and a second try)."""
     card = card_of(event)
-    unused, tried, total = card.unallocated_bytes, card.tried_bytes, card.total_bytes
+    unused, tried, free = card.unallocated_bytes, card.tried_bytes, card.free_bytes or 0
     if unused is None or tried is None:
-        return None
-    enough = card.missing_bytes is not None or tried <= max(unused, (card.free_bytes or 0) + unused + ROUNDING)
-    enough = enough or (total is not None and unused >= LITTLE * total)
-    if enough and (not total or unused >= A_REMAINDER * total):
         return None
     if not unused:
         return say("nothing is reserved but unused; {tried} was requested", tried=show(tried))
+    if free >= A_GOOD_DEAL * tried:
+        return say("{free} were free and {tried} requested: room was not missing", free=show(free), tried=show(tried))
+    missing, total = tried - free, card.total_bytes
+    if missing <= unused + ROUNDING or (total and unused >= LITTLE * total):
+        return None
+    told = {"unused": in_print(unused), "missing": in_print(missing)}
     if not total:
-        return say(
-            "only {unused} is reserved but unused; {tried} was requested", unused=show(unused), tried=show(tried)
-        )
-    return say(
-        "only {unused} ({share} of the GPU) is reserved but unused; {tried} was requested",
-        unused=show(unused),
-        share=percent(unused / total),
-        tried=show(tried),
-    )
+        return say("it can give back at most {unused}; {missing} were missing", **told)
+    share = percent(unused / total)
+    return say("it can give back at most {unused} ({share} of the GPU); {missing} were missing", share=share, **told)
+
+
+def is_a_remainder(event: DeviceOutOfMemory) -> bool:
+    """What every full GPU has: nothing speaks against the setting, and nothing for it."""
+    card = card_of(event)
+    unused, total = card.unallocated_bytes or 0, card.total_bytes
+    return unused < WORTH_A_TRY and bool(total) and unused < A_REMAINDER * (total or 0)
 
 
 def cap_preallocation(case: Case) -> Answer:

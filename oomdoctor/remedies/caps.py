@@ -365,20 +365,27 @@ def _larger_budget(case: Case) -> Answer:
     if isinstance(root, BudgetSpent) and root.setting in OF_A_QUERY:
         return _for_a_query(root.setting, limit)
     of_php = isinstance(root, BudgetSpent) and root.program == _PHP
-    then = f"{math.ceil(2 * limit / MIB)}{'M' if of_php else 'MiB'}"
+    then, now = f"{math.ceil(2 * limit / MIB)}{'M' if of_php else 'MiB'}", _as_printed(limit)
     return Proposal(
         action=say(
             "Raise the program's own limit from {now} to {then}, if the machine has the memory",
-            now=show(limit),
+            now=now,
             then=then,
         ),
         current=limit,
         suggested=then,
-        derivation=f"2 x {show(limit)} = {then}",
+        derivation=f"2 x {now} = {then}"
+        if 2 * limit % MIB == 0
+        else say("2 x {now}, rounded up = {then}", now=now, then=then),
         assumes=(say("double is a guess: the need is unknown"),),
         snippet=f"php -d memory_limit={then}" if of_php else None,
         setting=next((one.setting for one in stated if isinstance(one, BudgetSpent) and case.row is None), None),
     )
+
+
+def _as_printed(limit: int) -> str:
+    """With a tenth of a MiB where the log has one: doubled it counts."""
+    return f"{limit / MIB:.1f} MiB" if limit < GIB and limit % MIB else show(limit)
 
 
 def _without_a_limit(case: Case) -> Answer:

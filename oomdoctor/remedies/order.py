@@ -23,7 +23,7 @@ from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, misread, own_options, ray_workers
-from oomdoctor.remedies.allocator import little_is_unused
+from oomdoctor.remedies.allocator import WORTH_A_TRY, little_is_unused
 from oomdoctor.remedies.engine.requests import cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.initial import of_the_default
@@ -32,7 +32,6 @@ from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.signs.evaluation import may_keep_a_graph
 from oomdoctor.signs.set_limits import address_limit
-from oomdoctor.units import MIB
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
 # Without its limit on a Mac PyTorch takes the RAM that the system itself needs: after all else
@@ -51,7 +50,6 @@ _COMES_AND_GOES: Final = (
 _A_GOOD_DEAL: Final = 2
 _THIRD: Final = 2
 _TWICE: Final = 2  # the limit
-_WORTH_A_TRY: Final = 128 * MIB
 _FAR: Final = 1.5  # times what the cache holds
 _FREE: Final = "free-the-gpu"
 _BESIDE_THE_FRAMEWORK: Final = "non-torch-memory"
@@ -213,7 +211,7 @@ def _place_of_allocator(cause: str, knobs: tuple[str, ...], crash: Crash) -> int
         return None
     card = card_of(root)
     missing, unused = card.missing_bytes, card.unallocated_bytes or 0
-    if missing is None or unused < _WORTH_A_TRY:
+    if missing is None or unused < WORTH_A_TRY:
         return None
     old = any(_OLD_HINT in advice.advises for advice in crash.every(AllocatorAdvice))
     good_deal = unused >= _A_GOOD_DEAL * missing

@@ -45,7 +45,7 @@ def fix_shape(case: Case) -> Answer:
     lengths = axes.lengths_of(shape)
     axis = _outstanding(lengths)
     if axis is None:
-        return Proposal(action=say("Check the requested shape {shape}: one dimension is wrong", shape=shape))
+        return Proposal(action=say("Check the requested shape {shape}: at least one dimension is wrong", shape=shape))
     name = axes.names(lengths, case.crash).get(axis)
     if name is None:
         action = say(

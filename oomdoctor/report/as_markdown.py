@@ -22,6 +22,7 @@ from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, 
 from oomdoctor.report.markup import cell, code, fenced, link, prose, shortened
 from oomdoctor.report.words import (
     action,
+    also_possible,
     commands,
     costs,
     enough,
@@ -36,6 +37,7 @@ from oomdoctor.report.words import (
     sure,
     verdict,
     who,
+    worth_doing,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import percent, show
@@ -204,7 +206,7 @@ def _parts(report: Report, incident: Incident | None) -> Iterator[Part]:
 
 def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
     best = incident.diagnoses[0] if incident.diagnoses else None
-    remedies = best.remedies if best is not None else ()
+    remedies = worth_doing(incident, best) if best is not None else ()
     why = tuple(_reasons(best)) if best is not None else ()
     yield Part(title=_WHY, items=why, most=1 + AGAINST, put=_blocks, what=mark("reasons"))
     numbered = tuple(_remedy(number, remedy) for number, remedy in enumerate(remedies, start=1))
@@ -229,7 +231,7 @@ def _parts_of(report: Report, incident: Incident) -> Iterator[Part]:
         *(say("- Ignore this hint in the log, {what}", what=_quoted(q)[2:]) for q in report.advice_rejected),
     )
     yield Part(title=_NOT_THIS, items=not_this, most=REASONS, put=_lines, what=mark("reasons"))
-    also = tuple("\n\n".join((_cause(incident, other), *_reasons(other))) for other in incident.diagnoses[1:])
+    also = tuple("\n\n".join((_cause(incident, other), *_reasons(other))) for other in also_possible(incident))
     yield Part(title=_ALSO, items=also, most=OTHERS, put=_blocks, what=mark("causes"))
 
 

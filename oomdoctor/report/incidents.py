@@ -33,6 +33,7 @@ from oomdoctor.report.contract import (
 from oomdoctor.report.fingerprint import fingerprint, place_of
 from oomdoctor.report.headline import headline
 from oomdoctor.report.outlook import course
+from oomdoctor.report.quotes import quoted
 from oomdoctor.report.vocabulary import failed
 from oomdoctor.text import sanitize
 
@@ -82,18 +83,20 @@ def _job(crash: Crash) -> JobRecord:
 def _diagnosis(answer: Ranked, chosen: tuple[Remedy, ...], crash: Crash, ids: dict[int, str]) -> Diagnosis:
     cause, finding = answer.cause, answer.finding
     pool, stage = finding.pool or crash.pool, finding.stage or crash.stage
+    told = headline(cause, replace(crash, pool=pool, stage=stage))
     return Diagnosis(
         cause=cause.id,
-        headline=headline(cause, replace(crash, pool=pool, stage=stage)),
+        headline=told,
         title=translated(cause.title),
         explanation=finding.why,
         confidence=round(answer.confidence, 2),
         pool=pool,
         stage=cause.stage or stage if stage == "unknown" else stage,
         evidence=tuple(
-            Evidence(ids[id(event)], event.at.file, event.at.line, event.at.text)
+            Evidence(ids[id(event)], event.at.file, line, text)
             for event in finding.evidence
             if id(event) in ids
+            for line, text in quoted(event.at, told, finding.why)
         ),
         against=finding.against,
         remedies=chosen,

@@ -14,12 +14,13 @@ from oomdoctor.job.names import row as row_name
 from oomdoctor.language import counted, listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Gap, Remedy
-from oomdoctor.report.contract import Diagnosis, Incident, Ledger, LedgerRow, Quote, Report
+from oomdoctor.report.contract import Diagnosis, Evidence, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.lines import Line, drawn
 from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
     WORTH_A_LINE,
     action,
+    also_possible,
     commands,
     costs,
     crashes,
@@ -36,12 +37,14 @@ from oomdoctor.report.words import (
     open_question,
     particular,
     root_of,
+    same_remedies,
     since,
     sure,
     tells_much,
     verdict,
     what_was_read,
     who,
+    worth_doing,
 )
 from oomdoctor.text import sanitize
 from oomdoctor.units import show
@@ -52,7 +55,7 @@ WIDE = 80
 TIGHTEST = 6
 
 # What each degree of tightness leaves out, beside what the one before it does
-WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what values assume
+WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what values assume, a message's first line beside its figures
 WITHOUT_SMALL_ROWS = 2  # of the ledger
 WITHOUT_LATER_REASONS = 3  # how the second remedy and the third are computed, and what they cost
 WITHOUT_GAPS = 4  # blank lines, and the ledger's bar
@@ -65,7 +68,7 @@ _SHARED_MEMORY = "shm-too-small"  # a cause
 GUESSES = 2  # remedies of what may not have been memory
 LEDGER_ROWS = 5
 LEAST_ROWS = 3
-QUOTES = 1
+QUOTES = 1  # messages of the log
 HINTS = 2
 ENDING = 3  # lines of the error that a log ends with, and of where its output is
 COMMANDS = 1
@@ -212,9 +215,11 @@ def _gap(page: Page) -> Iterator[Line]:
 def _told(incident: Incident, best: Diagnosis | None, page: Page) -> Sequence[Remedy]:
     """The remedies to print; on one screen of a death that nothing explains those with a value of the log."""
     if best is None or page.verbose:
-        return best.remedies if best is not None else ()
+        return worth_doing(incident, best) if best is not None else ()
     if incident.verdict == "inconclusive":
-        stated = [one for n, one in enumerate(best.remedies) if one.current is not None or _names_it(best, n)]
+        stated = [
+            one for n, one in enumerate(worth_doing(incident, best)) if one.current is not None or _names_it(best, n)
+        ]
         return stated[: min(_remedies_shown(page), GUESSES)]
     return particular(best, incident.gap)[: _remedies_shown(page)]
 
@@ -256,8 +261,17 @@ def _diagnosis(incident: Incident, diagnosis: Diagnosis, page: Page) -> Iterator
             yield _line(say("Against it: {reason}", reason=against), indent=2)
     if page.verbose and diagnosis.ahead:
         yield _line(sanitize(diagnosis.ahead), indent=2)
-    for evidence in diagnosis.evidence[: page.some(QUOTES)]:
+    for evidence in _shown(diagnosis, page):
         yield _quoted(evidence.file, evidence.line, evidence.text, page)
+
+
+def _shown(diagnosis: Diagnosis, page: Page) -> Sequence[Evidence]:
+    """On one screen the first message: what it says and its figures, where it is tight the line with these alone."""
+    if page.verbose:
+        return diagnosis.evidence
+    events = list(dict.fromkeys(one.event for one in diagnosis.evidence))[:QUOTES]
+    lines = [one for one in diagnosis.evidence if one.event in events]
+    return lines[-QUOTES:] if page.tight >= WITHOUT_DOUBTS else lines
 
 
 def _whole(name: str, words: str, page: Page) -> str:
@@ -410,11 +424,14 @@ def _remedies_shown(page: Page) -> int:
 
 
 def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Line]:
-    for diagnosis in incident.diagnoses[1:]:
+    for diagnosis in also_possible(incident):
+        if same_remedies(incident, diagnosis):
+            yield _line((say("Also possible: "), "bold"), _in_a_line(incident, diagnosis))
+            continue
         yield _line((say("Also possible: "), "bold"), diagnosis.headline)
         yield from _diagnosis(incident, diagnosis, page)
         if diagnosis.remedies:
-            yield from _remedies(incident, diagnosis.remedies, page)
+            yield from _remedies(incident, worth_doing(incident, diagnosis), page)
         yield Line()
     for ruled in incident.ruled_out:
         yield _line((say("Ruled out: "), "bold"), say("{name}: {why}", name=ruled.cause, why=ruled.why))
@@ -425,6 +442,11 @@ def _all_behind(report: Report, incident: Incident, page: Page) -> Iterator[Line
         words = f"{translated(knob.action)} [{rejected.knob}]" if knob is not None else rejected.knob
         yield _line((say("Not advised: "), "bold"), say("{name}: {why}", name=words, why=rejected.why))
     yield from _timeline(report, incident)
+
+
+def _in_a_line(incident: Incident, diagnosis: Diagnosis) -> str:
+    names = {"headline": diagnosis.headline, "cause": diagnosis.cause, "sure": sure(incident, diagnosis)}
+    return say("{headline} ({cause}, {sure}); same remedies", **names)
 
 
 def _timeline(report: Report, incident: Incident) -> Iterator[Line]:
@@ -512,7 +534,7 @@ def _footer(report: Report, page: Page) -> Iterator[Line]:
 def _left_out(incident: Incident, page: Page) -> str | None:
     """How many remedies -v has besides those on the screen."""
     best = incident.diagnoses[0] if incident.diagnoses else None
-    more = len(best.remedies) - len(_told(incident, best, page)) if best is not None else 0
+    more = len(worth_doing(incident, best)) - len(_told(incident, best, page)) if best is not None else 0
     if more <= 0:
         return None
     return counted(

@@ -13,7 +13,7 @@ from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semic
 from oomdoctor.patterns import late
 from oomdoctor.remedies import A_CHOICE, A_SWITCH, A_WORD, Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Line, Moment, Quote, Report
-from oomdoctor.units import MIB, show
+from oomdoctor.units import MIB, in_print, is_rough, show
 
 if TYPE_CHECKING:
     from oomdoctor.causes import Cause
@@ -34,6 +34,7 @@ _OF_A_WATCHDOG: Final = late(r"ProcessGroupNCCL|\bNCCL (?:operations|work)\b|[Ww
 _TOO_MUCH_FOR_THE_CHIP: Final = late(
     r"\b[Ee]xceeded (?:scoped )?(?P<space>[vsc]mem|sflag) (?:capacity|limit) by (?P<excess>\d[\d.]{0,9}[BKMG]?)(?!\w)"
 )
+_RECORD: Final = "collect-evidence"  # a knob that mends nothing
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
 
@@ -117,6 +118,20 @@ def _others(incident: Incident) -> list[str]:
     return [one.cause for one in others if {remedy.knob for remedy in one.remedies[:1]} - advised][:OTHERS]
 
 
+def also_possible(incident: Incident) -> list[Diagnosis]:
+    """The causes behind the first. Beside one that is named a fallback says nothing that is new: that memory ran out
+    stands in the headline, and "the log does not show for what" would contradict it."""
+    fallbacks = _fallbacks()
+    named = any(one.cause not in fallbacks for one in incident.diagnoses[:1])
+    return [one for one in incident.diagnoses[1:] if not (named and one.cause in fallbacks)]
+
+
+def same_remedies(incident: Incident, other: Diagnosis) -> bool:
+    """Whether another cause asks for nothing that is not advised already."""
+    advised = {remedy.knob for remedy in incident.diagnoses[0].remedies} | {_RECORD}
+    return bool(other.remedies) and {remedy.knob for remedy in other.remedies} <= advised
+
+
 def is_fallback(cause: str) -> bool:
     """Whether it only says that memory ran out, or that something died."""
     return cause in _fallbacks()
@@ -139,7 +154,8 @@ def nothing_found(report: Report) -> Told:
     what = what_was_read(report)
     if waits_for_another(report):
         return Told(
-            say("NO MEMORY FAILURE FOUND"), say("in this log, which waits for another process ({what} read)", what=what)
+            say("NO MEMORY FAILURE FOUND"),
+            say("in this log; a process waited for another one ({what} read)", what=what),
         )
     chip = _chip_that_is_full(report)
     if chip is not None:
@@ -274,7 +290,7 @@ def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:
 
 
 def who(event: EventRecord, quoted: Callable[[str], str] = str) -> list[str]:
-    """Which process, rank, node and card, as far as the log says; the log's own names as they are quoted there."""
+    """Which process, rank, node and GPU, as far as the log says; the log's own names as they are quoted there."""
     process = event.process
     names = [quoted(str(process["name"]))] if process.get("name") else []
     if isinstance(process.get("pid"), int):
@@ -284,7 +300,7 @@ def who(event: EventRecord, quoted: Callable[[str], str] = str) -> list[str]:
     if process.get("node"):
         names.append(say("node {name}", name=quoted(str(process["node"]))))
     if process.get("gpu") is not None:
-        names.append(say("card {number}", number=process["gpu"]))
+        names.append(say("GPU {number}", number=process["gpu"]))
     return names
 
 
@@ -307,7 +323,7 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
         return None
     numbers = {remedy.knob: str(number) for number, remedy in enumerate(remedies, start=1)}
     low, high = gap.missing_low_bytes, gap.missing_high_bytes
-    amount = show(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))
+    amount = in_print(low) if low == high else say("{low} to {high}", low=show(low), high=show(high))
     if alone := [knob for knob in gap.alone if knob in numbers]:
         return Told(_got_past(gap, amount), _either(alone, numbers))
     if gap.together and numbers.keys() >= set(gap.together):
@@ -318,6 +334,21 @@ def enough(gap: Gap | None, remedies: Sequence[Remedy]) -> Told | None:
         words = say("with all of these {left} of {amount} would still be missing", left=left, amount=amount)
         return Told(say("Not enough"), words)
     return None
+
+
+def worth_doing(incident: Incident, diagnosis: Diagnosis) -> tuple[Remedy, ...]:
+    """The remedies without the question whether it was memory, where that stands above them as what would tell: to look
+    is none. Where nothing else is advised it stays."""
+    if incident.verdict != "inconclusive":
+        return diagnosis.remedies
+    return tuple(one for one in diagnosis.remedies if not _is_asked(one, incident)) or diagnosis.remedies
+
+
+def _is_asked(remedy: Remedy, incident: Incident) -> bool:
+    if remedy.knob != _RECORD or not remedy.snippet:
+        return False
+    asked = set(incident.next_evidence)
+    return remedy.snippet in asked or set(remedy.snippet.split("; ")) <= asked
 
 
 def particular(diagnosis: Diagnosis, gap: Gap | None) -> tuple[Remedy, ...]:
@@ -347,6 +378,8 @@ def _only_delays(remedy: Remedy) -> bool:
 
 def _got_past(gap: Gap, amount: str) -> str:
     """Of the card only what was refused is known; what would have been asked for next is not."""
+    if gap.pool == "gpu" and is_rough(gap.missing_high_bytes):
+        return say("Enough for this request (about {amount} short)", amount=amount)
     if gap.pool == "gpu":
         return say("Enough for this request ({amount} short)", amount=amount)
     return say("Enough for the {amount} that were missing", amount=amount)

@@ -133,6 +133,8 @@ GROUP: Final = (
 )
 # A state is cut after ten characters where no width is given.
 SACCT: Final = "sacct -j {JOB} --format=JobID%20,State%20,ExitCode,Start,End,MaxRSS,ReqMem,NodeList"
+# A failed liveness probe and an eviction stand here alone; a pod's user has no shell on its node
+EVENTS_OF_THE_POD: Final = "kubectl get events --field-selector involvedObject.name=POD"
 POD: Final = "kubectl describe pod POD"  # whole: each container's limit stands below its state, its name above
 _OF_A_CONTAINER: Final = (
     "OOMKilled={{.State.OOMKilled}} ExitCode={{.State.ExitCode}} Memory={{.HostConfig.Memory}} "
@@ -163,9 +165,9 @@ _HEAD_OF_THE_TABLE: Final = r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b|\bTop \d{1
 _OF_A_DEAD_NODE: Final = "ssh {node} cat /tmp/ray/session_latest/logs/raylet.out | oomdoctor diagnose -"
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
-    r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd/job0{0,11})(\d{1,12})\b"
+    r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd?/job0{0,11})(\d{1,12})\b"
 )
-_SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b|/slurmd/job\d"
+_SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b|/slurmd?/job\d"
 # `kubectl exec` says how a command terminated.
 IN_A_POD: Final = (
     r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b|\bcommand terminated with exit code \d"
@@ -196,6 +198,8 @@ def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
     records = (*(raylet_log(crash) if of_ray else ()), *of_its_manager(crash))
+    if in_a_pod(crash) and POD not in records:  # what it describes is in the log
+        records = (*records, EVENTS_OF_THE_POD)
     if isinstance(crash.root, FatalSignal) or (isinstance(crash.root, Kill) and crash.root.signal == SIGBUS):
         return (*records, SHM, BUS_ERRORS)
     shared = (SHM,) if crash.root.pool == "shm" else ()
@@ -217,8 +221,13 @@ def of_its_manager(crash: Crash) -> tuple[str, ...]:
         commands.append(POD)
     elif not container and pid_of_a_container(crash) is not None:
         commands.append(GROUP)
-    given = {record.tool for record in crash.every(EndRecord)}
+    given = {record.tool for record in crash.every(EndRecord) if not _says_only_a_state(record)}
     return tuple(command for command in commands if not any(command.startswith(tool) for tool in given))
+
+
+def _says_only_a_state(record: EndRecord) -> bool:
+    """sacct prints the columns that it was asked for: without a code and a peak it is worth asking again."""
+    return record.tool == "sacct" and record.exit_code is None and record.peak_bytes is None
 
 
 def pid_of_a_container(crash: Crash) -> int | None:

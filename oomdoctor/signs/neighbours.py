@@ -560,7 +560,7 @@ def _more_was_free(it: Card, others: _Neighbours) -> str:
     """How that fits together, where others hold much."""
     if others.bytes < A_DESKTOP or (it.free_bytes or 0) < (it.tried_bytes or 0) or not it.tried_bytes:
         return ""
-    return say("As much was free as was requested: others allocate and free memory at the same moment.")
+    return say("As much was free as was requested: others may allocate and free memory at the same moment.")
 
 
 def _doubts(it: Card, others: _Neighbours) -> Iterator[str]:

@@ -118,12 +118,12 @@ def a_rank_was_killed(crash: Crash) -> Seen | None:
 
 @sign
 def ray_killed_many(crash: Crash) -> Seen | None:
-    """Ray counts eight or more memory kills within a minute, and the log has no table of memory users."""
+    """Ray counts eight or more memory kills in one reporting period, and the log has no table of memory users."""
     count = max(crash.every(KillCount), key=lambda one: one.killed or 0, default=None)
     if count is None or (count.killed or 0) < MANY_KILLS or table(crash) is not None:
         return None
     words = say(
-        "Ray killed {killed} workers within a minute because of memory, so many run at the same time.",
+        "Ray killed {killed} workers in one reporting period because of memory, so many run at the same time.",
         killed=count.killed,
     )
     return Seen(words=words, evidence=(count,))
@@ -131,14 +131,14 @@ def ray_killed_many(crash: Crash) -> Seen | None:
 
 @sign
 def ray_killed_several(crash: Crash) -> Seen | None:
-    """Ray counts two or more memory kills within a minute, and reports none of them singly."""
+    """Ray counts two or more memory kills in one reporting period, and reports none of them singly."""
     count = crash.first(KillCount)
     if count is None or (count.killed or 0) < 2 or crash.first(NodeOutOfMemory) is not None:
         return None
     if table(crash) is not None:
         return None
     words = say(
-        "Ray killed {killed} workers within a minute because of memory, so several run at the same time.",
+        "Ray killed {killed} workers in one reporting period because of memory, so several run at the same time.",
         killed=count.killed,
     )
     return Seen(words=words, evidence=(count,), against=(say("the log does not say who held the memory"),))

@@ -10,6 +10,7 @@ from gpu_logs import FORWARD, LOADING, LOSS, crash, refused, trace
 from oomdoctor.causes import Cause, causes
 from oomdoctor.decision.diagnosis import decide
 from oomdoctor.decision.outline import outline
+from oomdoctor.signs import Grade
 
 
 @pytest.mark.parametrize("cause", causes(), ids=lambda cause: cause.id)
@@ -30,11 +31,23 @@ def test_every_row_is_shown_with_its_grade(cause: Cause) -> None:
 
 def test_an_answer_says_why_it_stands_before_the_next_one() -> None:
     answers = decide(crash(*trace(FORWARD, LOSS), refused(tried="9.28 GiB"))).answers
-    for one, behind in pairwise(answers):
-        assert one.ahead.startswith(f"{one.cause.id} comes before {behind.cause.id}")
-    assert answers[-1].ahead == ""
+    named = [one for one in answers if not one.cause.fallback]
+    assert len(named) > 1
+    for one, behind in pairwise(named):
+        assert one.ahead.startswith(f"{one.cause.id} comes before {behind.cause.id}: ")
+    assert named[-1].ahead == ""
 
 
-def test_what_stands_before_is_named_with_its_sign() -> None:
-    first, second = decide(crash(*trace(LOADING), refused(tried="9.28 GiB"))).answers[:2]
-    assert all(sign in first.ahead for sign in (*first.finding.signs[:1], *second.finding.signs[:1]))
+def test_beside_a_cause_a_fallback_is_compared_with_nothing() -> None:
+    answers = decide(crash(*trace(LOADING), refused(tried="9.28 GiB"))).answers
+    fallbacks = [one for one in answers if one.cause.fallback]
+    assert fallbacks
+    assert not any(one.ahead for one in fallbacks)
+    assert not any(other.cause.id in one.ahead for one in answers for other in fallbacks)
+
+
+def test_why_it_stands_before_is_said_without_names_of_signs_and_grades() -> None:
+    for frames in (trace(FORWARD, LOSS), trace(FORWARD), trace(LOADING), ()):
+        for one in decide(crash(*frames, refused(tried="9.28 GiB"))).answers:
+            assert not any(sign in one.ahead for sign in one.finding.signs)
+            assert not any(grade.name in one.ahead for grade in Grade)

@@ -12,7 +12,7 @@ from oomdoctor import diagnose
 from oomdoctor.causes import Cause, causes
 from oomdoctor.decision.judgement import Finding, RuledOut, judgements
 from oomdoctor.decision.model import GROUNDS, Model, Strength, Trust, used
-from oomdoctor.decision.ranking import FALLBACK, IN_OTHER_WORDS, MOST, UNPROVEN, ranked
+from oomdoctor.decision.ranking import FALLBACK, IN_OTHER_WORDS, LEAST, MOST, UNPROVEN, ranked
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import Grade
 
@@ -95,6 +95,32 @@ def test_no_answer_is_surer_than_the_one_before_it() -> None:
     sure = [answer.confidence for answer in ranking.answers]
     assert sure == sorted(sure, reverse=True)
     assert all(0 < one < 1 for one in sure)
+
+
+def test_the_others_have_together_what_the_first_leaves() -> None:
+    grades = {"activations": Grade.NAMES, "gpu_shared": Grade.POINTS, "logits_spike": Grade.HINTS}
+    first, *others = ranked(CRASH, found(**grades), frozenset(), sure_of("gpu-shared")).answers
+    assert len(others) == 2
+    assert sum(one.confidence for one in others) <= 1 - round(first.confidence, 2) + 1e-9
+    assert all(one.confidence >= LEAST for one in others)
+
+
+def test_what_is_less_than_that_stays_as_it_is() -> None:
+    doubtful = replace(used(), trust=flat(-2.0))  # all of them are 12% sure
+    first, *others = ranked(
+        CRASH, found(activations=Grade.NAMES, gpu_shared=Grade.POINTS), frozenset(), doubtful
+    ).answers
+    assert [one.confidence for one in others] == [first.confidence]
+
+
+def test_a_fallback_shares_with_nobody() -> None:
+    certain = replace(used(), trust=flat(4.0))
+    for grades in (
+        {"activations": Grade.NAMES, "gpu_memory_exhausted": Grade.LEFT},
+        {"gpu_memory_exhausted": Grade.NAMES, "gpu_shared": Grade.LEFT},
+    ):
+        first, behind = ranked(CRASH, found(**grades), frozenset(), certain).answers
+        assert behind.confidence == min(first.confidence, FALLBACK)
 
 
 def test_below_the_threshold_the_cause_is_open() -> None:

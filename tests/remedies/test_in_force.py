@@ -187,11 +187,13 @@ def test_who_draws_looks_at_plain_attention_first(function: str, code: str, firs
 @pytest.mark.parametrize(
     ("tried", "free", "total", "unused", "advised"),
     [
-        # near misses: a remainder that each full GPU has, however small the request; nothing at all
-        ("64.00 MiB", "0 bytes", "24.00 GiB", "451.00 MiB", False),
-        ("64.00 MiB", "0 bytes", "24.00 GiB", "1.10 GiB", False),
+        # near misses: less than was missing; nothing at all, which room of its own makes up for
+        ("640.00 MiB", "0 bytes", "24.00 GiB", "451.00 MiB", False),
+        ("3.00 GiB", "1.80 GiB", "24.00 GiB", "1.10 GiB", False),
         ("128.00 MiB", "30.00 GiB", "45.00 GiB", "0 bytes", False),
         ("6.00 GiB", "10.00 MiB", "79.00 GiB", "4.50 GiB", False),
+        ("64.00 MiB", "0 bytes", "24.00 GiB", "451.00 MiB", True),
+        ("3.00 GiB", "2.00 GiB", "24.00 GiB", "1.10 GiB", True),
         ("64.00 MiB", "0 bytes", "24.00 GiB", "1.30 GiB", True),
         ("2.00 GiB", "1.00 GiB", "24.00 GiB", "1.50 GiB", True),
         ("4.00 GiB", "10.00 MiB", "79.00 GiB", "4.50 GiB", True),

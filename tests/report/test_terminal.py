@@ -444,6 +444,8 @@ def test_how_a_figure_went_on(course: dict[str, object], told: str) -> None:
     assert words.growth(trajectory) == f"memory used: 1.00 GiB at line 3, 2.00 GiB at line 9; {told}"
 
 
+HUNDREDTH = round(6.48 * GIB) - round(6.47 * GIB)  # as a log prints them
+ROUGH = Gap(pool="kv_cache", missing_low_bytes=HUNDREDTH, missing_high_bytes=HUNDREDTH, derivation="")
 SHORT = Gap(pool="kv_cache", missing_low_bytes=2 * GIB, missing_high_bytes=3 * GIB, derivation="")
 
 
@@ -456,6 +458,9 @@ SHORT = Gap(pool="kv_cache", missing_low_bytes=2 * GIB, missing_high_bytes=3 * G
          "Enough for the 2.00 GiB to 3.00 GiB that were missing: 1 and 3 together"),
         (replace(SHORT, together=("move-process", "restart-periodically", "more-host-memory"), pool="gpu"),
          "Enough for this request (2.00 GiB to 3.00 GiB short): 1, 2 and 4 together"),
+        (replace(ROUGH, alone=("move-process",), pool="gpu"),
+         "Enough for this request (about 0.01 GiB short): 1 alone"),
+        (replace(ROUGH, alone=("move-process",)), "Enough for the 0.01 GiB that were missing: 1 alone"),
         (replace(SHORT, still_missing_bytes=GIB),
          "Not enough: with all of these 1.00 GiB of 2.00 GiB to 3.00 GiB would still be missing"),
         (replace(SHORT, missing_high_bytes=2 * GIB, still_missing_bytes=GIB),

@@ -62,3 +62,53 @@ def test_where_a_pod_is_named_it_is_described() -> None:
     died = crash("kubectl logs kiln-0", "failed (exitcode: -9) local_rank: 1 (pid: 7) of binary: /usr/bin/py")
     assert commands.POD in commands.settling(died)
     assert commands.GROUP not in commands.settling(died)
+
+
+DESCRIBED = ("    Last State:     Terminated", "      Reason:       Error", "      Exit Code:    137")
+
+
+def test_of_a_pod_that_is_described_the_events_are_asked_for() -> None:
+    asked = commands.settling(crash(*DESCRIBED))
+    assert asked[0] == commands.EVENTS_OF_THE_POD
+    assert commands.POD not in asked
+
+
+@pytest.mark.parametrize("line", ["kubectl logs kiln-0", "srun: job 8812 has been allocated resources", "step 40"])
+def test_elsewhere_they_are_not(line: str) -> None:
+    died = crash(line, "failed (exitcode: -9) local_rank: 1 (pid: 4242) of binary: /usr/bin/py")
+    assert commands.EVENTS_OF_THE_POD not in commands.settling(died)
+
+
+@pytest.mark.parametrize(
+    ("line", "job"),
+    [
+        ("/var/spool/slurm/job51237/slurm_script: line 9: 40211 Killed python fit.py", "51237"),
+        ("/var/spool/slurmd/job0051237/slurm_script: line 9: 40211 Killed python fit.py", "51237"),
+        # near misses: paths of other spoolers
+        ("/var/spool/slurmx/job51237/script: line 9: 40211 Killed python fit.py", None),
+        ("/var/spool/lsf/job51237/script: line 9: 40211 Killed python fit.py", None),
+    ],
+)
+def test_the_path_of_a_batch_script_names_slurms_job(line: str, job: str | None) -> None:
+    died = crash(line)
+    assert commands.job_of(died) == job
+    assert any(one.startswith(f"sacct -j {job} ") for one in commands.settling(died)) is (job is not None)
+
+
+@pytest.mark.parametrize(
+    ("table", "again"),
+    [
+        (("       JobID      State", "------------ ----------", "51237            FAILED"), True),
+        (
+            (
+                "       JobID      State ExitCode     MaxRSS",
+                "------------ ---------- -------- ----------",
+                "51237            FAILED      1:0   8123456K",
+            ),
+            False,
+        ),
+    ],
+)
+def test_slurm_is_asked_again_where_its_table_says_only_a_state(table: tuple[str, ...], again: bool) -> None:
+    died = crash("/var/spool/slurmd/job51237/slurm_script: line 9: 40211 Killed python fit.py", *table)
+    assert any(one.startswith("sacct ") for one in commands.settling(died)) is again

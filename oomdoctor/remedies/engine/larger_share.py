@@ -18,7 +18,7 @@ from oomdoctor.remedies.engine.share import as_known, fixed_cache, share
 from oomdoctor.remedies.initial import default_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling, spelling
-from oomdoctor.units import show
+from oomdoctor.units import GIB, in_print, show
 
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
 _POOL_OF_SGLANG: Final = "max_total_tokens"
@@ -129,7 +129,10 @@ def _step_up(crash: Crash, now: float, assumed: tuple[str, ...], missing: tuple[
 
 
 def _enough_from(formula: str, step: float, amount: int, why: str) -> str:
-    """From which size of the card on the step is what is missing."""
+    """From which size of the card on the step is what is missing; no card that runs an engine is as small as that of a
+    few hundredths of a GiB."""
+    if amount < step * GIB:
+        return say("{formula}; {missing} = {amount}", formula=formula, missing=why, amount=in_print(amount))
     return say(
         "{formula}; enough on a GPU of {size} or more: {missing} = {amount}, / {step}",
         formula=formula, size=show(amount / step), missing=why, amount=show(amount), step=f"{step:g}",

@@ -103,7 +103,7 @@ def _smaller_by_its_kind(case: Case) -> Proposal:
     if computes_anything(case):
         action = say("Compute a smaller problem, or a part of it at a time (a coarser grid, a smaller volume)")
         return Proposal(action=action, setting="")
-    action = say("Make each input smaller: a shorter text, a lower resolution, fewer frames or points")
+    action = say("Make each input smaller (its length, its resolution or its number of elements)")
     return Proposal(action=action, setting="")
 
 

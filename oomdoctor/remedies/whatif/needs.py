@@ -29,7 +29,7 @@ from oomdoctor.remedies.whatif.model import Need, Pair, Verdict
 from oomdoctor.remedies.whatif.options import LENGTH, SEQUENCES, leaf
 from oomdoctor.remedies.whatif.states import still_to_come
 from oomdoctor.signs.scheduling import asked_gpus, cluster
-from oomdoctor.units import show
+from oomdoctor.units import in_print, show
 
 DRIVER_CPUS: Final = 1
 
@@ -87,7 +87,10 @@ def _card(crash: Crash) -> Iterator[Need]:
 
 def _refused(tried: int, free: int) -> str:
     return say(
-        "{tried} requested - {free} free = {missing}", tried=show(tried), free=show(free), missing=show(tried - free)
+        "{tried} requested - {free} free = {missing}",
+        tried=show(tried),
+        free=show(free),
+        missing=in_print(tried - free),
     )
 
 
@@ -101,14 +104,14 @@ def _cache(crash: Crash) -> Iterator[Need]:
                     "{needed} needed - {room} available = {missing}",
                     needed=show(error.needed_bytes),
                     room=show(room),
-                    missing=show(missing),
+                    missing=in_print(missing),
                 )
                 if room >= 0
                 else say(
                     "{needed} needed + {lacking} below zero = {missing}",
                     needed=show(error.needed_bytes),
                     lacking=show(-room),
-                    missing=show(missing),
+                    missing=in_print(missing),
                 )
             )
             yield Need(pool="kv_cache", low=missing, high=missing, derivation=words)

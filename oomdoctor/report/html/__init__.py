@@ -27,6 +27,7 @@ from oomdoctor.report.vocabulary import POOL_NAMES
 from oomdoctor.report.words import (
     Told,
     action,
+    also_possible,
     commands,
     costs,
     enough,
@@ -35,9 +36,11 @@ from oomdoctor.report.words import (
     headline,
     open_question,
     root_of,
+    same_remedies,
     since,
     sure,
     who,
+    worth_doing,
 )
 from oomdoctor.text import disarm
 from oomdoctor.units import percent, show
@@ -106,7 +109,7 @@ def document(report: Report, *, redacted: bool = False) -> str:
 def _section(report: Report, number: int) -> Section:
     incident = report.incidents[number]
     best = incident.diagnoses[0] if incident.diagnoses else None
-    remedies = best.remedies if best is not None else ()
+    remedies = worth_doing(incident, best) if best is not None else ()
     by_id = {event.id: event for event in report.events}
     moments = some([(moment, by_id[moment.event]) for moment in incident.timeline if moment.event in by_id])
     told = frozenset(event.id for _, event in moments.items)
@@ -125,7 +128,7 @@ def _section(report: Report, number: int) -> Section:
         commands=some(commands(incident, remedies)),
         moments=moments,
         rests_on=told & {one.event for one in evidence},
-        evidence=some(one for one in evidence if one.event not in told),
+        evidence=some(one for one in evidence if one.event not in told or one.line != by_id[one.event].line),
         drawings=some(drawings(by_id[name] for name in incident.events if name in by_id), MOST_DRAWINGS),
     )
 
@@ -207,17 +210,20 @@ def _environment() -> Environment:
         knobs=KNOBS,
         first_remedies=FIRST_REMEDIES,
         action=action,
+        also_possible=also_possible,
         costs=costs,
         figure=figure,
         formula=formula,
         growth=growth,
         page_language=page_language,
         row_name=row_name,
+        same_remedies=same_remedies,
         say=_say,
         since=since,
         sure=sure,
         translated=translated,
         who=who,
+        worth_doing=worth_doing,
     )
     environment.filters.update(
         {
