@@ -54,9 +54,13 @@ def _has_none_of_the_readers(crash: Crash) -> bool:
 
 def _has_a_loop_of_its_own(crash: Crash) -> bool:
     """A framework of reinforcement learning, in host RAM: no list of losses is the reader's to drop, unless something
-    grows."""
-    runs = crash.job.task == "rl" and driven(crash.job.frameworks) and crash.pool in RAM
-    return runs and (crash.trajectory is None or not crash.trajectory.growth_bytes)
+    grows, or a program beside Ray's workers holds most, such as a reward server."""
+    if crash.job.task != "rl" or not driven(crash.job.frameworks) or crash.pool not in RAM:
+        return False
+    if crash.trajectory is not None and crash.trajectory.growth_bytes:
+        return False
+    memory = node_memory(crash)
+    return memory is None or memory.heaviest is None or memory.heaviest.is_a_worker
 
 
 def _of_an_evaluation(case: Case) -> Answer:
