@@ -94,6 +94,7 @@ _PROOF = late(
     r"|(?i:\bexit(?:ed)? (?:with )?(?:status|code)) -?\d{1,5}\b|\bsignal[:= ]{1,3}(?:\d{1,2}\b|SIG[A-Z]{3,6})"
     r"|\bRequired: \d{1,12}, Hardware limit: \d{1,12}|\bexceeded [\w ]{1,40}\(\d{1,20} > \d{1,20}\)"
 )
+_USED = late(r"\b\d[\d.]{0,12} ?[KMGT]i?B / \d[\d.]{0,12} ?[KMGT]i?B\b")  # of what there was
 _FIGURE = late(r"(?<!\w)\d[\d.,]{0,40}(?<=\d)")  # no part of an id
 _ENDS = late(r"[.。](?=\s|$)|。")  # of sentences
 SHORTEST_QUOTE = 12  # what is cut to less of a line says nothing
@@ -567,7 +568,8 @@ def _shortened(words: str, room: int) -> str:
     bar = _BAR.match(words)
     words = words[bar.end() :] if bar is not None else words
     begin = _begin(words, room - 3)
-    amount = _AMOUNT.search(words) or _PROOF.search(words)
+    used = _USED.search(words)  # half of it says nothing
+    amount = _AMOUNT.search(words) or _PROOF.search(words) or (used if used and cells(used[0]) <= room - 6 else None)
     if amount is not None and cells(words[begin : amount.end()]) > room - (6 if begin else 3):
         begin = _up_to(words, amount.end(), room - 6)
     words = "..." + words[begin:] if begin or bar is not None else words
