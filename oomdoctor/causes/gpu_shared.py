@@ -51,6 +51,7 @@ CAUSE = Cause(
         Row(neighbours.others_hold_much, Grade.NAMES),
         Row(neighbours.much_was_taken_at_the_start, Grade.NAMES, AT_THE_START),
         Row(neighbours.some_was_taken_at_the_start, Grade.POINTS, AT_THE_START),
+        Row(neighbours.its_pool_got_nothing, Grade.NAMES),
         Row(neighbours.tensorflow_found_nearly_nothing_free, Grade.POINTS),
         Row(neighbours.what_tensorflow_counted_as_free_was_not, Grade.POINTS),
         Row(neighbours.a_table_lists_others_without_figures, Grade.POINTS),

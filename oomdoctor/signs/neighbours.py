@@ -26,7 +26,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import CARDS_NOW, WHOLE_LOG, on_the_devices
 from oomdoctor.signs.placement import parent
-from oomdoctor.signs.trace import MOVE, asked, card, innermost, refusal, stepped
+from oomdoctor.signs.trace import MOVE, STRAW, asked, card, innermost, refusal, stepped
 from oomdoctor.units import GIB, MIB, percent, show
 
 A_DESKTOP: Final = 2 * GIB  # a display with its programs, or the driver's own reserve, takes so much of a card
@@ -58,6 +58,8 @@ _TRAINER: Final = "policy"  # a role
 _CREATING: Final = frozenset({"launch", "model_load"})
 # What a job's ranks do together before anything else
 _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
+_EMPTY_POOL: Final = "<allocator contains no memory>"  # xla/tsl/framework/bfc_allocator.cc, RenderOccupancy
+_RIGHT_BELOW: Final = 8  # lines
 
 
 class _Neighbours(Struct, frozen=True):
@@ -236,6 +238,21 @@ def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
         limit=show(root.limit_bytes),
     )
     return Seen(words=words, evidence=(root,), against=(say("the program may have set the limit itself"),))
+
+
+@sign
+def its_pool_got_nothing(crash: Crash) -> Seen | None:
+    """XLA's pool, or TensorFlow's, had got nothing of the GPU when a small array was requested."""
+    root = crash.root
+    small = isinstance(root, ArrayOutOfMemory) and root.pool == "gpu" and 0 < (root.tried_bytes or 0) <= STRAW
+    if not small or not any(_EMPTY_POOL in line for line in root.around.below[:_RIGHT_BELOW]):
+        return None
+    words = say(
+        "The framework's pool had got no memory of the GPU when {tried} were requested: others hold it, or another "
+        "process of this job reserved it first.",
+        tried=show(root.figures("usage").get("tried_bytes") or 0),
+    )
+    return Seen(words=words, evidence=(root,))
 
 
 @sign

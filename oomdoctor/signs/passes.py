@@ -30,6 +30,7 @@ from oomdoctor.signs.trace import (
     LOGITS,
     MOVE,
     SAMPLER,
+    STRAW,
     VISION,
     asked,
     card,
@@ -495,6 +496,15 @@ def holds_less_than_half(crash: Crash) -> Seen | None:
     if share is None or share >= OWN_SHARE or _own_pass(crash) is None or _beyond_the_card(it):
         return None
     return Seen(words=say("this process holds only {share} of the GPU", share=percent(share)))
+
+
+@sign
+def a_straw_on_the_host(crash: Crash) -> Seen | None:
+    """A piece of host memory was refused that is no load: what filled it before, a pass need not have been."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or root.tried_bytes is None or root.tried_bytes > STRAW:
+        return None
+    return Seen(words=say("only {size} was requested", size=show(root.tried_bytes)))
 
 
 @sign
