@@ -515,7 +515,7 @@ def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
         ),
         ("the kiln in the cellar has exited with code 139 today", "...in the cellar has exited with code 139..."),
         ("Memory on the kiln's node was 121.60GB / 128.00GB (0.95)", "...kiln's node was 121.60GB / 128.00GB (..."),
-        ("the kilns on this node are 121.60 of / 128.00 or so", "the kilns on this node are 121.60 of / 12..."),
+        ("the kilns on this node are 121.60 of / 128.00 or so", "the kilns on this node are 121.60 of / ..."),
     ],
 )
 def test_a_line_that_is_cut_keeps_what_leads_to_a_few_words(line: str, shown: str) -> None:
