@@ -78,6 +78,8 @@ _FOR_PEOPLE = r"[\d.]{1,16} [KMG]?B\b"
 # Its devices but for the CPU, DSP, DISK, NPY and PYTHON: tinygrad/runtime/ops_*.py, of which GPU and CLANG were renamed
 TINYGRADS: Final = "NV|CUDA|AMD|HIP|METAL|QCOM|CL|GPU|WEBGPU"
 # One of their frames; AMD's and NVIDIA's own page tables are those of support/memory.py
+ONNX_RUNTIME: Final = "ONNX Runtime"
+_PROVIDER: Final = late(r"\b([A-Z][A-Za-z]{1,20})ExecutionProvider\b")
 OF_TINYGRAD: Final = rf"(?i:/tinygrad/runtime/(?:ops_(?:{TINYGRADS})|support/memory)\.py\", line \d)"
 # XGBoost says so of whatever its allocator throws, of a bad address too. Its cache (1.3 on) gives no reason.
 _XGBOOST_HEAD = "Memory allocation error on worker"
@@ -200,12 +202,12 @@ _OUT_OF_MEMORY = tuple(
         ("FAISS", r"StandardGpuResources.{0,200}CUDA memory allocation error"),
         ("tensorview", r"\bcuda failed with error (?P<code>2) out of memory\b"),  # below spconv and cumm
         (
-            "ONNX Runtime",
+            ONNX_RUNTIME,
             rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
         ),
         # what an arena's own limit leaves
         (
-            "ONNX Runtime",
+            ONNX_RUNTIME,
             rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
         ),
         ("FlashInfer", _FLASHINFER),
@@ -321,7 +323,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     library, match = failure or trouble or (None, None)
     if library is None or match is None:
         return
-    if library == "NCCL" and _said_by_another_line(page, index):
+    if _is_read_elsewhere(page, index, library):
         return
     why = _explained(page, index, match[0]) or (None if _HINT.match(text) else echo(text[: match.end()], text))
     if why:
@@ -343,6 +345,19 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield LibraryOutOfMemory(at=place, time=line.mark.time, process=process, library=library, **stated)
     else:
         yield LibraryTrouble(at=place, time=line.mark.time, process=process, library=library, status=match["status"])
+
+
+def _is_read_elsewhere(page: Page, index: int, library: str) -> bool:
+    """By another line, or as host memory by host_alloc."""
+    if library == ONNX_RUNTIME:
+        return page.once(runs_on_the_cpu)
+    return library == "NCCL" and _said_by_another_line(page, index)
+
+
+def runs_on_the_cpu(page: Page) -> bool:
+    """Whether the log names ONNX Runtime's provider for the CPU, and none for a device."""
+    lines = (line.text for line in page.lines if "ExecutionProvider" in line.text)
+    return {name for text in lines for name in _PROVIDER.findall(text)} == {"CPU"}
 
 
 def _gave_up(page: Page, index: int) -> bool:

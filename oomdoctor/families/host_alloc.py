@@ -15,7 +15,7 @@ from oomdoctor.families.budget import MUMPS
 from oomdoctor.families.echoes import CHANGE, COMMENT, SOURCE, TEST, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
-from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS
+from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS, runs_on_the_cpu
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, PAGEABLE, place_of, process_of
 from oomdoctor.families.loudness import is_exception, is_loud
 from oomdoctor.families.registrations import registration
@@ -137,6 +137,7 @@ _DEVICE_FAILED = late(
 )
 # What a kernel did before, and the next call reports
 _FAULT = late(rf"(?i){_OF_A_FAULT}|\b(?:cuda|hip)Error(?:Illegal|Launch)\w{{4,20}}")
+_ONNX_RUNTIME: Final = "onnxruntime"
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))
@@ -177,6 +178,8 @@ _ALLOCATORS: Final = tuple(
         # its own on the CPU gives back nullptr; those of a card throw (src/storage_view.cc)
         ("ctranslate2", r"\bstorage_view\.cc:\d{1,5}: failed to allocated? memory"),
         ("opencv", r"Insufficient memory\) Failed to allocate \d"),
+        # its arena serves the CPU as it serves a card
+        (_ONNX_RUNTIME, r"(?i:bfc_?arena).{0,400}Failed to allocate memory for requested buffer of size \d"),
         (
             "c++",
             r"\] C\+\+ OOM in -fno-exceptions case",  # gperftools'
@@ -533,6 +536,8 @@ def _first(table: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str | N
 def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     """RMM raises "MemoryError: std::bad_alloc: out_of_memory: CUDA error": that is the card. An engine raises one where
     its own blocks run out."""
+    if allocator == _ONNX_RUNTIME:
+        return not page.once(runs_on_the_cpu)
     if allocator not in {"c++", "python"}:
         return False
     if allocator == "python" and _OF_ANOTHER.search(text):
@@ -766,6 +771,7 @@ _TRIGGERS: Final = (
     "<jemalloc>: Error in",
     "kind: OutOfMemory",
     "Insufficient memory",
+    "memory for requested buffer",
     "1455",
     "error code: <1450",
     "() failed. GetLastError()",
