@@ -269,7 +269,10 @@ _PINNED: Final = tuple(
             # CANN's, without memory
             r"\baclrtMallocHost\b[^\n]{0,200}(?:error code is |\b(?:ret(?:urn)?|rc|code|err(?:or)?)[ :=]{1,3})207001",
             # llama.cpp prints this too, and goes on with pageable memory
-            rf"^(?!.{{0,80}}ggml_).{{0,200}}{_FAILED_TO} (?:allocate|pin|lock) .{{0,40}}(?<!non-)(?<!un)pinned",
+            (
+                rf"^(?!.{{0,80}}ggml_).{{0,200}}{_FAILED_TO} (?:allocate|pin|lock) "
+                r"(?:(?!\. ).){0,40}(?<!non-)(?<!un)pinned"  # in the same sentence
+            ),
         ),
         (
             "rdma",

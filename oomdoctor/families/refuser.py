@@ -201,11 +201,9 @@ def pool_of(found: Shortfall, text: str) -> str:
     letters = _without_what_follows(found)
     if found.compared is not None and found.compared.unit in OF_A_CACHE and _named(letters, text) in {"", "host_ram"}:
         return "kv_cache"
-    near = letters[max(0, found.start - _NEAR) : found.end + _NEAR]
     if (placed := _by_a_name(letters, found, text)) is not None:
         return placed
-    named = _named(near, text) or _named(_in_its_sentence(letters, found), text)
-    named = named or _named_elsewhere(letters, text, found.sentence.text)
+    named = _named_near(letters, found, text) or _named_elsewhere(letters, text, found.sentence.text)
     if named == "gpu" and not _is_of_a_card_itself(found) and _OF_THE_CPU.search(text):
         return "host_ram"
     if named == "pinned" and _is_held_against_ram(found):
@@ -327,10 +325,13 @@ def _named(letters: str, text: str) -> str:
     return "host_ram" if "r" in letters or "H" in letters else ""
 
 
-def _in_its_sentence(letters: str, found: Shortfall) -> str:
-    """The letters between the full stops around what says it: the next sentence may be of another memory."""
+def _named_near(letters: str, found: Shortfall, text: str) -> str:
+    """By the words around those that say it, in their own sentence first: the next one may be of another memory."""
+    near = slice(max(0, found.start - _NEAR), found.end + _NEAR)
     last = letters.find(".", found.end)
-    return letters[letters.rfind(".", 0, found.start) + 1 : last if last >= 0 else None]
+    own = slice(letters.rfind(".", 0, found.start) + 1, last if last >= 0 else len(letters))
+    both = slice(max(near.start, own.start), min(near.stop, own.stop))
+    return next((named for part in (both, own, near) if (named := _named(letters[part], text))), "")
 
 
 def _named_elsewhere(letters: str, text: str, spaced: str) -> str:

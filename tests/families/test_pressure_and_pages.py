@@ -45,6 +45,7 @@ CACHES = (
     (NEEDS.format("18.10"), "max-model-len-too-long"),
     ("ValueError: KV cache of one clip needs 24.50 GiB, limit is 18.10 GiB", "max-model-len-too-long"),
     # others hold some of it
+    ("RuntimeError: KV cache exhausted: clip 7 requires 4.50 GiB, limit is 18.10 GiB", "kv-pool-exhausted"),
     ("RuntimeError: the KV pool: clip 7 requires 24.50 GiB, 2.10 GiB left", "kv-pool-exhausted"),
     ("ERROR KV usage 24.50 GiB exceeds the budget of 18.10 GiB", "kv-pool-exhausted"),
     ("RuntimeError: KV cache is full", "kv-pool-exhausted"),

@@ -37,6 +37,8 @@ OTHERS = (
     "ValueError: Maximum allowed dimension of a picture exceeded: 16384",
     "OverflowError: Python int too large to convert to C ssize_t",
     "ERROR:  invalid memory alloc request size 1073741824",
+    "ERROR:  invalid memory alloc request size 2199023255552",
+    "ERROR: the plan with an allocation size of 900719925474099 was cancelled by its user",
     "ERROR: requested allocation size of 900719925474099 bits is invalid",
     "ERROR: requested offset 900719925474099 is out of range - maximum is 281474976710656",
     "INFO requested allocation size of 900719925474099 was within the maximum allocation size",
