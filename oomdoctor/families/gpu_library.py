@@ -201,6 +201,7 @@ _OUT_OF_MEMORY = tuple(
         ("HSA", r"(?P<status>HSA_STATUS_ERROR_OUT_OF_RESOURCES): (?=.{0,400}Available Free mem : \d{1,2} MB)"),
         ("FAISS", r"StandardGpuResources.{0,200}CUDA memory allocation error"),
         ("tensorview", r"\bcuda failed with error (?P<code>2) out of memory\b"),  # below spconv and cumm
+        ("tensorview", r"\bcuda execution failed with error (?P<code>2)(?!\d)"),  # the same in spconv 1.0 to 1.2
         (
             ONNX_RUNTIME,
             rf"(?i:bfc_?arena|onnxruntime).{{0,400}}Failed to allocate memory for requested buffer of {_SIZE_OF}",
@@ -548,6 +549,7 @@ FAMILY = Family(
         "memory pattern buffer",
         "failed with error out of memory",
         "failed with error 2 out of memory",
+        "cuda execution failed with",
     ),
     read=read,
 )

@@ -153,3 +153,10 @@ def test_the_size_below_is_that_of_the_failed_call(tmp_path: Path, between: tupl
 )
 def test_a_size_that_is_not_of_the_failed_call(tmp_path: Path, lines: list[str], found: list[int | None]) -> None:
     assert sizes(tmp_path, *lines) == found
+
+
+@pytest.mark.parametrize(("number", "verdict"), [("2", "oom"), ("700", "no-oom"), ("209", "no-oom"), ("20", "no-oom")])
+def test_the_drivers_number_behind_a_librarys_words(number: str, verdict: str, tmp_path: Path) -> None:
+    log = f"RuntimeError: ops/spconv/src/indice_cuda.cu 124\ncuda execution failed with error {number}\n"
+    (tmp_path / "job.log").write_text(log, encoding="utf-8")
+    assert oomdoctor.diagnose(tmp_path / "job.log").as_json()["verdict"] == verdict
