@@ -88,6 +88,8 @@ _OF_ADDRESS_SPACE: Final = late(
 # "re-run STAR with at least --limitBAMsortRAM 41143265264", "increase max_memory (now 2048 MB)": its own option
 _RAISES_A_LIMIT: Final = late(
     r"(?i)\b(?:re-?run|rais|increas|enlarg|us|set|add|pass|try|specify|requir|need)\w{0,3}\b[^\n;]{0,80}?(?<![\w/.-])"
+    # what leaves a check out is no limit: "Set SKIP_RAM_CHECK=1"
+    r"(?!\S{0,40}(?:skip|ignore|disable|allow|check))"
     r"(?:--?)?(?:[a-z]\w{0,24}\.){0,3}(?:(?:heap|mem(?:ory)?|ram)[_-]?(?:size|limit|budget|cap)|[a-z]\w{0,24}?"
     r"(?:[_-](?:limit|mem|memory|ram|heap|budget)|limit[_-]?\w{0,20}(?:mem|ram|heap)|(?-i:Mem|RAM|Heap|Limit)))"
     r"\w{0,20}(?![\w.]*\()[ =:(]{1,3}[^\n;]{0,20}?\d"

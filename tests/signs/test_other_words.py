@@ -89,6 +89,9 @@ SORT = "EXITING: not enough memory for sorting tiles\n{}\n"
         ("set tile.heap_size = 4096", True),
         ("use fewer threads (now 16)", False),
         ("limitTileRAM was 41143265264", False),
+        ("set TILES_RAM=64 to hold more of them", True),
+        ("set TILES_SKIP_RAM_CHECK=1 to sort them anyway", False),
+        ("set TILES_IGNORE_RAM=1 to sort them anyway", False),
         ("increase the number of files (ulimit -n) to 4096", False),
     ],
 )
