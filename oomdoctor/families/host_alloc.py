@@ -137,7 +137,7 @@ _DEVICE_FAILED = late(
 )
 # What a kernel did before, and the next call reports
 _FAULT = late(rf"(?i){_OF_A_FAULT}|\b(?:cuda|hip)Error(?:Illegal|Launch)\w{{4,20}}")
-_ONNX_RUNTIME: Final = "onnxruntime"
+_ONNX_RUNTIME: Final = "onnx"
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))

@@ -91,7 +91,7 @@ _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
-_OF_JAVA: Final = ("java", "jvm")  # allocators, of a process beside the one that computes batches
+_OF_JAVA: Final = "jvm"  # an allocator, of a process beside the one that computes batches
 _WIDE: Final = frozenset({"float64", "int64", "uint64", "complex128", "float128", "longdouble", "object"})
 _NARROW: Final = frozenset({"float32", "float16", "int32", "int16", "int8", "uint16", "uint8", "bool", "|S1"})
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
@@ -384,7 +384,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if not isinstance(crash.root, HostAllocation) or crash.root.allocator in ("torch", "torch7"):
         return True
-    if crash.root.allocator in _OF_JAVA:
+    if crash.root.allocator == _OF_JAVA or crash.root.part is not None:
         return case.row is not None and bool(case.row.words)  # those that a log shows it to hand to Python
     others = [one for one in map(framework, crash.job.frameworks) if one is None or one.task not in _WITHOUT_BATCHES]
     return crash.setting(*KNOBS["smaller-microbatch"].settings) is not None or bool(others)

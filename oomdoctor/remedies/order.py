@@ -57,6 +57,7 @@ _OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-f
 _LEAK: Final = "clear-references"
 _BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
+_OF_FEW: Final = ("cap-primitives", "fewer-environments")  # knobs that most jobs do not have
 _PIECES: Final = "smaller-partitions"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
@@ -154,9 +155,12 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
     is not in pieces, and a batch of the same size did fit before. An evaluation that may keep a graph comes first."""
     if cause == _ACTIVATIONS and may_keep_a_graph(crash) is not None:
         return _placed(_LEAK, knobs, 0)
-    if cause != _ACTIVATIONS or not isinstance(crash.root, HostAllocation) or not several_steps_went_by(crash):
+    if cause not in (_ACTIVATIONS, _LIMIT) or not isinstance(crash.root, HostAllocation):
         return knobs
-    return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in knobs else 1)
+    if not several_steps_went_by(crash):
+        return knobs
+    first = [knob for knob in knobs if knob not in _OF_FEW][:FREE_BEFORE]
+    return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in first else 1)
 
 
 def with_a_restart(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:

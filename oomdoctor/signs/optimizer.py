@@ -139,7 +139,7 @@ def _history(crash: Crash) -> int | None:
 
 def _width(crash: Crash) -> int:
     """Of a number, in bytes."""
-    stated = crash.setting("dtype", "precision", "torch_dtype", "default_dtype")
+    stated = crash.setting("dtype", "precision", "torch_dtype")
     return 2 * FULL_PRECISION_BYTES if stated is not None and str(stated.value) in _DOUBLE else FULL_PRECISION_BYTES
 
 

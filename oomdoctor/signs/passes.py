@@ -102,7 +102,7 @@ OF_DRAWING: Final = (
 )  # fmt: skip
 OF_SCORES: Final = ("memory-efficient-attention", *OF_DRAWING)
 OF_SOUND: Final = ("tiled-processing", "smaller-input", "mixed-precision", "smaller-microbatch", "free-the-gpu")
-_ON_THE_CPU: Final = ("torch", "torch7", "c++", "onnxruntime")  # TensorFlow's is C++'s
+_ON_THE_CPU: Final = ("torch", "torch7", "c++", "onnx")  # TensorFlow's is C++'s
 # torch/functional.py, torchaudio, librosa; names that programs give what they read with these
 _SOUND: Final = (
     r"(?i)(?:\b|_)i?stft\b|\b(?:mel_?specs?|(?:mel_?)?spectrograms?)\b|\bwaveforms?\b|\b(?:audio|wav|song)s?\b(?=[,)])"

@@ -73,6 +73,7 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "docker inspect": ("pairs/docker-template-in-the-command/evidence.txt", {"container"}),
     "sacct -j": ("pairs/sacct-cut-state/evidence.txt", {"container"}),
     "grep -n -E 'context_window_size": ("asked/mlc-config-by-grep.txt", set()),  # for a person to look at
+    "grep -i huge /proc/meminfo": ("asked/huge-pages.txt", set()),  # the same
     "neuron-ls": ("asked/neuron-ls.txt", set()),  # the same
     "pip show": ("asked/pip-show.txt", {"pip_show"}),
 }

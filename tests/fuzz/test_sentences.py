@@ -41,6 +41,7 @@ AROUND = {
     ("host_alloc", "tried_whole_gib"): ("you tried to allocate 7GB", ("7GB",)),
     ("kernel", "asker"): ("ray::IDLE invoked oom-killer: gfp_mask=0", ("ray::IDLE",)),
     ("kernel", "oomd_unit"): ("Killed /user.slice/x.scope due to memory pressure", ("/user.slice/x.scope",)),
+    ("kernel", "score"): ("Kill process 7 (java) score 81 or sacrifice child", ("81",)),
     ("kernel", "signal"): ("sending SIGTERM to process 7", ("SIGTERM",)),
     ("kernel", "unit"): ("train.service: A process of this unit has been killed", ("train.service",)),
     ("kernel", "unit_peak"): ("Consumed 3min CPU time, 12.5G memory peak", ("12.5G",)),
