@@ -9,7 +9,7 @@ from sample_reports import CRASH, GROWTH, HEALTHY, HOG, INCONCLUSIVE, KILL, MORE
 from oomdoctor.remedies import Gap, Rejected
 from oomdoctor.report import words
 from oomdoctor.report.contract import LedgerRow, Moment, Report
-from oomdoctor.report.text import _shortened, rendered
+from oomdoctor.report.text import _shortened, _up_to, rendered
 from oomdoctor.units import GIB
 
 OOM_100 = """\
@@ -536,3 +536,11 @@ BAR = "Epoch 2:  40%|####      | 4/10 [00:12<00:18,  3.1s/it, loss=2.1]"
 )
 def test_a_line_behind_a_progress_bar_begins_with_its_own_words(line: str, shown: str) -> None:
     assert _shortened(line, 44) == shown
+
+
+@pytest.mark.parametrize(
+    ("room", "begins"), [(90, "torch.OutOfMemoryError"), (50, "torch.OutOfMemoryError"), (30, "CUDA ran")]
+)
+def test_a_cut_line_begins_at_an_errors_name_and_not_at_other_words_for_it(room: int, begins: str) -> None:
+    line = "a rank went out of memory while others waited: torch.OutOfMemoryError: CUDA ran short, 2.00 GiB"
+    assert line[_up_to(line, len(line), room) :].startswith(begins)
