@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -154,4 +153,4 @@ def _trains_in_fp16(remedy: Remedy, case: Case) -> bool:
     return of_weights and case.crash.job.task in ("training", "rl")
 
 
-__all__: Sequence[str] = ["Gpu", "fits", "instead", "older", "remedy_for", "table"]
+__all__ = ["Gpu", "fits", "instead", "older", "remedy_for", "table"]
