@@ -360,9 +360,7 @@ def _unheard(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[
     if (code := _failed_of_a_routine(page, index, text)) is not None:
         yield from _of_a_routine(page, index, text, code)
     elif is_raised and _NOT_HANDED_OUT.match(text) and _by_its_file(page, index) == "kv_cache":
-        line = page.lines[index]
-        at = place_of(page, line)
-        yield Shortage(at=at, time=line.mark.time, process=process_of(line), pool="kv_cache", refuser="engine")
+        yield Shortage(**_origin(page, index), pool="kv_cache", refuser="engine")
     elif _VARIABLE.match(text):
         yield from _nameless(page, index, text, of_memory=True)
     elif _ALLOCATION_FAILED.match(text):
@@ -373,6 +371,12 @@ def _unheard(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[
         yield from _compared(page, index, text, is_raised=is_raised)
         yield from _looked_up(page, index, text, is_raised=is_raised)
         yield from _beyond_any_machine(page, index, text, is_raised=is_raised)
+
+
+def _origin(page: Page, index: int) -> dict[str, Any]:
+    """Where, when and by which process the line was written."""
+    line = page.lines[index]
+    return {"at": place_of(page, line), "time": line.mark.time, "process": process_of(line)}
 
 
 def _process(line: Line, found: Shortfall) -> Process:
@@ -474,8 +478,7 @@ def _nameless(page: Page, index: int, text: str, *, of_memory: bool) -> Iterator
     was of a variable, or of what was freed above for a second try."""
     if not is_loud(page, index, text, sure=of_memory, compared=False) or ends_well(page, index):
         return
-    line = page.lines[index]
-    found = Shortage(strength=1, at=place_of(page, line), time=line.mark.time, process=process_of(line))
+    found = Shortage(**_origin(page, index), strength=1)
     yield replace(found, strength=2, pool=_unnamed(page, "unknown")) if of_memory else found
 
 
@@ -491,11 +494,8 @@ def _failed_of_a_routine(page: Page, index: int, text: str) -> int | None:
 def _of_a_routine(page: Page, index: int, text: str, code: int) -> Iterator[Read]:
     if ends_well(page, index):
         return
-    line = page.lines[index]
     yield Shortage(
-        at=place_of(page, line),
-        time=line.mark.time,
-        process=process_of(line),
+        **_origin(page, index),
         pool="gpu" if _OF_A_DEVICE.search(text) else "host_ram",
         code=code or None,
     )
@@ -510,9 +510,7 @@ def _less_than_needed(page: Page, index: int, text: str) -> Iterator[Read]:
     if not is_loud(page, index, text, sure=False, compared=True):
         return
     yield Shortage(
-        at=place_of(page, line),
-        time=line.mark.time,
-        process=process_of(line),
+        **_origin(page, index),
         pool="kv_cache",
         refuser="engine",
         needed=counts[0],
@@ -530,9 +528,7 @@ def _compared(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator
     line = page.lines[index]
     near = f"{line.mark.source or ''} {' '.join(one.text[:AT_MOST] for one in page.after(index, _FRAMES))}"
     yield Shortage(
-        at=place_of(page, line),
-        time=line.mark.time,
-        process=process_of(line),
+        **_origin(page, index),
         pool=_pool_of_a_check(page, text, near),
         tried_bytes=amounts[0],
         free_bytes=amounts[1],
@@ -558,11 +554,8 @@ def _looked_up(page: Page, index: int, text: str, *, is_raised: bool) -> Iterato
         return
     if called:
         pool = "gpu"
-    line = page.lines[index]
     yield Shortage(
-        at=place_of(page, line),
-        time=line.mark.time,
-        process=process_of(line),
+        **_origin(page, index),
         pool=pool or (_place_of_a_size(page, index) if factors else _unnamed(page, "unknown")),
         needed=count,
         factors=factors,
@@ -582,11 +575,8 @@ def _beyond_any_machine(page: Page, index: int, text: str, *, is_raised: bool) -
         return
     if not (is_raised or is_loud(page, index, text, sure=True, compared=False)):
         return
-    line = page.lines[index]
     yield Shortage(
-        at=place_of(page, line),
-        time=line.mark.time,
-        process=process_of(line),
+        **_origin(page, index),
         pool=_place_of_a_size(page, index),
         tried_bytes=tried,
     )

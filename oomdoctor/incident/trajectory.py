@@ -591,7 +591,7 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
       "ree ram", "ailable GPU", "ailable gpu", "ailable VRAM", "ailable RAM", "ailable ram",
       " free:", " free=", "_free:", "_free=", " left:", " left="), _free),
     ((" mem=", ",mem=", "[mem=", "memory="), _bar),
-    ((" mem ", " mem: ", " memory ", " memory: "), _bare),
+    ((" mem ", " mem: ", " memory: "), _bare),
     (("G  ",), _epochs),
     ((" GB / ", " GiB / "), _card_at),
     (("GPU mem", "gpu mem", "GPU Mem", "VRAM", "vram", "GPU ram", "GPU RAM", "gpu_mem"), _of_total),

@@ -181,9 +181,9 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     if isinstance(answer, Skip | Refusal):
         return Rejected(knob.id, answer.why) if isinstance(answer, Refusal) else None
     remedy = generations.remedy_for(_remedy(knob, case, own or answer), case)
-    if remedy is None or own is not None:
-        return remedy and from_outside.marked(remedy, case, heard)
-    return from_outside.marked(own_line.referring(remedy, case), case, heard)
+    if remedy is None:
+        return None
+    return from_outside.marked(remedy if own is not None else own_line.referring(remedy, case), case, heard)
 
 
 def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:

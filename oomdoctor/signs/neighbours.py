@@ -244,13 +244,14 @@ def tensorflow_found_nearly_nothing_free(crash: Crash) -> Seen | None:
 def its_pool_got_nothing(crash: Crash) -> Seen | None:
     """XLA's pool, or TensorFlow's, had got nothing of the GPU when a small array was requested."""
     root = crash.root
-    small = isinstance(root, ArrayOutOfMemory) and root.pool == "gpu" and 0 < (root.tried_bytes or 0) <= STRAW
-    if not small or not any(_EMPTY_POOL in line for line in root.around.below[:_RIGHT_BELOW]):
+    if not isinstance(root, ArrayOutOfMemory) or root.pool != "gpu" or not 0 < (root.tried_bytes or 0) <= STRAW:
+        return None
+    if not any(_EMPTY_POOL in line for line in root.around.below[:_RIGHT_BELOW]):
         return None
     words = say(
         "The framework's pool had got no memory of the GPU when {tried} were requested: others hold it, or another "
         "process of this job reserved it first.",
-        tried=show(root.figures("usage").get("tried_bytes") or 0),
+        tried=show(root.tried_bytes or 0),
     )
     return Seen(words=words, evidence=(root,))
 

@@ -75,15 +75,7 @@ def registering_was_refused_without_a_limit(crash: Crash) -> Seen | None:
         "on unless that is unlimited: too many memory maps (vm.max_map_count), full tables of the network adapter or "
         "full RAM are left."
     )
-    unclear = say("the message does not say which of them it was")
-    return Seen(
-        words=words,
-        evidence=(refusal,),
-        against=(unclear,),
-        pool="pinned",
-        unsure=True,
-        next_evidence=(OF_A_REGISTRATION,),
-    )
+    return _for_one_of_several_reasons(refusal, words)
 
 
 @sign
@@ -96,11 +88,14 @@ def registering_was_refused_by_an_adapter(crash: Crash) -> Seen | None:
         "Registering memory with the network adapter failed with errno 12. Registering pins the memory: the limit on "
         "locked memory (ulimit -l), the adapter's own tables, full RAM, or for GPU memory its BAR1 window are left."
     )
-    unclear = say("the message does not say which of them it was")
+    return _for_one_of_several_reasons(refusal, words)
+
+
+def _for_one_of_several_reasons(refusal: PinnedAllocation, words: str) -> Seen:
     return Seen(
         words=words,
         evidence=(refusal,),
-        against=(unclear,),
+        against=(say("the message does not say which of them it was"),),
         pool="pinned",
         unsure=True,
         next_evidence=(OF_A_REGISTRATION,),

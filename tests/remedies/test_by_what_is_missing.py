@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import oomdoctor
+from reports import body
 
 OLLAMA = (
     'time=2026-03-25T09:28:05.821+08:00 level=WARN source=server.go:1044 msg="model request too large for system" '
@@ -26,8 +25,7 @@ TENSOR = (
 
 
 def remedies(tmp_path: Path, log: str) -> list[dict[str, Any]]:
-    (tmp_path / "job.log").write_text(log, encoding="utf-8")
-    found: list[dict[str, Any]] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
+    found: list[dict[str, Any]] = body(tmp_path, log)["diagnoses"][0]["remedies"]
     return found
 
 

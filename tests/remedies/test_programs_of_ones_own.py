@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import oomdoctor
+from reports import body
 
 LIMIT = (
     "[1.0] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/job,task_memcg=/job,"
@@ -27,8 +26,7 @@ STEPS = "".join(f"step {n} psnr {9 + n}.1 num_gaussians {512 * n}\n" for n in ra
 
 
 def first(tmp_path: Path, log: str) -> dict[str, Any]:
-    (tmp_path / "job.log").write_text(log, encoding="utf-8")
-    found: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    found: dict[str, Any] = body(tmp_path, log)["diagnoses"][0]
     return found
 
 

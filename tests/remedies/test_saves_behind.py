@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import oomdoctor
+from reports import body
 
 BEHIND = "saving snapshot {} in the background"
 
 
 def remedies(tmp_path: Path, *lines: str) -> list[dict[str, Any]]:
-    (tmp_path / "job.log").write_text("\n".join([*lines, "Killed"]) + "\n", encoding="utf-8")
-    diagnosis = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    diagnosis = body(tmp_path, "\n".join([*lines, "Killed"]))["diagnoses"][0]
     assert diagnosis["cause"] == "checkpoint-spike"
     found: list[dict[str, Any]] = diagnosis["remedies"]
     return found

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import oomdoctor
+from reports import body
 
 TRACE = (
     "Traceback (most recent call last):\n"
@@ -20,8 +19,7 @@ TRACE = (
 
 def first(tmp_path: Path, shape: str, size: str, call: str, inner: str) -> dict[str, Any]:
     log = TRACE.format(shape=shape, size=size, call=call, inner=inner)
-    (tmp_path / "job.log").write_text(log, encoding="utf-8")
-    found: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    found: dict[str, Any] = body(tmp_path, log)["diagnoses"][0]
     return found
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-import oomdoctor
+from reports import body
 
 KILL = (
     "[1.0] Out of memory: Kill process 71 (java) score {score} or sacrifice child\n"
@@ -25,7 +24,6 @@ KILL = (
     ],
 )
 def test_a_share_from_a_score(tmp_path: Path, score: int, adjusted: str, cause: str, words: str) -> None:
-    (tmp_path / "kern.log").write_text(KILL.format(score=score, adjusted=adjusted), encoding="utf-8")
-    first = oomdoctor.diagnose(tmp_path / "kern.log").as_json()["diagnoses"][0]
+    first = body(tmp_path, KILL.format(score=score, adjusted=adjusted))["diagnoses"][0]
     assert first["cause"] == cause
     assert words in " ".join(first["explanation"].split())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-import oomdoctor
+from reports import body
 
 DECODING = (
     "Traceback (most recent call last):\n"
@@ -24,8 +23,7 @@ POOL = (
 
 
 def first(tmp_path: Path, log: str) -> str:
-    (tmp_path / "job.log").write_text(log, encoding="utf-8")
-    return str(oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["cause"])
+    return str(body(tmp_path, log)["diagnoses"][0]["cause"])
 
 
 @pytest.mark.parametrize(("tried", "is_the_pass"), [(5 << 20, False), (20 << 20, False), (21 << 20, True)])
