@@ -25,6 +25,7 @@ CAUSE = Cause(
     headlines=(
         mark("{engine_first} wants {share} of {gpu} ({wanted}), but {free_at_start} of {total} were free at its start"),
         mark("{engine_first} takes {cache_fraction} of the {free_before} free on {gpu} for its KV cache: too much"),
+        mark("{apart_from_pytorch} holds {outside} of {total} on {gpu}[; {requested} requested, {free} free]"),
         mark("{waking} could not take its memory back at wake-up: {requested} requested, {free} free on {gpu}"),
         mark("{waking} could not take its memory back at wake-up: out of memory on {gpu}[ ({place})]"),
         mark("{pool_taker} ran out of memory on {gpu} for its sleep-mode pool, at load or wake-up[ ({place})]"),
@@ -51,6 +52,7 @@ CAUSE = Cause(
         Row(engine.share_beside_a_neighbour, Grade.NAMES, AT_THE_START),
         Row(engine.refused_while_taking_its_share, Grade.NAMES),
         Row(engine.refused_while_serving, Grade.NAMES),
+        Row(engine.an_engine_outside_pytorch, Grade.NAMES),
         Row(engine.a_neighbour_holds_the_share, Grade.NAMES, BESIDE_A_TRAINER),
         Row(engine.share_larger_than_what_is_free, Grade.POINTS, AT_THE_START),
         Row(engine.refused_while_preparing, Grade.POINTS),

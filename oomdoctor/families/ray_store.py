@@ -280,14 +280,15 @@ def _disk(found: _Found, about: _About) -> Event | None:
     if not {"disk_full", "out_of_disk", "over_full"} & found.keys():
         return None
     warning = "over_full" in found
+    left = _size(found, "available", units.BINARY)
     return DiskFull(
         at=about.at,
         time=about.time,
         process=about.process,
-        role="context" if warning and not about.lasts else "root",
+        role="context" if warning and not about.lasts and left != 0 else "root",  # on a disk with nothing left it stays
         strength=1 if warning else 3,
         object_bytes=_size(found, "object_of_size", units.DECIMAL),
-        available_bytes=_size(found, "available", units.BINARY),
+        available_bytes=left,
         total_bytes=_size(found, "disk_capacity", units.BINARY),
         fraction=_fraction(found, "over_full"),
         warning=True if warning else None,

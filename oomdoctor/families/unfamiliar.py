@@ -332,7 +332,8 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         return
     line = page.lines[index]
     pool = pool_of(found, text)
-    if _is_of_an_engines_cache(page, index, found):
+    further = page.lines[index + 1] if pool == "gpu" and is_raised and _tells_of_a_cache(page, index) else line
+    if further is not line or _is_of_an_engines_cache(page, index, found):
         pool = "kv_cache"
     elif pool in _OF_A_FRAME:
         pool = _by_its_file(page, index) or pool
@@ -344,7 +345,7 @@ def _short(page: Page, index: int, text: str, *, is_raised: bool) -> Iterator[Re
         pool = _unnamed(page, refuser)
     yield Shortage(
         strength=1 if bare else 2,
-        at=place_of(page, line),
+        at=place_of(page, line, further),
         time=line.mark.time,
         process=_process(line, found),
         pool=pool,
@@ -588,6 +589,13 @@ def _told_further(page: Page, index: int) -> Shortfall | None:
     below = page.lines[index + 1 : index + 1 + _GOES_FURTHER] if file else ()
     said = (shortfall(message(line.text[:CHARACTERS]), raised=True) for line in below if _file_of(line) == file)
     return next((found for found in said if found is not None and found.compared is not None), None)
+
+
+def _tells_of_a_cache(page: Page, index: int) -> bool:
+    """Whether the exception's second line says that it was an engine's cache that found no room."""
+    texts = (line.text[:CHARACTERS] for line in page.lines[index + 1 : index + 2])
+    said = ((shortfall(text, raised=True), text) for text in texts)
+    return any(found is not None and pool_of(found, text) == "kv_cache" for found, text in said)
 
 
 def _file_of(line: Line) -> str:

@@ -319,8 +319,10 @@ def _is_of(event: Event, kind: str) -> bool:
 
 
 def _of_engine(event: Event) -> _Said:
-    """An engine's process of which no line says more: those that serve print their requests."""
-    starts = event.pool in ("gpu", "kv_cache") and _names_an_engine(event) and not _is_learning(event)
+    """An engine's process of which no line says more: those that serve print their requests. With graphs on the GPU it
+    had captured some already."""
+    captured = bool(getattr(event, "private_pools_bytes", None))
+    starts = event.pool in ("gpu", "kv_cache") and _names_an_engine(event) and not _is_learning(event) and not captured
     return (SILENCE._replace(stage="engine_init"), event.process.name) if starts else _MUTE
 
 

@@ -29,9 +29,9 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import among, engines, trainers
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.library import buffers_between_cards_were_refused
+from oomdoctor.signs.library import SUSPICIOUS, VERY, buffers_between_cards_were_refused
 from oomdoctor.signs.logits import in_a_sampler
-from oomdoctor.signs.trace import beyond_share
+from oomdoctor.signs.trace import beyond_share, card
 from oomdoctor.units import GIB, show
 
 # What a desktop, a driver or a forgotten notebook takes: a share that ignores it is simply too large.
@@ -276,6 +276,24 @@ def refused_with_figures(crash: Crash) -> Seen | None:
     GPU, or comes from the allocator that holds the share."""
     figures = its_pool_was_refused(crash) is not None or _engines_card(crash) is not None
     return _beside_its_share(crash) if _step(crash) == "" and figures else None
+
+
+@sign
+def an_engine_outside_pytorch(crash: Crash) -> Seen | None:
+    """An engine that allocates outside PyTorch runs in this process, which holds at least 3 GiB and a fifth of the GPU
+    there."""
+    engine = next((one for one in among(crash.context.frameworks) if one.keeps_apart), None)
+    it = card(crash)
+    outside = it.non_torch_bytes or 0
+    if engine is None or outside < SUSPICIOUS or (it.share(outside) or 0) < VERY:
+        return None
+    words = say(
+        "{outside} of this process is outside PyTorch: {engine} allocates its weights and its KV cache itself, and "
+        "left too little for what PyTorch computes beside it.",
+        outside=show(outside),
+        engine=engine.title,
+    )
+    return Seen(words=words, evidence=(crash.root,))
 
 
 @sign

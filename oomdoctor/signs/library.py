@@ -15,6 +15,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.families.vllm_cascade import WORKER_DIED, EngineFailed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import among
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
@@ -320,14 +321,14 @@ def very_much_outside_pytorch(crash: Crash) -> Seen | None:
     """This process, not an engine's, holds at least 3 GiB and a fifth of the GPU outside PyTorch."""
     it = card(crash)
     return (
-        _outside_pytorch(crash, it) if not crash.job.in_engine and (it.share(it.non_torch_bytes) or 0) >= VERY else None
+        _outside_pytorch(crash, it) if _is_no_engines(crash) and (it.share(it.non_torch_bytes) or 0) >= VERY else None
     )
 
 
 @sign
 def much_outside_pytorch(crash: Crash) -> Seen | None:
     """This process, not an engine's, holds at least 3 GiB and a tenth of the GPU outside PyTorch."""
-    return _outside_pytorch(crash, card(crash)) if not crash.job.in_engine else None
+    return _outside_pytorch(crash, card(crash)) if _is_no_engines(crash) else None
 
 
 @sign
@@ -484,6 +485,10 @@ def _is_bare(crash: Crash) -> bool:
 
 def _unsaid() -> str:
     return say("the log does not say how much was free")
+
+
+def _is_no_engines(crash: Crash) -> bool:
+    return not crash.job.in_engine and not any(one.keeps_apart for one in among(crash.context.frameworks))
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:

@@ -51,3 +51,20 @@ def test_the_environment_was_not_made_on_the_full_disk(text: str, tmp_path: Path
 )
 def test_the_disk_is_only_warned_of(text: str, tmp_path: Path) -> None:
     assert body(tmp_path, text)["verdict"] != "oom"
+
+
+IN_MEMORY = (
+    "(raylet) file_system_monitor.cc:105: /dev/shm/objects is over 95% full, available space: {}; capacity: "
+    "68719476736. Object creation will fail if spilling is required."
+)
+
+
+def test_a_folder_in_memory_that_is_full(tmp_path: Path) -> None:
+    """With nothing left it stays so; a warning alone is none, and no shortage in words that nobody knows."""
+    told = body(tmp_path, IN_MEMORY.format("0"))
+    assert told["diagnoses"][0]["cause"] == "spill-disk-full"
+    assert "0 bytes free" in told["diagnoses"][0]["headline"]
+    assert "spill to a disk" in told["diagnoses"][0]["remedies"][0]["action"]
+    assert body(tmp_path, IN_MEMORY.format("1717986918"))["verdict"] == "no-oom"
+    on_a_disk = body(tmp_path, IN_MEMORY.format("0").replace("/dev/shm/objects", "/mnt/objects"))
+    assert "Free the disk" in on_a_disk["diagnoses"][0]["remedies"][0]["action"]

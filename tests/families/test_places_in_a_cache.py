@@ -145,3 +145,16 @@ def test_room_that_is_refused(tmp_path: Path, text: str, cause: str) -> None:
 @pytest.mark.parametrize("text", NOT_REFUSED)
 def test_refusals_of_other_things(tmp_path: Path, text: str) -> None:
     assert first(tmp_path, "server.py", f"RuntimeError: {text}")[0] == "no-oom"
+
+
+@pytest.mark.parametrize(
+    ("second", "pool"),
+    [
+        ("Not enough memory for 18 blocks of KV cache.", "kv_cache"),
+        ("KV cache: 18 blocks.", "gpu"),
+        ("Not enough memory for 18 layers of weights.", "gpu"),
+    ],
+)
+def test_the_second_line_of_an_exception_says_what_found_no_room(second: str, pool: str, tmp_path: Path) -> None:
+    told = body(tmp_path, f"RuntimeError: NO_ROOM: Lack of device memory. (code: -3)\n{second}\nTry fewer.")
+    assert told["diagnoses"][0]["pool"] == pool

@@ -24,7 +24,21 @@ ROUND = (
     "graph_reserve: failed to allocate compute buffers\nmemory_update: failed to reserve graph after the memory update"
 )
 
+SHAPE = (
+    "ResourceExhaustedError: OOM when allocating tensor with shape[8,56,56,147] and type float on /device:GPU:0 by "
+    "allocator GPU_0_bfc\n\t [[{{node net/stem/%s}}]]"
+)
+POOLS = ", with 18.00 MiB allocated in private pools (e.g., CUDA Graphs)"
+WORKER = (
+    f"(Worker_TP0 pid=31) ERROR 01-02 03:04:05 [multiproc_executor.py:97] {OOM} of which 12.00 MiB is free. Including "
+    "non-PyTorch memory, this process has 22.05 GiB memory in use. Of the allocated memory 21.40 GiB is allocated by "
+    "PyTorch%s, and 90.00 MiB is reserved by PyTorch but unallocated."
+)
 STAGES = (
+    (SHAPE % "ExtractImagePatches", "forward"),
+    (SHAPE % "ExtractVolumePatches", "forward"),
+    (WORKER % POOLS, "unknown"),  # graphs were captured already: it may serve
+    (WORKER % "", "engine_init"),
     (SPAN.format("batch{batch_size=2}:prefill:prefill{id=7 size=2}:prefill{id=7 size=2}") + OOM, "serving"),
     (SPAN.format("batch{batch_size=2}:decode:decode{size=2}:decode{size=2}") + OOM, "serving"),
     (SPAN.format("warmup{max_input_length=900 max_prefill_tokens=900}:warmup") + OOM, "unknown"),

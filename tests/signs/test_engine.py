@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from engine_logs import RUNNER, crash_of, not_enough_free, refusal, traceback
 
-from oomdoctor.signs import Sign, engine
+from oomdoctor.signs import Sign, engine, library
 
 
 def serving(own: float, allocated: float = 1, others: float = 0) -> str:
@@ -112,3 +112,14 @@ def test_a_fraction_that_another_engine_states_is_of_something_else() -> None:
     assert stated.stage == "engine_init"
     assert stated.setting("free_gpu_memory_fraction") is not None
     assert engine.no_room_beside_the_weights(stated) is None
+
+
+def test_an_engine_that_keeps_its_memory_outside_pytorch() -> None:
+    """TurboMind's weights and cache are no tensors; of a program that nobody says to run it they are nobody's."""
+    refused = refusal("130.00 MiB", 22, 0.1, 21.9, 2.8)
+    imported = "from lmdeploy import pipeline\n"
+    assert engine.an_engine_outside_pytorch(crash_of(refused)) is None
+    assert engine.an_engine_outside_pytorch(crash_of(imported + refusal("130.00 MiB", 22, 0.1, 21.9, 18))) is None
+    assert engine.an_engine_outside_pytorch(crash_of(imported + refused)) is not None
+    assert library.very_much_outside_pytorch(crash_of(refused)) is not None
+    assert library.very_much_outside_pytorch(crash_of(imported + refused)) is None

@@ -17,7 +17,7 @@ value that begins or ends with a blank stands in quotation marks.
     replaces    whose spellings it has left behind: a fork with keys of its own
     pins        the releases that it runs with and that its logs do not print
     engine      whether a trainer has an inference engine: never, optional, always on its own cards, or on shared cards
-    share       of the card for that engine where nobody says; `share_by`, in words, who says so then
+    share       of the card for that engine where nobody says; `share_by` who says so, if it is not its default
     zero_stage  of DeepSpeed where nobody says
     style       how options are written: overrides (name=value), flags, yaml, json, code, environment
     roots       what its dotted overrides begin with
@@ -73,6 +73,7 @@ Trait = Literal[
     "takes a share of the card",
     "takes a share of what is free",  # when it starts
     "takes a share of the rest",  # of what is free after the weights
+    "allocates outside PyTorch",  # an engine, its weights and its cache
     "trains no quantized weights",  # but adapters on them
     "quantizes nothing itself",  # its option is for weights that were quantized before
     "spreads over cards",
@@ -161,6 +162,11 @@ class Framework:
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.world}, {self.task}>"
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether what it allocates is no tensor of PyTorch's."""
+        return "allocates outside PyTorch" in self.traits
 
     @property
     def trains(self) -> bool:
@@ -316,18 +322,26 @@ def roots() -> frozenset[str]:
 
 @cache
 def hallmarks() -> Mapping[str, tuple[str, ...]]:
-    """What in a line shows each framework: what it prints and is launched with, its actors and those it works in."""
+    """What in a line shows each framework: what it prints and is launched with, its actors and those it works in, and
+    in a program that was pasted along, that it is imported."""
     inside: dict[str, list[str]] = {}
     for each in frameworks():
         for name, *_, engine in (row for row in (*each.actors, *each.writers) if len(row) > 2):
             inside.setdefault(engine, []).append(name)
     return {
         each.name: (
-            *_on_windows(each.prints), *each.launches, *(row[0] for row in each.actors), *inside.get(each.name, ())
+            *_on_windows(each.prints), *each.launches, *(row[0] for row in each.actors), *inside.get(each.name, ()),
+            *_imported(each),
         )
         for each in frameworks()
         if each.layer != "host"
     }  # fmt: skip
+
+
+def _imported(one: Framework) -> Iterator[str]:
+    """How a program imports it: what others stand on says nothing, since all do."""
+    if one.layer in _DRIVEN:
+        yield from (f"from {package} import " for package in one.packages if "-" not in package)
 
 
 def _on_windows(prints: Iterable[str]) -> Iterator[str]:

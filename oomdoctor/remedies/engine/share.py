@@ -40,7 +40,8 @@ def share_stated(crash: Crash) -> float | None:
 
 def _default_share(crash: Crash) -> tuple[float, tuple[str, ...]] | None:
     for trainer in (each for each in among(crash.context.frameworks) if each.engine != "never"):
-        default, source = _begun_with(trainer.name, crash) or trainer.share, translated(trainer.share_by)
+        default = _begun_with(trainer.name, crash) or trainer.share
+        source = translated(trainer.share_by) or say("{program}'s default", program=trainer.title)
         told = say("share {share} ({source}, not in the log)", share=default, source=source)
         return (default, (told,)) if default else None
     version = engine_version(crash)

@@ -20,6 +20,7 @@ from oomdoctor.signs.kills import Ranks, ranks_beside_the_killed
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.units import show
 
+_IN_MEMORY: Final = late(r"(?<![\w/.-])/dev/shm/\S{1,200} is over ")
 _SESSION: Final = late(r"(/[\w./-]{1,200})/session_[\w-]{1,80} is over ")
 
 
@@ -92,6 +93,14 @@ def free_disk(case: Case) -> Answer:
         return _disk_of_a_program(case, spilling.program)
     if full is None:
         return None if case.cause == "spill-disk-full" else Skip()
+    if _IN_MEMORY.search(full.at.text):
+        return Proposal(
+            action=say(
+                "Let Ray spill to a disk: its folder is in /dev/shm, which is memory ({left})",
+                left=_left(full),
+            ),
+            snippet="ray start --head --object-spilling-directory=/PATH/ON/A/DISK",
+        )
     return Proposal(
         action=say(
             "Free the disk of Ray's session folder ({left}): delete the folders of sessions that have ended; or move "

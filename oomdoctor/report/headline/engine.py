@@ -127,6 +127,12 @@ def beside_weights(crash: Crash) -> str:
     return engine_first(crash)
 
 
+@where(engine_share.an_engine_outside_pytorch)
+def apart_from_pytorch(crash: Crash) -> str | None:
+    """The engine that holds its memory outside PyTorch."""
+    return next((one.title for one in among(crash.context.frameworks) if one.keeps_apart), None)
+
+
 def waking(crash: Crash) -> str | None:
     """The engine, where it took its memory back."""
     if engine_share.memory_saver_of_nobody_named(crash) is not None:

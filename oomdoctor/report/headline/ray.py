@@ -15,7 +15,7 @@ from oomdoctor.report.headline.figures import beside, brief, briefly
 from oomdoctor.report.headline.slot import about, first
 from oomdoctor.signs.node import table
 from oomdoctor.signs.store import MOST, df_shows_the_disk_full, refused_write, spill_disk
-from oomdoctor.units import percent
+from oomdoctor.units import percent, show
 
 # Behind the name of a task of Dask
 _ID: Final = late(r"-[0-9a-f]{8}(?:-[0-9a-f]{0,12}){1,4}$|-[0-9a-f]{16,64}$")
@@ -95,8 +95,12 @@ def store_in_ram(crash: Crash) -> str | None:
 
 def disk_free(crash: Crash) -> str | None:
     """What is free of the disk that Ray spills to, by its warning: "42.7 of 876 GiB"."""
-    shares = (beside(event.available_bytes, event.total_bytes) for event in crash.every(DiskFull))
-    return next((share for share in shares if share), None)
+    for event in crash.every(DiskFull):
+        if event.available_bytes == 0:
+            return show(0)
+        if share := beside(event.available_bytes, event.total_bytes):
+            return share
+    return None
 
 
 def disk_share(crash: Crash) -> str | None:
