@@ -197,3 +197,11 @@ def test_what_is_typed_at_duckdbs_prompt_is_sql(tmp_path: Path, log: str, in_the
     snippets = [snippet for snippet in advised(tmp_path, log)[2].values() if snippet and "SET " in snippet]
     assert snippets
     assert all(snippet.startswith("SET ") == in_the_shell for snippet in snippets)
+
+
+def test_what_reads_no_table_is_told_nothing_of_tables(tmp_path: Path) -> None:
+    """`read_csv` is advised where the log shows it, and not of another reader of the same library."""
+    rows = PANDAS.replace('read_csv("big.csv")', 'read_json("big.json")').replace("parsers/readers.py", "json/_json.py")
+    rows = rows.replace("in read_csv", "in read_json")
+    assert "read_csv" in str(advised(tmp_path, PANDAS))
+    assert "read_csv" not in str(advised(tmp_path, rows))

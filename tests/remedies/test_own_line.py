@@ -211,6 +211,18 @@ def test_a_line_that_fills_the_card(code: str, function: str, knob: str, does: s
             "df = pd.read_csv('a.csv', sep=';', chunksize=100000)",
         ),
         (
+            "rows = pd.read_json(path, lines=True)",
+            "stream-data",
+            "reads the whole file",
+            "rows = pd.read_json(path, lines=True, chunksize=100000)",
+        ),
+        (
+            "df = pd.read_table(path, sep='|')",
+            "stream-data",
+            "reads the whole table",
+            "df = pd.read_table(path, sep='|', chunksize=100000)",
+        ),
+        (
             "buf = np.zeros((size, 84, 84), dtype=np.uint8)",
             "smaller-buffers",
             "allocates all entries",
