@@ -521,6 +521,10 @@ def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
             "kiln[7]: error: Step 12.0 exceeded memory limit (91234567 > 81234567)",
             "...memory limit (91234567 > 81234567)",
         ),
+        (
+            "MyException: the third kiln for the cups failed with error no glaze is left. Ask the potter",
+            "...failed with error no glaze is left. As...",
+        ),
         ("the kiln in the cellar has exited with code 139 today", "...in the cellar has exited with code 139..."),
         ("Memory on the kiln's node was 121.60GB / 128.00GB (0.95)", "...kiln's node was 121.60GB / 128.00GB (..."),
         ("the kilns on this node are 121.60 of / 128.00 or so", "the kilns on this node are 121.60 of / ..."),
