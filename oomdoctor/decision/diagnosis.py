@@ -17,7 +17,7 @@ from oomdoctor.incident.node import of_low_limit
 from oomdoctor.job.model import Context
 from oomdoctor.language import joined, listed, say
 from oomdoctor.signs import releases
-from oomdoctor.signs.commands import WHOLE_LOG, unanswered
+from oomdoctor.signs.commands import WHOLE_LOG, unanswered, where_to_look
 from oomdoctor.signs.cut import is_cut, where_cut
 from oomdoctor.signs.machine import of_its_system, useful
 
@@ -29,6 +29,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     open: bool  # whether the log leaves the cause open
     ruled_out: tuple[tuple[str, str], ...]  # causes' ids, and why
     next_evidence: tuple[str, ...]
+    evidence_node: str | None = None  # where to run these, where the log names it
 
     def crash_of(self, answer: Ranked) -> Crash:
         """The crash with the pool that the answer is about."""
@@ -47,14 +48,15 @@ def decide(crash: Crash) -> Decision:
     ranking = ranked(crash, findings, frozenset(cause for cause, _ in ruled_out))
     asked = [one.next_evidence for _, one in said if isinstance(one, NotEnough)]
     asked += [answer.finding.next_evidence for answer in ranking.answers]
-    commands = tuple(dict.fromkeys(command for commands in asked for command in commands))
+    told = _next(tuple(dict.fromkeys(command for commands in asked for command in commands)), ranking, crash)
     return Decision(
         crash=crash,
         verdict="oom" if is_shown(crash, (answer.finding for answer in ranking.answers)) else "inconclusive",
         answers=(*(_with_remarks(one, crash) for one in ranking.answers[:1]), *ranking.answers[1:]),
         open=ranking.open,
         ruled_out=ruled_out,
-        next_evidence=_next(commands, ranking, crash),
+        next_evidence=told,
+        evidence_node=where_to_look(told, crash),
     )
 
 

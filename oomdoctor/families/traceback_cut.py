@@ -108,7 +108,11 @@ def read(page: Page, index: int) -> Iterator[Read]:
     line = page.lines[index]
     if _OF_THE_HOST.search(name):
         yield HostAllocation(
-            at=place_of(page, line), time=line.mark.time, process=process_of(line), pool="host_ram", allocator="python"
+            at=place_of(page, page.lines[end.first], line),
+            time=line.mark.time,
+            process=process_of(line),
+            pool="host_ram",
+            allocator="python",
         )
         return
     on_a_card = _OF_A_CARD.search(name) is not None or any(_REFUSED.search(line.text[:SHOWN]) for line in above)

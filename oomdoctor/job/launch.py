@@ -78,6 +78,13 @@ def read_line(text: str, *, continued: bool) -> list[Found]:
     return found
 
 
+def command_of(text: str) -> list[str]:
+    """The words of the command that a line starts, from its program on; none where it starts none that we know."""
+    line = words(text)
+    begins = _after_head(line)
+    return line[begins:] if begins is not None else []
+
+
 def _command(text: str) -> str:
     """What a shell repeats of the line that it ran, without the brackets of a subshell; else the line."""
     report = _SHELLS_REPORT.match(text)

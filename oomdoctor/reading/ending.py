@@ -15,6 +15,11 @@ from oomdoctor.streams import Line, Page
 
 LAST_LINES: Final = 60  # what is printed further up was survived
 _ENDS_ITS_PROGRAM: Final = "FATAL"  # a level: glog's, klog's, log4j's
+# Of a process that a signal ended, as a shell, Python or TVM (apache/tvm-ffi, src/ffi/backtrace.cc) says it
+_CRASH: Final = (
+    r".{0,120}\b(?:Segmentation fault|Segfault encountered|encountered a Segfault|Floating point exception|Bus error"
+    r"|Illegal instruction)\b"
+)
 _ERROR: Final = late(
     r"(?!raise )(?:"
     r"(?:\w{1,60}\.){0,8}(?!Warning)[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$)"  # the last line of a traceback
@@ -24,7 +29,7 @@ _ERROR: Final = late(
     r"|thread '[^'\n]{0,60}' (?:\(\d{1,9}\) )?panicked at \S"  # Rust's
     r"|forrtl: (?:severe|error) |Fortran runtime error: \S"
     r"|(?:\S{1,200}:\d{1,6}[:\]] ?)?Check failed: \S"  # glog's and Abseil's, without what stands before it
-    r"|.{0,120}\b(?:Segmentation fault|Floating point exception|Bus error|Illegal instruction)\b"
+    rf"|{_CRASH}"
     r"|.{0,400}\bAssertion .{1,200} failed\b"
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
     r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,120}\bCL ERROR:(?!CL_OUT_OF)|.{0,200}\bNCCL operations have failed\b"
@@ -33,6 +38,7 @@ _ERROR: Final = late(
     rf"|.{{0,120}}(?:{HEAP})"
     r")"
 )
+_CRASHED: Final = late(_CRASH)
 # What NCCL says of the call before it returns "invalid usage": src/init.cc, 2.4 to 2.27
 _INVALID_USE: Final = late(r"\binvalid usage\b|\bncclInvalidUsage\b|\bNCCL error\b")
 # The end of a program in its own log, behind whatever it begins its lines with: figures, months, zones
@@ -45,7 +51,10 @@ _FATAL: Final = late(
     r"|\d{1,8}:[XCSM] [^#\n]{10,30} # [^\n]{1,300}\b(?:[Aa]borting|[Ee]xiting)\b"
 )
 # What C++ prints of an exception that nobody caught; one that came from Python was printed there
-_UNCAUGHT: Final = late(r"\s{0,8}what\(\):\s{1,4}\S")
+_UNCAUGHT: Final = late(
+    r"\s{0,8}what\(\):\s{1,4}\S"
+    r"|.{0,120}\bUnhandled exception: \S{1,400} what\(\): \S"  # Ray's src/ray/util/logging.cc
+)
 _WHO_RAISED: Final = late(r"\s{0,8}(?:what\(\):\s{1,4}|(?:\w{1,60}(?:\.|::)){0,8}\w{1,60}(?:Error|Exception): )")
 _OF_ONE_GPU: Final = late(
     r".{0,200}\bDuplicate GPU detected : rank \d{1,6} and rank \d{1,6} both on CUDA device [0-9a-f]{1,16}\b"
@@ -58,6 +67,7 @@ _REASONS: Final = ((_INVALID_USE, _OF_ONE_GPU), (_UNHANDLED, _CALL_THAT_FAILED))
 _ANNOUNCES: Final = late(
     r"Error (?:executing|in|while|running|loading)\b|.{0,200}\bNCCL operations have failed\b"
     r"|.{0,200}\bwatchdog thread terminated with exception\b|.{0,120}\bdevice-side assert triggered\b"
+    r"|.{0,200}\bEngineDeadError\b"  # vllm/v1/engine/exceptions.py: the root cause stands above
     r"|.{0,200}\bCU[A-Z]{2,8}_STATUS_[A-Z_]{4,40}\b"
 )
 # The class that a remote call of Ray raised (as_instanceof_cause of ray/exceptions.py); what it said stands at the end
@@ -82,7 +92,10 @@ _COMMAND: Final = late(r"\W{0,4}(?:/[\w./-]{1,200}/)?(?:python[\d.]{0,6}|bash|sh
 # A metric, and a record for a machine, which tells of another's error
 _OF_NO_PROGRAM: Final = late(r"\{|(?i:error): {1,4}(?:[-+]?[\d.]{1,20}(?:e[-+]?\d{1,3})?|nan|inf|none|null)\s{0,4}$")
 _PRINTED_BY_ANOTHER: Final = late(r".{0,120}\b(?:INFO|WARNING|DEBUG)\b")
-_ONLY_ENDS: Final = late(r"[^\n]{0,120}?(?:^|[\]:>-] ?)(?:Abort|Exit|Shutt|Stopp|Terminat)ing(?: down)?[\s.!]{0,6}$")
+# That it ends, or that its stack follows
+_ONLY_ENDS: Final = late(
+    r"[^\n]{0,120}?(?:^|[\]:>-] ?)(?:(?:Abort|Exit|Shutt|Stopp|Terminat)ing(?: down)?|Stack ?trace:)[\s.!]{0,6}$"
+)
 _OF_A_TRACEBACK: Final = late(r"\s|$|, FILE |Aborted\b|File \"|Traceback \(most recent call last\)|[│❱╭╰]")
 
 
@@ -93,7 +106,7 @@ def ending(page: Page) -> Place | None:
     errors = [line for line in last if _is_an_error(line)]
     own = [line for line in errors if not _is_passed_on(line.text.strip())]
     uncaught = [line for line in own if _UNCAUGHT.match(line.text)]
-    told = [line for line in own if line not in uncaught] or uncaught
+    told = _up_to_a_crash([line for line in own if line not in uncaught] or uncaught)
     line = _first_alike(told) if told else _of_a_call(last) or (errors[0] if errors else _logged(page))
     line = _reason(line, last) if line is not None else None
     return Place(page.file, line.number, line.end, _with_what_follows(line, last)) if line is not None else None
@@ -110,6 +123,12 @@ def _first_alike(errors: Sequence[Line]) -> Line:
     """Where the last of the errors was printed first: in the same words, but for figures, places and who raised it."""
     said = [_PLACES.sub("", _WHO_RAISED.sub("", line.text, count=1)) for line in errors]
     return errors[said.index(said[-1])]
+
+
+def _up_to_a_crash(errors: Sequence[Line]) -> Sequence[Line]:
+    """Without those behind a process's end by a signal: they are of others, and follow from it."""
+    crashed = next((n for n, line in enumerate(errors, start=1) if _CRASHED.match(line.text)), None)
+    return errors[:crashed]
 
 
 def _with_what_follows(line: Line, last: Sequence[Line]) -> str:

@@ -49,6 +49,7 @@ from oomdoctor.remedies.training.checkpoints import one_save_at_a_time
 from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
+from oomdoctor.signs.above_a_kill import before_its_first_step
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
@@ -374,7 +375,7 @@ def batch_of_its_own(case: Case) -> bool:
         return False
     if case.now is None and crash.job.task == "data" and isinstance(crash.root, LibraryOutOfMemory):
         return False  # tables and clouds of points are parted, and by another knob
-    if _has_no_batches(crash) or computes_anything(case):
+    if _has_no_batches(crash) or computes_anything(case) or before_its_first_step(crash) is not None:
         return False
     if case.cause == "shm-too-small" and not _loads_batches(crash):
         return False

@@ -42,7 +42,8 @@ def collect(case: Case) -> Answer:
     if "ray" in crash.context.frameworks or _ray_killed(crash):
         return _of_ray(crash)
     action, snippet = _record(crash)
-    return Proposal(action=action, snippet=snippet) if of_its_system((snippet,), crash) else Skip()
+    there = of_its_system((snippet,), crash)
+    return Proposal(action=action, snippet="; ".join(there)) if there else Skip()
 
 
 def _the_same_alone(crash: Crash) -> Proposal | None:
@@ -64,15 +65,22 @@ def _the_same_alone(crash: Crash) -> Proposal | None:
 
 def _of_ray(crash: Crash) -> Answer:
     """A kill of Ray's leaves no line in the kernel's log."""
-    asked = commands.raylet_log(crash)
+    through = commands.through_the_cluster(crash)
+    asked = of_its_system((one for one in commands.raylet_log(crash) if one not in through), crash)
+    node = commands.node_of(crash)
     if not _ray_killed(crash):
-        return Proposal(
-            action=say("Read the node's raylet log and kernel log"), snippet="; ".join((*asked, commands.DMESG))
+        action = (
+            say("Read the raylet log and the kernel log on node {node}", node=node)
+            if node is not None
+            else say("Read the node's raylet log and kernel log")
         )
+        return Proposal(action=action, snippet="; ".join((*asked, *of_its_system((commands.DMESG,), crash))))
     if not asked:
         return Skip()
     if commands.raised_by_rays_old_monitor(crash) or commands.rays_table_is_cut_off(crash):
         action = say("Read Ray's table of memory users in the whole log: it names who held the memory")
+    elif node is not None:
+        action = say("Read raylet.out on node {node}: Ray's table there names who held the memory", node=node)
     else:
         action = say("Read the node's raylet log: Ray's table there names who held the memory")
     return Proposal(action=action, snippet="; ".join(asked))

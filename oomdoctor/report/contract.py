@@ -133,6 +133,7 @@ class Incident(Struct, frozen=True, kw_only=True):
     timeline: tuple[Moment, ...]
     trajectory: Mapping[str, Any] | None
     job: JobRecord
+    evidence_node: str | None = None  # the node that `next_evidence` is about, where the log names it
 
 
 class Stats(Struct, frozen=True):

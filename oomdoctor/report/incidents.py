@@ -59,6 +59,7 @@ def incident(name: str, advice: Advice, ids: dict[int, str]) -> Incident:
         timeline=tuple(_timeline(crash, ids)),
         trajectory=course(crash.trajectory, _limit(crash)),
         job=_job(crash),
+        evidence_node=decision.evidence_node,
     )
 
 

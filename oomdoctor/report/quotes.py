@@ -28,13 +28,15 @@ def quoted(place: Place, headline: str, explanation: str) -> list[tuple[int, str
 
 
 def _figures(words: str) -> dict[str, Figure]:
-    """What a text says with a unit, and large counts."""
-    found = {}
+    """What a text says with a unit; large counts, of which a process's number may be one, where it says no size."""
+    sizes, counts = {}, {}
     for match in _SIZE.finditer(words):
         unit, number = (match["unit"] or "").lower(), match["number"].replace(",", "")
-        if unit or float(number) >= _FEW:
-            found[match[0]] = _range(number, BINARY[unit])
-    return found
+        if unit:
+            sizes[match[0]] = _range(number, BINARY[unit])
+        elif float(number) >= _FEW:
+            counts[match[0]] = _range(number, 1)
+    return sizes or counts
 
 
 def _range(number: str, factor: int) -> Figure:

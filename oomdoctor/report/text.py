@@ -88,10 +88,11 @@ _AMOUNT = late(
     r"(?i)\b(?:out of memory|alloc\w{0,8}|exhausted|oom[- ]?kill\w{0,4}|killed process)\b.{0,160}?"
     r"\d[\d.,]{0,20} ?(?:[kmgt](?:i?b)?|bytes)\b"
 )
-# How a process ended and which, what a kernel or a step needed of what there was
+# How a process ended and which, what an error came of, what a kernel or a step needed of what there was
 _PROOF = late(
     r"\bexit ?code[:= ]{1,3}-?\d{1,5}\)?(?: local_rank: \d{1,6} \(pid: \d{1,10}\))?"
     r"|(?i:\bexit(?:ed)? (?:with )?(?:status|code)) -?\d{1,5}\b|\bsignal[:= ]{1,3}(?:\d{1,2}\b|SIG[A-Z]{3,6})"
+    r"|\bfailed with error:?(?: [\w'-]{1,30}){2,6}"
     r"|\bRequired: \d{1,12}, Hardware limit: \d{1,12}|\bexceeded [\w ]{1,40}\(\d{1,20} > \d{1,20}\)"
 )
 _USED = late(r"\b\d[\d.]{0,12} ?[KMGT]i?B / \d[\d.]{0,12} ?[KMGT]i?B\b")  # of what there was

@@ -98,7 +98,14 @@ def sure(incident: Incident, diagnosis: Diagnosis) -> str:
 
 
 def open_question(incident: Incident) -> str | None:
-    """What the log leaves open, and what else it may be."""
+    """What the log leaves open, what else it may be, and on which node what would tell is."""
+    question = _question(incident)
+    if question is None or incident.evidence_node is None:
+        return question
+    return say("{question} Look on node {node}.", question=question, node=incident.evidence_node)
+
+
+def _question(incident: Incident) -> str | None:
     if incident.verdict == "inconclusive":
         return say("First find out whether it was memory.")
     if not incident.cause_open:

@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.families.event import RAM
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.lines import PROGRESS
+from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import asked_for
@@ -152,7 +153,8 @@ def while_a_checkpoint_was_written_or_read(crash: Crash) -> Seen | None:
     """The job was saving or loading a checkpoint; no stack frame says where."""
     if crash.stage not in ("checkpoint_load", "checkpoint_save"):
         return None
-    return Seen(words=_at_a_checkpoint(crash), evidence=(crash.root,), shows_memory=True)
+    unseen = isinstance(crash.root, WorkerDeath)  # which Ray reports of a crash as well as of a kill
+    return Seen(words=_at_a_checkpoint(crash), evidence=(crash.root,), shows_memory=crash.proven or not unseen)
 
 
 def _at_a_checkpoint(crash: Crash) -> str:

@@ -64,8 +64,16 @@ MEMORY_ON_WINDOWS: Final = (
     "TotalVisibleMemorySize, FreePhysicalMemory, TotalVirtualMemorySize, FreeVirtualMemory"
 )
 WORKERS: Final = "grep -n -i -B 40 'out of memory' /tmp/ray/session_latest/logs/*.{out,err}"
+# Where a node keeps it: docs.ray.io, ray-observability/user-guides/configure-logging. `ray logs` reads no node of a
+# cluster that has ended; on Windows the folder is the user's (get_user_temp_dir of ray/_private/utils.py).
+RAYLETS_OWN: Final = "oomdoctor diagnose /tmp/ray/session_latest/logs/raylet.out"
+RAYLETS_ON_WINDOWS: Final = (
+    'oomdoctor diagnose (Get-ChildItem "$env:TEMP\\ray\\session_*\\logs\\raylet.out" | Sort-Object LastWriteTime)'
+    "[-1].FullName"
+)
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 ON_A_MAC: Final = "ps aux -m | head -20"
+KILLS_ON_A_MAC: Final = "log show --last 1d --predicate 'eventMessage CONTAINS \"memorystatus\"'"
 ALL_PROCESSES: Final = "ps -eo pid,ppid,user,rss,args --sort=-rss"
 PROCESSES: Final = f"{ALL_PROCESSES} | head -20"
 OF_THE_MACHINE: Final = (DUMP, WHO_HOLDS_IT_NOW)
@@ -110,7 +118,7 @@ BY_KILLER: Final[Mapping[str, tuple[str, ...]]] = {
     "nohang": OF_A_GUARD,
     "oomd": OF_A_GUARD,
     "systemd-oomd": ("systemd-cgtop -m -b -n 1 | head -30", OUTSIDE_PROCESSES),
-    "macOS": ("log show --last 1d --predicate 'eventMessage CONTAINS \"memorystatus\"'", ON_A_MAC),
+    "macOS": (KILLS_ON_A_MAC, ON_A_MAC),
     "FreeBSD": ("dmesg | grep 'was killed'", ON_A_MAC),
     KUBELET: OF_KUBERNETES,
 }
@@ -163,6 +171,10 @@ _ADVICE: Final = late(r"\bray logs raylet\.out -ip (\d{1,3}(?:\.\d{1,3}){3})(?![
 _HEAD_OF_THE_TABLE: Final = r"\bPID\s{1,12}MEM\(GB\)\s{1,12}COMMAND\b|\bTop \d{1,3} memory users"
 # docs.ray.io, ray-observability/reference/cli: "only the logs from alive nodes are available" by `ray logs`
 _OF_A_DEAD_NODE: Final = "ssh {node} cat /tmp/ray/session_latest/logs/raylet.out | oomdoctor diagnose -"
+_OWN_CLUSTER: Final = r"\bStarted a local Ray instance\b"
+_NODE: Final = late(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,100}[A-Za-z0-9])?")
+_OF_A_NODE: Final = ("dmesg", "df ", "for boot", "free ", "grep . /sys", "nvidia-smi", "ps ")
+_HERE: Final = late(r"(?i)(?:0\.0\.0\.0|127(?:\.\d{1,3}){3}|localhost)\Z")
 _JOB: Final = late(r"\d{1,12}(?:_\d{1,6})?")  # of "123_4.batch"
 _JOB_OF_A_LINE: Final = late(
     r"(?:SLURM_JOB_?ID[=: ]{1,3}|[Ss]lurm job (?:id )?|JOB |STEP |JobId=|StepId=|/slurmd?/job0{0,11})(\d{1,12})\b"
@@ -197,13 +209,15 @@ def devices_now(crash: Crash) -> str:
 def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
-    records = (*(raylet_log(crash) if of_ray else ()), *of_its_manager(crash))
+    of_raylet = raylet_log(crash) if of_ray else ()
+    later = tuple(command for command in of_raylet if command in through_the_cluster(crash))
+    records = (*(command for command in of_raylet if command not in later), *of_its_manager(crash))
     if in_a_pod(crash) and POD not in records:  # what it describes is in the log
         records = (*records, EVENTS_OF_THE_POD)
     if isinstance(crash.root, FatalSignal) or (isinstance(crash.root, Kill) and crash.root.signal == SIGBUS):
-        return (*records, SHM, BUS_ERRORS)
+        return (*records, SHM, BUS_ERRORS, *later)
     shared = (SHM,) if crash.root.pool == "shm" else ()
-    return (*records, *shared, JOURNAL, DMESG)
+    return (*records, *shared, JOURNAL, DMESG, *later)
 
 
 def of_its_manager(crash: Crash) -> tuple[str, ...]:
@@ -256,17 +270,30 @@ def of_its_killer(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
 
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:
-    """The commands that show the table of a kill of Ray's, with the node's address where it is one."""
+    """The commands that show the table of a kill of Ray's: the file on its node, then through the cluster."""
     if raised_by_rays_old_monitor(crash):
         return (IN_THE_EXCEPTION,)
     if any(map(is_raylets, crash.context.files)):  # its own log is among those that were read
         return ()
-    node = address_of(crash) or _address_in_rays_advice(crash)
-    address = f" -ip {node}" if node else ""
-    rows = (ROWS_BELOW,) if rays_table_is_cut_off(crash) else ()
+    node = node_of(crash)
     if isinstance(crash.root, NodeDeath):
         return (_OF_A_DEAD_NODE.format(node=node or "NODE"),)
-    return (*rows, f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -")
+    rows = (ROWS_BELOW,) if rays_table_is_cut_off(crash) else ()
+    return (*rows, RAYLETS_OWN, *through_the_cluster(crash))
+
+
+def through_the_cluster(crash: Crash) -> tuple[str, ...]:
+    """The same while the cluster runs, where its node is known: the cluster of a program's own ends with it."""
+    node = node_of(crash)
+    if node is None or crash.mentions(_OWN_CLUSTER) is not None:
+        return ()
+    return (f"ray logs raylet.out --tail -1 -ip {node} | oomdoctor diagnose -  # while the cluster runs",)
+
+
+def node_of(crash: Crash) -> str | None:
+    """The node to look at, where the log has an address or a name that others can reach it by."""
+    named = address_of(crash) or _address_in_rays_advice(crash) or crash.root.process.node
+    return named if named and _NODE.fullmatch(named) and not _HERE.match(named) else None
 
 
 def raised_by_rays_old_monitor(crash: Crash) -> bool:
@@ -285,6 +312,11 @@ def _address_in_rays_advice(crash: Crash) -> str | None:
     line = crash.mentions(_ADVICE.pattern)
     match = _ADVICE.search(line) if line else None
     return match[1] if match else None
+
+
+def where_to_look(asked: Iterable[str], crash: Crash) -> str | None:
+    """The node, where one of the commands shows what only a node itself can."""
+    return node_of(crash) if any(command.startswith(_OF_A_NODE) for command in asked) else None
 
 
 def unanswered(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.above_a_kill import command_above
 from oomdoctor.signs.commands import (
     CONTAINERS,
     DUMP,
@@ -92,6 +93,7 @@ _OTHER_COMMAND: Final = late(r"[|;&<>]")
 _VARIABLE: Final = late(r"[A-Za-z_]\w{0,60}=")
 _WRAPPERS: Final = ("exec", "env", "nohup", "nice", "sudo", "time", "command")
 _SCRIPTS: Final = (".py", ".sh", ".R", ".jl", ".js")
+_SCRIPT_VARIABLE: Final = late(r"\$\{?\w{0,60}SCRIPT\w{0,60}\}?\Z")
 _NAME: Final = late(r"[\w.+-]{1,60}")
 _STOPPED_BY_RAY: Final = r"\(\d\) ray stop --force is called"
 _CRASHED: Final = r"\(\d\) The worker (?:is|has) crashed unexpectedly due to SIGSEGV"
@@ -543,17 +545,20 @@ def as_reported(kill: Kill) -> str:
 
 
 def program_of(kill: Kill) -> str | None:
-    """The program that a shell's line says was killed, with its script or module: "python3 main.py"."""
+    """The program that a shell's line says was killed, with its script or module: "python3 main.py". A script that is a
+    variable is called by its name."""
     command = _COMMAND.search(kill.at.text) if kill.reporter == "shell" else None
-    if command is None:
-        return None
-    words = _OTHER_COMMAND.split(command[1].strip(), maxsplit=1)[0].split()
+    words = (
+        _OTHER_COMMAND.split(command[1].strip(), maxsplit=1)[0].split() if command is not None else command_above(kill)
+    )
     while words and (_VARIABLE.match(words[0]) or words[0] in _WRAPPERS):
         words = words[1:]
     name = words[0].rsplit("/", 1)[-1] if words else ""
     if not _NAME.fullmatch(name):
         return None
-    script = next((word.rsplit("/", 1)[-1] for word in words[1:] if word.endswith(_SCRIPTS)), "")
+    script = next(
+        (word.rsplit("/", 1)[-1] for word in words[1:] if word.endswith(_SCRIPTS) or _SCRIPT_VARIABLE.match(word)), ""
+    )
     modules = (one for option, one in pairwise(words[1:]) if option == "-m" and _NAME.fullmatch(one))
     module = next((f"-m {one}" for one in modules), "")
     return sanitize(f"{name} {module or script}".strip(), COMMAND_SHOWN)

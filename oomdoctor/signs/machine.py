@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from oomdoctor.families.container import LimitKill
@@ -17,10 +17,17 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import commands
 from oomdoctor.signs.cut import is_cut
 
+_Instead = tuple[tuple[str, tuple[str, ...]], ...]  # what a command begins with, and what to run in its place
+
 _WINDOWS: Final = (
     r"(?<![A-Za-z])[A-Z]:(?:\\[\w .-]|/\w[\w .-]{0,60}/)|\berrno=1455\b"
     r"|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
     r"|\bWinError\b|\bpaging file\b|(?<![\w./-])/[C-F]/[\w.-]"  # the last as llamafile's C library writes C:\
+)
+# A home of macOS (one of Databricks stands in /Workspace), and what only Linux has
+_MAC: Final = r"(?<![\w.@/-])/Users/[\w.-]{1,60}/|/opt/homebrew/|/Library/Frameworks/|\w\.dylib\b"
+_LINUX: Final = (
+    r"(?<![\w.@/-])/(?:home|root|mnt|opt/conda|usr/lib/python3|proc|sys)/|/dist-packages/|\bslurm|\bsrun: |\w\.so\.\d"
 )
 # Jupyter, Colab and Kaggle run cells in ipykernel; IPython/core/ultratb.py has its own form of a traceback. Databricks
 # names its cells "<command-4200133>"
@@ -35,11 +42,19 @@ _RAISED: Final = late(r"(?:^|[\s.\]:(])[A-Z_]\w{0,60}(?:Error|Exception)\b")
 _TITLE: Final = "Traceback (most recent call last)"
 # What shells of Windows lack, and what tells the same there
 _ON_WINDOWS: Final = (
+    (commands.RAYLETS_OWN, (commands.RAYLETS_ON_WINDOWS,)),
     (commands.WHOLE_LOG, (commands.WHOLE_LOG_ON_WINDOWS,)),
     ("ulimit -a", (commands.MEMORY_ON_WINDOWS,)),
     ("free ", (commands.MEMORY_ON_WINDOWS,)),
     ("sysctl vm.overcommit", (commands.MEMORY_ON_WINDOWS,)),
     *((tool, ()) for tool in ("ulimit", "sysctl", "ps ", "df ", "dmesg", "for boot", "grep ")),
+)
+# man log: the kernel's log is another there, and neither /proc nor /dev/shm is
+_ON_A_MAC: Final = (
+    *((tool, (commands.KILLS_ON_A_MAC,)) for tool in ("for boot", "dmesg")),
+    *((tool, (commands.ON_A_MAC,)) for tool in ("ps aux --sort", "ps -eo")),
+    (commands.LIMIT_OR_FULL, (commands.ADDRESS_LIMIT,)),
+    *((tool, ()) for tool in ("free ", "df -h /dev/shm", "sysctl ", "grep . /sys", "grep -i huge /proc")),
 )
 
 
@@ -48,6 +63,15 @@ def is_on_windows(crash: Crash) -> bool:
     known = crash.seen.get(is_on_windows)
     if known is None:
         known = crash.seen[is_on_windows] = crash.shows(_WINDOWS)
+    return bool(known)
+
+
+def is_on_a_mac(crash: Crash) -> bool:
+    """Whether a path near the failure is one of macOS: a client's, where the failure has a node that is elsewhere."""
+    known = crash.seen.get(is_on_a_mac)
+    if known is None:
+        here = crash.shows(_MAC) and not crash.shows(_LINUX) and commands.node_of(crash) is None
+        known = crash.seen[is_on_a_mac] = here
     return bool(known)
 
 
@@ -64,7 +88,14 @@ def useful(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
 def of_its_system(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
     """The commands that the job's machine has, each once."""
     there = commands.of_its_killer(asked, crash)
-    return tuple(dict.fromkeys(_of_windows(there) if is_on_windows(crash) else there))
+    return tuple(dict.fromkeys(one for command in there for one in _there(command, _lacking(crash))))
+
+
+def _lacking(crash: Crash) -> _Instead:
+    """What the shells of the job's system lack."""
+    if is_on_windows(crash):
+        return _ON_WINDOWS
+    return _ON_A_MAC if is_on_a_mac(crash) else ()
 
 
 def a_traceback_may_tell(crash: Crash) -> bool:
@@ -79,9 +110,8 @@ def a_traceback_may_tell(crash: Crash) -> bool:
     return printed or _RAISED.search(root.at.text) is not None
 
 
-def _of_windows(asked: Iterable[str]) -> Iterator[str]:
-    for command in asked:
-        yield from next((there for here, there in _ON_WINDOWS if command.startswith(here)), (command,))
+def _there(command: str, instead: _Instead) -> tuple[str, ...]:
+    return next((there for here, there in instead if command.startswith(here)), (command,))
 
 
-__all__ = ["a_traceback_may_tell", "is_on_windows", "of_its_system", "useful"]
+__all__ = ["a_traceback_may_tell", "is_on_a_mac", "is_on_windows", "of_its_system", "useful"]

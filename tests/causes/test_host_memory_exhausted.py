@@ -5,6 +5,7 @@ from host_logs import REWARD_SERVER, kill
 
 from oomdoctor.causes.host_memory_exhausted import CAUSE
 from oomdoctor.signs import Grade
+from oomdoctor.signs.commands import RAYLETS_OWN
 
 
 def test_not_where_the_table_says_who() -> None:
@@ -81,7 +82,7 @@ def test_rays_own_word_of_a_kill_asks_for_its_table() -> None:
         "type={}, has creation_task_exception = 0"
     )
     ray = left.format("a81f06d3" * 7, "3f9c51d0" * 7, "NODE_OUT_OF_MEMORY")
-    assert "ray logs raylet.out" in finding(CAUSE, ray, "Killed").next_evidence[0]
+    assert finding(CAUSE, ray, "Killed").next_evidence[0] == RAYLETS_OWN
     assert says(CAUSE, ray.replace("NODE_OUT_OF_MEMORY", "INTENDED_USER_EXIT"), "Killed") is None
 
 

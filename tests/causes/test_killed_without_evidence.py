@@ -6,7 +6,7 @@ from system_logs import crash_of, quiet
 from oomdoctor.causes.killed_without_evidence import CAUSE
 from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
-from oomdoctor.signs.commands import DMESG
+from oomdoctor.signs.commands import DMESG, RAYLETS_OWN
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,8 @@ def test_ray_s_own_list_of_reasons_stands_against_memory() -> None:
     judgement = judgement_of(CAUSE, crash_of(GUESSES))
     assert isinstance(judgement, Finding)
     assert judgement.against == ("Ray's message also lists `ray stop --force` and a crash (SIGSEGV) as reasons",)
-    assert judgement.next_evidence[0].startswith("ray logs raylet.out --tail -1 -ip 10.0.0.9 ")
+    assert judgement.next_evidence[0] == RAYLETS_OWN
+    assert judgement.next_evidence[-1].startswith("ray logs raylet.out --tail -1 -ip 10.0.0.9 ")
     judgement = judgement_of(CAUSE, crash_of(GUESSES.replace("(2) ray stop --force is called. ", "")))
     assert isinstance(judgement, Finding)
     assert judgement.against == ("Ray's message also lists a crash (SIGSEGV) as a reason",)

@@ -47,6 +47,8 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "grep -A 10 'MEM(GB)'": ("asked/rays-rows-by-grep.txt", {"ray_kill"}),
     "grep -A 12 'memory consumers are'": ("asked/rays-consumers-by-grep.txt", {"ray_kill"}),
     "grep -n -m 5 -E 'Error": ("asked/first-errors-by-grep.txt", {"cuda"}),
+    "oomdoctor diagnose /tmp/ray/session_latest/logs/raylet.out": ("ray_kill/g2-2.40-raylet.log", {"ray_kill"}),
+    "oomdoctor diagnose (Get-ChildItem": ("ray_kill/g2-2.40-raylet.log", {"ray_kill"}),
     "ray logs raylet.out": ("ray_kill/g2-2.40-raylet.log", {"ray_kill"}),
     "nvidia-smi -L": ("asked/nvidia-smi-l.txt", {"nvidia_smi"}),
     "nvidia-smi --query-compute-apps": ("asked/compute-apps.txt", {"nvidia_smi"}),

@@ -12,7 +12,7 @@ from oomdoctor.report.vocabulary import STAGES
 
 WHERE = (
     "noun", "verb", "kernel", "lie", "function", "file", "code", "operation", "other operation", "worker", "progress",
-    "aftermath", "start", "kind",
+    "finished", "aftermath", "start", "kind",
 )  # fmt: skip
 NOBODYS = ("noun", "verb", "kernel")
 LINES = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")][1:]
@@ -28,7 +28,17 @@ def test_every_row_is_of_a_known_place_and_none_is_lost() -> None:
 def test_every_stage_is_one_of_the_contract_and_has_a_verb() -> None:
     assert {row.stage for row in ALL} - {GENERATION, INFERENCE, TRAINING, ""} <= set(STAGES)
     assert set(STAGES) - {"unknown"} <= set(STEPS)
-    assert {row.step for row in ALL} - {""} <= {*STEPS.values(), "move", "wake", "warm", "tokenize", "train"}
+    assert {row.step for row in ALL} - {""} <= {
+        *STEPS.values(),
+        "move",
+        "wake",
+        "warm",
+        "tokenize",
+        "train",
+        "convert",
+        "quantize",
+        "build",
+    }
     assert all(row.step != STEPS[row.stage] for row in ALL if row.step), "the stage's own verb needs no word"
 
 

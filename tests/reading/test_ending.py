@@ -344,7 +344,44 @@ def test_what_cpp_could_not_catch_is_quoted_where_nobody_raised_it_before(tmp_pa
     assert ended(tmp_path, f"{TRACE}ValueError: no colour\n{uncaught}") == "ValueError: no colour"
 
 
-@pytest.mark.parametrize("end", ["[ERROR] [Loom] Aborting", "ERROR loom: Shutting down."])
+SEGFAULT = "!!!!!!! Segfault encountered !!!!!!!"
+
+
+@pytest.mark.parametrize(
+    ("first", "behind", "told"),
+    [
+        (SEGFAULT, "loom.LoomError: a weaver is gone", True),
+        ("run.sh: line 4: 71 Segmentation fault (core dumped) ./weave", "ValueError: no cloth", True),
+        ("!!!!!!! TVM encountered a Segfault !!!!!!!", "loom.LoomError: a weaver is gone", True),
+        (SEGFAULT, "ERROR [async_llm.py:1] loom.exceptions.EngineDeadError", True),
+        ("loom.LoomError: a thread broke", SEGFAULT, False),  # the last of its own
+        ("ValueError: no colour", "KeyError: 'x'", False),
+    ],
+)
+def test_what_follows_a_crash_is_not_the_error(tmp_path: Path, first: str, behind: str, told: bool) -> None:
+    assert ended(tmp_path, f"step 1\n{first}\n{behind}\n") == (first if told else behind)
+
+
+def test_a_dead_engine_is_the_error_where_nothing_else_is(tmp_path: Path) -> None:
+    dead = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+    assert ended(tmp_path, f"step 1\n{dead}\n") == dead
+    assert ended(tmp_path, f"{TRACE}ValueError: no colour\n{dead}\n") == "ValueError: no colour"
+
+
+OF_RAY = "(Loom pid=71) [2026-01-08 11:22:33,004 E 71 71] logging.cc:{}: {}"
+UNHANDLED = OF_RAY.format(113, "Unhandled exception: N4loom5ErrorE. what(): the thread broke")
+
+
+def test_an_exception_that_ray_found_unhandled_is_the_error_and_not_the_head_of_its_stack(tmp_path: Path) -> None:
+    stack = OF_RAY.format(120, "Stack trace: ")
+    assert "what(): the thread broke" in str(ended(tmp_path, f"step 1\n{UNHANDLED}\n{stack}\n"))
+    assert ended(tmp_path, f"step 1\n{stack}\n") is None
+    assert "E. what" not in str(ended(tmp_path, f"{TRACE}ValueError: no colour\n{UNHANDLED}\n{stack}\n"))
+
+
+@pytest.mark.parametrize(
+    "end", ["[ERROR] [Loom] Aborting", "ERROR loom: Shutting down.", "[ERROR] [Loom] Stack trace:"]
+)
 def test_a_line_that_only_says_that_it_ends_gives_way_to_the_one_before(tmp_path: Path, end: str) -> None:
     assert ended(tmp_path, f"step 1\n[ERROR] [Loom] no thread of colour 3\n{end}\n") == (
         "[ERROR] [Loom] no thread of colour 3"

@@ -197,7 +197,10 @@ def test_one_process_has_nobody_to_share_a_checkpoint_with(before: str, line: st
             "ssh 10.1.2.3 cat /tmp/ray/session_latest/logs/raylet.out | oomdoctor diagnose -",
         ),
         (
-            "A worker died or was killed while executing a task by an unexpected system error.\n",
+            (
+                "A worker died or was killed while executing a task by an unexpected system error. Worker ID: c4 "
+                "Node ID: 9d Worker IP address: 10.1.2.3 Worker port: 10004\n"
+            ),
             "ray logs raylet.out",
         ),
     ],

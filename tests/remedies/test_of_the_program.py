@@ -8,6 +8,7 @@ from remedy_logs import HOG, OPENRLHF, advise, crashes_of, cuda, kill
 from oomdoctor.causes.vllm_utilization_too_high import CAUSE as VLLM_SHARE
 from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.remedies import ray_workers
+from oomdoctor.signs.commands import RAYLETS_OWN
 
 BATCH, WORKERS, DATA, BF16 = "smaller-microbatch", "fewer-workers", "stream-data", "mixed-precision"
 STEP = (
@@ -157,7 +158,7 @@ def test_a_kill_of_rays_is_not_looked_up_in_the_kernels_log() -> None:
     for log in (KILLED, kill(95.1, 100.0, "")):
         remedy = advise(log, "collect-evidence", cause="host-memory-exhausted")[0]["collect-evidence"]
         assert "dmesg" not in str(remedy.snippet)
-        assert "ray logs raylet.out" in str(remedy.snippet)
+        assert RAYLETS_OWN in str(remedy.snippet)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def lines(*texts: str, headline: str, explanation: str = "") -> list[int]:
         (("cgroup stats", "Killed process 31337 (worker) anon-rss:499712kB"), "killed PID 31337: 488 MiB", ""),
         (("no memory", "Required: 131072 MB"), "128 GiB are needed", ""),
         (("on device 0", "limit 2.00 GiB"), "0 bytes of 2.00 GiB were free", ""),
+        (("kill process 31337", "killed process 31337 anon-rss:499712kB"), "killed PID 31337, which held 488 MiB", ""),
     ],
 )  # fmt: skip
 def test_the_line_with_the_figures_is_quoted_too(texts: tuple[str, ...], headline: str, explanation: str) -> None:

@@ -239,6 +239,14 @@ def test_of_a_death_the_question_stands_before_the_guesses() -> None:
     assert "  3. " not in text
 
 
+def test_the_node_stands_before_the_commands_that_are_about_it() -> None:
+    died = replace(CRASH, verdict="inconclusive", evidence_node="10.24.0.17")
+    text = plain(replace(OOM, incidents=(died,)))
+    assert "First find out whether it was memory. Look on node 10.24.0.17. This would tell:" in text
+    assert "Look on node" not in plain(replace(OOM, incidents=(replace(died, evidence_node=None),)))
+    assert "Look on node" not in plain(replace(OOM, incidents=(replace(died, verdict="oom"),)))
+
+
 def test_a_ledger_that_explains_little_is_left_to_the_long_form() -> None:
     rows = (LedgerRow("worker", 10 * GIB, "printed", 1),)
     little = replace(OOM, incidents=(replace(CRASH, ledger=(replace(NODE, rows=rows),)),))
@@ -512,6 +520,10 @@ def test_what_of_it_is_enough(gap: Gap | None, told: str | None) -> None:
         (
             "kiln[7]: error: Step 12.0 exceeded memory limit (91234567 > 81234567)",
             "...memory limit (91234567 > 81234567)",
+        ),
+        (
+            "MyException: the third kiln for the cups failed with error no glaze is left. Ask the potter",
+            "...failed with error no glaze is left. As...",
         ),
         ("the kiln in the cellar has exited with code 139 today", "...in the cellar has exited with code 139..."),
         ("Memory on the kiln's node was 121.60GB / 128.00GB (0.95)", "...kiln's node was 121.60GB / 128.00GB (..."),

@@ -89,3 +89,17 @@ def test_rows_that_nobody_lost(rows: int, used: str, others: int, why: str) -> N
 def test_the_state_of_an_optimizer_is_loaded(code: str, is_seen: bool) -> None:
     lines = [*trace(("app/keep.py", "restore_checkpoint", code)), refused()]
     assert (checkpoints.in_code_that_loads_an_optimizers_state(crash(*lines)) is not None) is is_seen
+
+
+@pytest.mark.parametrize(
+    ("end", "shows"),
+    [
+        ("A worker died or was killed while executing a task by an unexpected system error.", False),
+        ("run.sh: line 3: 71 Killed    python fit.py", True),
+    ],
+)
+def test_a_worker_that_ray_only_misses_proves_nothing_by_its_moment(end: str, shows: bool) -> None:
+    died = crash("Loading the checkpoint from /srv/loom/step-9", end)
+    seen = checkpoints.while_a_checkpoint_was_written_or_read(died)
+    assert seen is not None
+    assert seen.shows_memory is shows

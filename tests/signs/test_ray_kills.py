@@ -6,7 +6,7 @@ from host_logs import TRAINERS, kill
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import ray_kills
-from oomdoctor.signs.commands import IN_THE_EXCEPTION, ROWS_BELOW, raylet_log
+from oomdoctor.signs.commands import IN_THE_EXCEPTION, RAYLETS_OWN, ROWS_BELOW, raylet_log
 from oomdoctor.signs.ray_kills import found_full
 
 
@@ -88,15 +88,38 @@ def commands_of(log: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("log", "address"),
     [
-        (KILLED.format(ip="x", advice=ADVICE), " -ip 10.8.0.44"),
-        (KILLED.format(ip="7", advice=ADVICE), " -ip 10.8.0.7"),
+        (KILLED.format(ip="x", advice=ADVICE), "10.8.0.44"),
+        (KILLED.format(ip="7", advice=ADVICE), "10.8.0.7"),
         (KILLED.format(ip="x", advice=""), ""),
         (KILLED.format(ip="x", advice=ADVICE.replace("10.8.0.44", "10.8.0.x;rm")), ""),
         (KILLED.format(ip="x", advice=ADVICE.replace("10.8.0.44", "10.8.0.4.5")), ""),
     ],
 )
 def test_the_address_that_rays_own_hint_has(log: str, address: str) -> None:
-    assert commands_of(log) == (f"ray logs raylet.out --tail -1{address} | oomdoctor diagnose -",)
+    assert commands_of(log)[0] == RAYLETS_OWN
+    assert [f" -ip {address} |" in command for command in commands_of(log)[1:]] == [True] * bool(address)
+
+
+OF_A_DRIVER = "2033-04-05 06:07:08,123\tINFO worker.py:1788 -- Started a local Ray instance."
+
+
+@pytest.mark.parametrize(
+    ("where", "started", "through"),
+    [
+        ("10.8.0.7", "", True),
+        ("10.8.0.7", OF_A_DRIVER, False),
+        ("0.0.0.0", "", False),
+        ("127.0.0.1", "", False),
+        ("127.3.0.1", "", False),
+        ("10.0.0.0", "", True),
+    ],
+)
+def test_a_cluster_that_ended_with_its_program_and_a_node_nobody_reaches_are_not_asked_through_ray(
+    where: str, started: str, through: bool
+) -> None:
+    killed = KILLED.format(ip="7", advice="").replace("10.8.0.7", where)
+    assert len(commands_of(f"{started}\n{killed}")) == 1 + through
+    assert commands_of(killed)[0] == RAYLETS_OWN
 
 
 def test_a_table_without_its_rows_goes_on_in_the_whole_log() -> None:

@@ -17,6 +17,7 @@ from oomdoctor.language import counted, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.names import with_pid
 from oomdoctor.report.headline.slot import about, first, root
+from oomdoctor.signs.above_a_kill import last_done
 from oomdoctor.signs.cut import is_cut
 from oomdoctor.signs.kills import as_reported, program_of
 
@@ -59,6 +60,12 @@ def killed_process(crash: Crash) -> str | None:
     if isinstance(event, SchedulerFailed) and event.exit_code in SIGKILL_CODES:
         return say("A scheduler process of SGLang")
     return None
+
+
+def after(crash: Crash) -> str | None:
+    """What it had done last, where nothing tells what it was doing."""
+    done = last_done(crash)
+    return done.words if done is not None else None
 
 
 def kill_code(crash: Crash) -> str | None:
