@@ -314,7 +314,7 @@ def gradients(case: Case) -> bool:
     if crash.mentions(_COMPILED_STEP) is not None:
         return crash.mentions(_OF_A_GRADIENT) is not None
     of_anything = crash.job.world == "jax" and crash.job.task in _ANY_TASK
-    return not of_anything or speaks_of_training(crash) or crash.in_trace(_LEARNS) is not None
+    return not of_anything or speaks_of_training(crash) or crash.shows(_LEARNS)
 
 
 def recomputed(case: Case) -> bool:
@@ -399,7 +399,9 @@ def batch_of_its_own(case: Case) -> bool:
 
 
 def _has_no_batches(crash: Crash) -> bool:
-    """Its program has none, or its simulator."""
+    """Its program has none, nor has its simulator, nor a step on whole tables."""
+    if refused_among_tables(crash) is not None:
+        return True
     simulates = crash.job.task == OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
     return simulates or some(crash.job.frameworks, "has no batch")
 
