@@ -10,6 +10,8 @@ from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
 OF_RAM = ("more-address-space", "more-host-memory", "fewer-workers", "smaller-buffers", "low-memory-loading")
+# Windows counts what Ray's store maps, too
+OF_RESOURCES = ("more-address-space", "smaller-object-store", "fewer-workers", "low-memory-loading")
 # What is free may have been counted at another time.
 OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-memory", "fewer-workers")
 # Where nothing but the refusal stands: who asks for less needs no other limit.
@@ -55,7 +57,7 @@ CAUSE = Cause(
         Row(address_space.data_of_a_process_is_limited, Grade.PROVES, OF_DATA),
         Row(address_space.a_shared_tensor_was_not_mapped, Grade.NAMES, OF_MAPS),
         Row(address_space.a_file_was_not_mapped, Grade.NAMES, (*OF_MAPS, "more-address-space")),
-        Row(address_space.windows_has_no_resources, Grade.NAMES),
+        Row(address_space.windows_has_no_resources, Grade.NAMES, OF_RESOURCES),
         Row(address_space.windows_commit_is_used_up, Grade.PROVES, OF_RAM),
         Row(address_space.overcommit_was_refused, Grade.NAMES),
         Row(builds.a_compiler_stopped_beside_free_memory, Grade.NAMES),

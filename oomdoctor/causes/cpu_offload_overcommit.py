@@ -31,6 +31,7 @@ CAUSE = Cause(
         mark("{group} fill {machine}: {group_filled}[; {offloads}]"),
         mark("{deepspeed_in_ram} keeps its states in RAM: {killed_process} was killed ({kill_code})[ {doing}]"),
         mark("{deepspeed_in_ram} keeps its states in RAM, and {node} ran out of memory[ {doing}]"),
+        mark("DeepSpeed's buffers in RAM for states on a disk ({disk_buffers}) do not fit[: {full} in use on {node}]"),
         mark("States in RAM ({offloads}) do not fit[: {ram_requested} requested][: {full} in use on {node}]"),
         mark("An allocation of {ram_requested} of RAM failed beside {offload_option}[: {ram_left} were available]"),
         mark("States offloaded to RAM do not fit[ {doing}]: {ram_requested} requested"),

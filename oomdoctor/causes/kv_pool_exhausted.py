@@ -8,6 +8,8 @@ from oomdoctor.signs import Grade, kv_pool, other_words
 
 # Places and states go by the number of requests; a shorter prompt or a smaller cache entry frees none.
 FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel", "pin-version")
+# Slots are no tokens: no memory makes more of them
+OF_SLOTS = ("fewer-sequences", "pin-version")
 # What a larger pool would hold more of is what cannot be evicted.
 UNEVICTED = ("smaller-prefill", "pin-version", "fewer-sequences")
 # Its cells are as many as the context is long, whatever one of them takes.
@@ -48,6 +50,7 @@ CAUSE = Cause(
     stage="serving",
     pools=("kv_cache", "gpu", "host_ram"),
     signs=(
+        Row(kv_pool.no_places_although_tokens_are_free, Grade.PROVES, OF_SLOTS),
         Row(kv_pool.no_places_for_requests, Grade.PROVES, FEWER_FIRST),
         Row(kv_pool.no_states_for_requests, Grade.PROVES, FEWER_FIRST),
         Row(kv_pool.one_request_fills_the_pool, Grade.PROVES, OF_ONE_REQUEST),

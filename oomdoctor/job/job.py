@@ -215,13 +215,14 @@ def _is_an_engine(root: Event) -> bool:
     call, name = remote_call(root), root.process.name
     if root.process.role == "engine":
         return True
-    return any(_names_engine(each) for each in (call, name) if each)
+    if any(_names_engine(each) for each in (call, name) if each):
+        return True
+    # beside vLLM's bare "Worker" many a trainer's, whose cards an engine shares; not in JAX's and TensorFlow's worlds
+    return not isinstance(root, ArrayOutOfMemory) and any(each.endswith("Worker") for each in (call, name) if each)
 
 
 def _names_engine(process: str) -> bool:
-    if any(word in process for word in names_of_engines()) or role_of(process.partition(".")[0]) == "engine":
-        return True
-    return process.endswith("Worker")  # beside vLLM's bare "Worker" many a trainer's, whose cards an engine shares
+    return any(word in process for word in names_of_engines()) or role_of(process.partition(".")[0]) == "engine"
 
 
 def _nearby(root: Event) -> bool:

@@ -27,6 +27,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, cells
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.settings import rows
+from oomdoctor.signs.kv_pool import no_places_although_tokens_are_free
 from oomdoctor.spellings import frameworks
 
 AHEAD: Final = 2  # remedies of the message that come before those of the cause
@@ -99,6 +100,8 @@ def advised(crash: Crash) -> tuple[Advised, ...]:
     """What the message of the failure advises, each knob once, in its order."""
     if isinstance(crash.root, DeviceOutOfMemory) and _had_room(crash.root):
         return ()
+    if no_places_although_tokens_are_free(crash) is not None:
+        return ()  # SGLang asks for fewer of what ran out
     found: dict[tuple[str, str], Advised] = {}
     for event in _tellers(crash):
         for one in _of(event, crash):

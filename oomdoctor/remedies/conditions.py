@@ -53,7 +53,7 @@ from oomdoctor.signs.above_a_kill import before_its_first_step
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
-from oomdoctor.signs.first_step import computes_on_the_cpu
+from oomdoctor.signs.first_step import computes_on_the_cpu, shows_a_card, speaks_of_training
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.ggml import vision_encoder_warming_up
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
@@ -61,6 +61,7 @@ from oomdoctor.signs.host_data import (
     a_matrix_of_pairs_was_refused,
     a_square_array_was_refused,
     data_goes_to_the_card_in_one_piece,
+    refused_among_tables,
 )
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host, computes_on_the_host
 from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, part_in_use, ranks_beside_the_killed
@@ -91,6 +92,7 @@ _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engine
 _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
 _NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
+_NAMES_OTHERS: Final = _NAMES_WORKERS.replace(r"|\bray\b", "")  # beside Ray, whose store every such log names
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _OF_JAVA: Final = "jvm"  # an allocator, of a process beside the one that computes batches
 _WIDE: Final = frozenset({"float64", "int64", "uint64", "complex128", "float128", "longdouble", "object"})
@@ -127,6 +129,8 @@ _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # jax/_src/interpreters/ad.py, jvp and backward_pass
 _COMPILED_STEP: Final = r"op_name=\"jit\("
 _OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
+# jax/_src/api.py and interpreters/ad.py; whoever trains names it so
+_LEARNS: Final = r"(?i)(?<![a-z])(?:value_and_)?grad(?![a-z])|interpreters/ad\.py|backward|optax|train|loss"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", RACE)
@@ -305,9 +309,13 @@ def _sees_one_picture(crash: Crash) -> bool:
 
 
 def gradients(case: Case) -> bool:
-    """What is computed for a backward pass: not where XLA names what a program computes, and nothing of a gradient."""
-    named = case.crash.mentions(_COMPILED_STEP) is not None
-    return not named or case.crash.mentions(_OF_A_GRADIENT) is not None
+    """What is computed for a backward pass: not where XLA names what a program computes, and nothing of a gradient, nor
+    in a program of JAX that nothing shows to train."""
+    crash = case.crash
+    if crash.mentions(_COMPILED_STEP) is not None:
+        return crash.mentions(_OF_A_GRADIENT) is not None
+    of_anything = crash.job.world == "jax" and crash.job.task in _ANY_TASK
+    return not of_anything or speaks_of_training(crash) or crash.shows(_LEARNS)
 
 
 def recomputed(case: Case) -> bool:
@@ -392,7 +400,9 @@ def batch_of_its_own(case: Case) -> bool:
 
 
 def _has_no_batches(crash: Crash) -> bool:
-    """Its program has none, or its simulator."""
+    """Its program has none, nor has its simulator, nor a step on whole tables."""
+    if refused_among_tables(crash) is not None:
+        return True
     simulates = crash.job.task == OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
     return simulates or some(crash.job.frameworks, "has no batch")
 
@@ -422,13 +432,14 @@ def _loads_batches(crash: Crash) -> bool:
 
 
 def _batches_lie_elsewhere(case: Case) -> bool:
-    """Not in the memory that ran out: of a killed job that states none, and of a framework for reinforcement learning,
-    they are mostly on the GPU; and a GPU of which this job has little is another's."""
+    """Not in the memory that ran out: of a killed job that states none or says that it computes on a GPU, and of a
+    framework for reinforcement learning, they are mostly there; and a GPU of which this job has little is another's."""
     root = case.crash.root
     if _on_the_host(case.crash.pool):
         job = case.crash.job
         of_a_gpu = job.task == "rl" and bool(job.frameworks)
-        of_a_gpu = of_a_gpu or (case.cause == UNPROVEN and _shards_states(case.crash))
+        on_cards = _shards_states(case.crash) or shows_a_card(case.crash)
+        of_a_gpu = of_a_gpu or (case.cause == UNPROVEN and on_cards)
         of_a_gpu = of_a_gpu and not computes_on_the_cpu(case.crash)
         stated = case.now is not None or own_options.own_option(case.knob, case.crash) is not None
         stated = stated and not of_a_gpu
@@ -498,11 +509,13 @@ def model_of_a_library(case: Case) -> bool:
 
 
 def data_in_parts(case: Case) -> bool:
-    """What data libraries compute on a GPU is divided by their caller, and what a task of Ray is called with, too; what
-    fit() is given goes to the GPU as a whole."""
+    """What data libraries compute is divided by their caller, and what a task of Ray is called with, too; what fit() is
+    given goes to the GPU as a whole."""
     crash = case.crash
     computes = crash.pool == "gpu" and crash.job.task == "data"
     divided = computes and data_goes_to_the_card_in_one_piece(crash) is None
+    if refused_among_tables(crash) is not None:
+        return True
     pairs = of_all_pairs_in_ram(crash) or a_matrix_of_pairs_was_refused(crash) or a_square_array_was_refused(crash)
     return option_for_it(case) or divided or pairs is not None or a_task_is_the_largest(crash) is not None
 
@@ -573,7 +586,7 @@ def _several(case: Case) -> bool:
         return True
     if several_tasks(crash) or ranks_beside_the_killed(crash) is not None:
         return True
-    return crash.mentions(_NAMES_WORKERS) is not None
+    return crash.mentions(_NAMES_WORKERS if crash.pool != "object_store" else _NAMES_OTHERS) is not None
 
 
 def _kernel_lists_one(crash: Crash) -> bool:
@@ -598,13 +611,16 @@ def _maps_them_anyway(case: Case) -> bool:
 
 
 def data_are_loaded(case: Case) -> bool:
-    """A step, a frame or a line near the failure is about data that are read; self-play makes its own. Data in
-    partitions are streamed already, where no line of the job collects them, into Ray's object store."""
+    """A step, a frame or a line near the failure is about data that are read; self-play makes its own, and tables that
+    are combined have been. Data in partitions are streamed already, where no line of the job collects them, into Ray's
+    object store."""
     crash = case.crash
     if isinstance(crash.root, BudgetSpent) and some([crash.root.program], "answers queries"):
         return option_for_it(case)
     if some(crash.context.frameworks, "computes by partitions") and crash.pool != "object_store":
         return option_for_it(case)
+    if refused_among_tables(crash) is not None:
+        return own_line.shows(case.knob, crash)
     stages = case.cause == "pinned-memory-exhausted" and crash.job.world == "tensorflow"
     of_data = stages or (crash.job.task == "data" and crash.pool != "object_store")
     if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:

@@ -50,6 +50,7 @@ COMPUTE: Final[Mapping[str, str]] = {
     "move-process": "host.processes.move_process",
     "fewer-workers": "host.processes.fewer_workers",
     "less-offload": "host.offload.less_offload",
+    "unpin-memory": "host.offload.unpin",
     "less-swap-space": "host.swap.less_swap_space",
     "smaller-object-store": "host.object_store.smaller_store",
     "bigger-object-store": "host.object_store.bigger_store",

@@ -368,7 +368,7 @@ def _assumed(row: Row, crash: Crash) -> Iterator[str]:
 @cache
 def _values(write: str) -> tuple[int, ...]:
     numbers = (node.value for node in ast.walk(ast.parse(write)) if isinstance(node, ast.Constant))
-    return tuple(value for value in numbers if type(value) is int and value not in _NUMBERS)
+    return tuple(dict.fromkeys(value for value in numbers if type(value) is int and value not in _NUMBERS))
 
 
 __all__ = [

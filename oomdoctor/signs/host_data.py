@@ -33,6 +33,9 @@ _READING: Final = (
     r"|\b(?:fetchall|executemany|toarray|todense)\(|\bPIL/|\bcv2\.|\bimageio/|\brasterio/|\bxarray/|\bnetworkx/"
     r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
+# pandas' own steps on tables that are in memory (pandas/core at 3.1); what reads them is beside it, or the job's own
+_ON_TABLES: Final = late(r"\bpandas/core/(?:reshape|internals|groupby)/")
+_READS_THEM: Final = r"\bpandas/io/|\b(?:read|load)_?\w{0,40}\(|\b(?:read|load)_\w|\bload(?:er)?s?\b"
 # cudf/io/*.py; load_video_frames of facebookresearch/sam2, and functions of that name elsewhere
 _READING_ONTO_THE_CARD: Final = (
     r"\bcudf/io/|\bread_(?:csv|parquet|json|orc|feather|avro)\b|\bload_\w*(?:frame|image|video)s\b"
@@ -434,6 +437,26 @@ def a_square_array_was_refused(crash: Crash) -> Seen | None:
         asked=asked_for(crash),
     )
     return Seen(words=words, evidence=(refused,), knobs=IN_BLOCKS)
+
+
+@sign
+def refused_among_tables(crash: Crash) -> Seen | None:
+    """A step of pandas on tables that were in memory made the allocation that failed, and no frame reads any."""
+    step = step_on_tables(crash)
+    if step is None or crash.first(HostAllocation) is None or crash.in_trace(_READS_THEM) is not None:
+        return None
+    words = say(
+        "The allocation that failed was made for the result of a step on tables in memory ({function}){asked}.",
+        function=step,
+        asked=asked_for(crash),
+    )
+    return Seen(words=words, evidence=(crash.root,), stage="data_load")
+
+
+def step_on_tables(crash: Crash) -> str | None:
+    """The function of pandas that the others there work for."""
+    steps = [frame.function for frame in crash.frames() if _ON_TABLES.search(frame.path)]
+    return steps[-1] if steps else None
 
 
 @sign

@@ -19,6 +19,9 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.kv_cache import on_the_card
 from oomdoctor.units import percent, show
 
+# SGLang's statistics of a batch: managers/scheduler_metrics_mixin.py
+_TOKENS_IN_USE: Final = late(r"\btoken usage: (?P<share>\d\.\d{1,3})\b")
+MANY: Final = 0.5  # of the tokens: with fewer in use, slots and not tokens ran out
 _AN_ERROR: Final = late(r"\b[A-Z]\w{0,60}(?:Error|Exception)\b")
 
 
@@ -35,6 +38,21 @@ def no_places_for_requests(crash: Crash) -> Seen | None:
     doubt = say("request slots were left: on a hybrid model the Mamba states ran out")
     against = (doubt,) if pool.free_requests >= pool.tried_requests else ()
     return Seen(words=joined((taken_in, figures)), evidence=(pool,), against=against)
+
+
+@sign
+def no_places_although_tokens_are_free(crash: Crash) -> Seen | None:
+    """The same, and less than half of the tokens were in use at the print that is nearest. The pool has as many slots
+    as requests may run (model_executor/model_runner.py, `ReqToTokenPool(size=max_num_reqs, ...)`): not of the tokens'
+    memory, and fewer where the option says fewer."""
+    pool, line = _pool(crash, "requests"), crash.mentions(_TOKENS_IN_USE.pattern)
+    found = _TOKENS_IN_USE.search(line) if line is not None else None
+    slots = no_places_for_requests(crash)
+    if pool is None or found is None or slots is None or slots.against or float(found["share"]) >= MANY:
+        return None
+    room = say("The KV cache has room: its token usage was {share}.", share=found["share"])
+    doubt = say("slots that are not given back run out however many there are")
+    return Seen(words=joined((slots.words, room)), evidence=slots.evidence, against=(doubt,))
 
 
 @sign

@@ -23,6 +23,8 @@ _WINDOWS: Final = (
     r"(?<![A-Za-z])[A-Z]:(?:\\[\w .-]|/\w[\w .-]{0,60}/)|\berrno=1455\b"
     r"|\\(?:c10|aten|site-packages)\\|(?<![\w.])\.{1,2}\\(?:tensorflow|aten|c10)\b"
     r"|\bWinError\b|\bpaging file\b|(?<![\w./-])/[C-F]/[\w.-]"  # the last as llamafile's C library writes C:\
+    # its own calls, and programs that have no such ending elsewhere: on Linux that is many a solver's (wrf.exe)
+    r"|\bGetLastError\(\)|\bCreateFileMapping\b|\bVirtualAlloc\b|\b(?:raylet|gcs_server|pythonw?|ollama|cmd)\.exe\b"
 )
 # A home of macOS (one of Databricks stands in /Workspace), and what only Linux has
 _MAC: Final = r"(?<![\w.@/-])/Users/[\w.-]{1,60}/|/opt/homebrew/|/Library/Frameworks/|\w\.dylib\b"

@@ -425,8 +425,19 @@ def _offloading(crash: Crash, words: str = "") -> Seen | None:
     names = names_of_switches(crash)
     if not names:
         return None
-    words = joined((say("{names}: these settings keep states in host memory.", names=names), words))
-    return Seen(words=words, evidence=table_or_root(crash), shows_memory=True)
+    where = (
+        say("{names}: these settings keep states on a disk, and buffers for them in host memory.", names=names)
+        if states_are_on_a_disk(crash)
+        else say("{names}: these settings keep states in host memory.", names=names)
+    )
+    return Seen(words=joined((where, words)), evidence=table_or_root(crash), shows_memory=True)
+
+
+def states_are_on_a_disk(crash: Crash) -> bool:
+    """Whether all that is offloaded goes there: DeepSpeed keeps only buffers and what `max_in_cpu` says in host memory
+    (runtime/zero/offload_config.py)."""
+    switches = _switches(crash)
+    return bool(switches) and all(one.value in TO_A_DISK for one in switches)
 
 
 def names_of_switches(crash: Crash) -> str:

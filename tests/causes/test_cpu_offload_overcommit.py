@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import finding, frame, missing, ranking, ruled_out, says
 from host_logs import REWARD_SERVER, kill
 
@@ -144,3 +145,11 @@ def test_a_kill_in_the_step_of_the_optimizer_on_the_host() -> None:
     switched = "Namespace(adam_offload=True)"
     assert finding(CAUSE, switched, "Traceback (most recent call last):", *step, "Killed").grade is Grade.NAMES
     assert finding(CAUSE, switched, "Killed").grade is Grade.POINTS
+
+
+@pytest.mark.parametrize(
+    ("device", "where"), [("nvme", "buffers for them in host memory"), ("cpu", "states in host memory")]
+)
+def test_states_on_a_disk_are_not_in_ram(device: str, where: str) -> None:
+    config = f'"zero_optimization": {{"stage": 3, "offload_optimizer": {{"device": "{device}"}}}}'
+    assert where in finding(CAUSE, config, "run.sh: line 3:  71 Killed                  deepspeed fit.py").why

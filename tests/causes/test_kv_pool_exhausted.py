@@ -76,6 +76,20 @@ def test_enough_of_everything_is_a_miscount() -> None:
     assert finding.knobs[0] == "pin-version"
 
 
+def test_no_larger_cache_makes_more_slots() -> None:
+    log = (
+        "[2026-01-14 10:00:00 TP0] Decode batch. #running-req: 9, #token: 812, token usage: {}, cuda graph: True\n"
+        "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`. "
+        "req_to_token_pool.available_size()=2, num_reqs=3, \n"
+    )
+    free, full = judged(CAUSE, log.format("0.03")), judged(CAUSE, log.format("0.93"))
+    assert isinstance(free, Finding)
+    assert isinstance(full, Finding)
+    assert free.knobs == ("fewer-sequences", "pin-version")
+    assert "token usage was 0.03" in free.why
+    assert "raise-engine-reservation" in full.knobs
+
+
 def test_places_for_requests_were_left() -> None:
     log = (
         "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`. "

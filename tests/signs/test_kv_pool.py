@@ -93,3 +93,21 @@ def test_what_counts_as_evictable_and_was_not_evicted(free: int, more: int, stay
 def test_nothing_stayed_where_nobody_says_what_is_evictable() -> None:
     assert kv_pool.evictable_tokens_stayed(crash_of(TOKENS)) is None
     assert kv_pool.evictable_tokens_stayed(crash_of(PLACES)) is None
+
+
+USAGE = "[2026-01-14 10:00:00 TP0] Decode batch. #running-req: 9, #token: 812, token usage: {}, cuda graph: True\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "free"),
+    [
+        (USAGE.format("0.02") + PLACES.replace("=3, num", "=1, num"), True),
+        (USAGE.format("0.49") + PLACES.replace("=3, num", "=1, num"), True),
+        (USAGE.format("0.50") + PLACES.replace("=3, num", "=1, num"), False),
+        (USAGE.format("0.02") + PLACES, False),  # slots were left: on a hybrid model states are short
+        (PLACES.replace("=3, num", "=1, num"), False),
+        (USAGE.format("0.02") + ENOUGH, False),
+    ],
+)
+def test_slots_run_out_although_tokens_are_free(log: str, free: bool) -> None:
+    assert (kv_pool.no_places_although_tokens_are_free(crash_of(log)) is not None) is free

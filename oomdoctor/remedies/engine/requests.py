@@ -22,7 +22,11 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.signs.kv_cache import WHOLE_PROMPTS, a_step_takes_a_whole_prompt
-from oomdoctor.signs.kv_pool import context_of_all_sequences_is_full, evictable_tokens_stayed
+from oomdoctor.signs.kv_pool import (
+    context_of_all_sequences_is_full,
+    evictable_tokens_stayed,
+    no_places_although_tokens_are_free,
+)
 from oomdoctor.signs.logits import OF_PROMPTS
 from oomdoctor.units import show
 
@@ -149,11 +153,13 @@ def fewer_sequences(case: Case) -> Answer:
             suggested=then,
             derivation=say("{count} dummy requests of the warm-up / 2", count=warmup.requests),
         )
+    if no_places_although_tokens_are_free(case.crash) is not None:
+        return _more_places(case)
     decoded = decoded_at_once(case.crash)
-    if decoded is not None and case.now is not None and 1 < decoded < (case.now.whole or 0):
+    if decoded is not None and decoded > 1 and (case.now is None or decoded < (case.now.whole or 0)):
         return Proposal(
             action=say("Halve the concurrent sequences to {count}", count=decoded // 2),
-            current=case.now.value,
+            current=case.now.value if case.now is not None else None,
             suggested=decoded // 2,
             derivation=say("{count} requests in the batch that failed / 2", count=decoded),
         )
@@ -167,6 +173,18 @@ def fewer_sequences(case: Case) -> Answer:
     if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, short.total_tokens)
     return half(case)
+
+
+def _more_places(case: Case) -> Proposal:
+    """The option is the size of the pool, too: who lowers it, as the message asks, has fewer slots."""
+    now = case.now.whole if case.now is not None else None
+    action = say("Raise {name}, or leave it out: fewer, as the message advises, makes fewer slots", name=case.name)
+    if not now:
+        return Proposal(action=action, cost="")
+    return Proposal(
+        action=action, current=now, suggested=2 * now, derivation=f"2 x {now} = {2 * now}",
+        assumes=(say("double is a guess: the need is unknown"),), cost="",
+    )  # fmt: skip
 
 
 def decoded_at_once(crash: Crash) -> int | None:

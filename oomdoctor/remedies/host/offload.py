@@ -13,8 +13,9 @@ from oomdoctor.incident.node import total_bytes
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
+from oomdoctor.remedies import reach
 from oomdoctor.remedies.initial import as_default
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import nodes, size_of_model, size_of_trained
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
@@ -25,6 +26,7 @@ from oomdoctor.signs.offload import (
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
+    states_are_on_a_disk,
 )
 from oomdoctor.signs.other_words import host_cache_in_other_words, with_advice
 from oomdoctor.units import GIB, show
@@ -37,6 +39,7 @@ OFFLOADS: Final = (
     "vllm.enable_sleep", "enable_sleep_mode", "deepspeed_enable_sleep", "optimizer_cpu_offload",
 )  # fmt: skip
 _BUFFERS: Final = 5
+SEVERAL: Final = 2
 _BYTES: Final = 2
 _PARTS: Final = 8
 OFF: Final = (False, None, 0, 0.0, "none", "None", "")
@@ -73,6 +76,8 @@ def less_offload(case: Case) -> Answer:
                 or _without(case)
             )
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
+    if states_are_on_a_disk(crash):
+        return _halved_buffers_for_a_disk(crash)
     one = switched_on[0]
     names = listed(s.name for s in switched_on)
     row = case.row if case.row is not None and case.row.key == one.name else None
@@ -138,6 +143,54 @@ def _smaller_buffers_to_a_disk(case: Case) -> Proposal | None:
         assumes=(say("buffer_count 5 (DeepSpeed's default) and 16-bit weights (not in the log)"),),
         cost=say("slower reads from the disk"),
     )  # fmt: skip
+
+
+def _halved_buffers_for_a_disk(crash: Crash) -> Answer:
+    """Of a configuration in the log: what it keeps in RAM are the buffers of the parameters and max_in_cpu of them, for
+    each rank (deepspeed/runtime/zero/offload_config.py). Off it would be on the GPU."""
+    size = crash.setting("offload_param.buffer_size")
+    elements = int(size.number) if size is not None and size.number is not None else 0
+    if elements < SEVERAL:
+        return Skip()
+    stated, kept = crash.setting("offload_param.buffer_count"), crash.setting("offload_param.max_in_cpu")
+    count = (stated.whole if stated is not None else None) or _BUFFERS
+    then = elements // 2
+    buffers = say(
+        "{count} buffers x {elements} x {each} bytes = {amount}, then {half}",
+        count=count, elements=elements, each=_BYTES, amount=show(count * elements * _BYTES),
+        half=show(count * then * _BYTES),
+    )  # fmt: skip
+    stays = (
+        say("max_in_cpu {elements} x {each} bytes = {amount}", elements=int(kept.number), each=_BYTES,
+            amount=show(kept.number * _BYTES))
+        if kept is not None and kept.number
+        else ""
+    )  # fmt: skip
+    by_default = say("buffer_count 5 (DeepSpeed's default)") if stated is None else ""
+    return Proposal(
+        action=say(
+            "Halve DeepSpeed's buffers for the disk (each has to hold the largest tensor), and lower max_in_cpu"
+        ),
+        setting="buffer_size",
+        current=elements,
+        suggested=then,
+        snippet=f'"zero_optimization": {{"offload_param": {{"buffer_size": {then}}}}}',
+        derivation=semicolons(filter(None, (buffers, stays))),
+        assumes=tuple(filter(None, (by_default, say("16-bit weights, and one rank on the node (not in the log)")))),
+        cost=say("slower reads from the disk"),
+    )
+
+
+def unpin(case: Case) -> Answer:
+    """Where DeepSpeed's configuration pins both, neither alone is all of it."""
+    rows = [row for row in of_knob(case.knob, "deepspeed") if reach.acts(case.knob, case.crash, row)]
+    pinned = [
+        one for row in rows if (one := case.crash.setting(f"{row.key}.pin_memory")) is not None and one.value is True
+    ]
+    if len(rows) < SEVERAL or len(pinned) < len(rows):
+        return None
+    inner = ", ".join(f'"{row.key}": {{"pin_memory": false}}' for row in rows)
+    return Proposal(suggested=False, snippet=f'"zero_optimization": {{{inner}}}')
 
 
 def _parameters_back(case: Case) -> Proposal | None:

@@ -154,7 +154,7 @@ def _refused_library(crash: Crash) -> Proposal | None:
     if not isinstance(root, LibraryOutOfMemory):
         return None
     action = say("Leave {library} room on the GPU: halve the batch size", library=root.library)
-    if own_line.task_of(crash) == "unknown":
+    if own_line.task_of(crash) == "unknown" and crash.job.world in ("torch", "engine", "none"):
         action = say(
             "Leave {library} room on the GPU: in training, halve the batch size; in serving, lower the engine's memory "
             "share",

@@ -21,6 +21,7 @@ from oomdoctor.signs.offload import (
     option_that_offloads,
     partitions_off_the_card,
     sleeping_engines_have_it,
+    states_are_on_a_disk,
 )
 from oomdoctor.signs.other_words import host_cache_in_other_words
 from oomdoctor.spellings import title
@@ -62,6 +63,11 @@ def engines_cache(crash: Crash) -> str | None:
 def offloads(crash: Crash) -> str | None:
     """The settings that keep states in RAM."""
     return names_of_switches(crash) or None
+
+
+def disk_buffers(crash: Crash) -> str | None:
+    """The settings that keep states on a disk, and buffers for them in RAM."""
+    return names_of_switches(crash) if states_are_on_a_disk(crash) else None
 
 
 @about(option_that_offloads)

@@ -20,7 +20,12 @@ from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_
 from oomdoctor.signs.evaluation import killed_bare_during_an_evaluation
 from oomdoctor.signs.first_step import killed_bare_before_the_first_step, killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.held_data import buffer_of, collected_things, killed_bare_among_tables
-from oomdoctor.signs.host_data import cached_data, data_goes_to_the_card_in_one_piece
+from oomdoctor.signs.host_data import (
+    cached_data,
+    data_goes_to_the_card_in_one_piece,
+    refused_among_tables,
+    step_on_tables,
+)
 
 _JOBS: Final = late(
     r"\bMAX_JOBS\W{1,3}(\d{1,4})\b|\b(?:make|ninja|cmake --build|cargo build)\b[^\n]{0,80} -j ?(\d{1,4})\b"
@@ -148,6 +153,11 @@ def in_an_evaluation(crash: Crash) -> str | None:
 def among_tables(crash: Crash) -> str | None:
     """The same of one whose prints are of tables."""
     return say("while it worked on tables") if killed_bare_among_tables(crash) is not None else None
+
+
+def table_step(crash: Crash) -> str | None:
+    """The function that made a table of tables in memory."""
+    return step_on_tables(crash) if refused_among_tables(crash) is not None else None
 
 
 def step_that_saves(crash: Crash) -> str | None:
