@@ -345,7 +345,10 @@ def _of_a_program(array: ArrayOutOfMemory, largest: ProgramBuffer) -> str:
 
 # JAX's pool is three quarters of the GPU where nobody says
 _FRACTIONS: Final = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
-_OF_A_POOL: Final = ("smaller-microbatch", "smaller-input", "raise-allocator-cap", "gradient-checkpointing")
+_OF_A_POOL: Final = (
+    "fewer-environments", "smaller-microbatch", "smaller-input", "raise-allocator-cap", "gradient-checkpointing",
+    "shorter-sequences",
+)  # fmt: skip
 # Options that say how large a picture is
 _OF_PICTURES: Final = ("crop_size", "image_size", "img_size", "imgsz")
 
