@@ -37,7 +37,9 @@ CAUSE = Cause(
         ),
         mark("{killer} killed {killed}: {group_pressure}"),
         mark("The kernel's OOM killer ended a process of {unit_killed}[, which had used up to {unit_peak}]"),
-        mark("{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory"),
+        mark(
+            "{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory[ ({used_at_kill} in use)]"
+        ),
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
         mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
         mark("Kubernetes evicted {evicted}[ ({evicted_held})]: {node} ran out of memory[, {evicted_free} left]"),

@@ -117,6 +117,19 @@ _LISTS: Final = ("overrides: [", "Command '[")
 # transformers counts what it is given against what the model was made for
 _TOO_LONG: Final = late(r"maximum sequence length for this model \((\d{1,9}) > (\d{1,9})\)")
 
+# Keys of LLaMA-Factory's YAML file, which has no sections: src/llamafactory/hparams
+_FLAT_KEYS: Final = (
+    "finetuning_type", "enable_liger_kernel", "disable_gradient_checkpointing", "use_unsloth_gc", "flash_attn",
+    "deepspeed", "quantization_bit",
+)  # fmt: skip
+_FLAT: Final = late(rf"(?P<name>{'|'.join(_FLAT_KEYS)}): {{1,8}}(?P<value>[\w./-]{{1,200}})\s{{0,8}}(?:#.*)?\Z")
+# llm/server.go of Ollama, LoadRequest, 0.11 to 0.30: flash attention was true or false at first
+_OF_OLLAMAS_RUNNER: Final = late(
+    r"\brequest=\"\{Operation:\w{1,12} LoraPath:.{0,400}?Parallel:(?P<parallel>\d{1,6})"
+    r" BatchSize:(?P<batch>[1-9]\d{0,8}) FlashAttention:(?P<attention>\w{1,12}) KvSize:(?P<cache>\d{1,12})"
+    r" KvCacheType:(?P<type>\w{0,12})"
+)
+
 _OFFLOAD: Final = late(
     r"\boffload_(optimizer|param)(?!_)(?:(?!offload_)[^\n]){1,80}?\bdevice[\"']?\s?[=:]\s?[\"']?"
     r"(?:OffloadDeviceEnum\.)?(cpu|nvme|none)\b"
@@ -350,6 +363,31 @@ def ranks(here: Here) -> Iterator[Stated]:
         yield Stated(f"{match['by']} processes", int(match["count"]), here.line, written=f"{match['flag']} ")
 
 
+def flat(here: Here) -> Iterator[Stated]:
+    """A line of a configuration without sections."""
+    match = _FLAT.match(here.text[:600])
+    if match:
+        yield Stated(match["name"], typed(match["value"]), here.line)
+
+
+def runner(here: Here) -> Iterator[Stated]:
+    """What Ollama asks its runner for. The cache is that of all requests together, and one context's where there is one
+    request at a time."""
+    match = _OF_OLLAMAS_RUNNER.search(here.text[:4000])
+    if match is None:
+        return
+    yield Stated("num_batch", int(match["batch"]), here.line)
+    parallel = int(match["parallel"])
+    if parallel == 1:
+        yield Stated("num_ctx", int(match["cache"]), here.line)
+    else:
+        yield Stated("OLLAMA_NUM_PARALLEL", parallel, here.line)
+    if match["attention"] in ("Enabled", "true"):
+        yield Stated("OLLAMA_FLASH_ATTENTION", 1, here.line)
+    if match["type"]:
+        yield Stated("OLLAMA_KV_CACHE_TYPE", match["type"], here.line)
+
+
 def variable(here: Here) -> Iterator[Stated]:
     """A variable of a shell script."""
     match = _VARIABLE.match(here.text[:400])
@@ -385,6 +423,8 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ),
     (("atch size", "atch Size", "atches of size"), prose),
     (("mpirun ", "mpiexec ", "srun ", "horovodrun "), ranks),
+    ((" KvSize:",), runner),
+    (tuple(f"{name}: " for name in _FLAT_KEYS), flat),
     (tuple(dict.fromkeys([*KNOWN, *(name.replace("_", "-") for name in KNOWN)])), known),
 )  # fmt: skip
 

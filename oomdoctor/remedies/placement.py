@@ -51,6 +51,7 @@ _CHOSEN: Final = late(
     r"((?:\d{1,2}(?:[ ,]{1,2}(?=\d))?){1,16})(?=\s|$)"
 )
 _SHARED: Final = "gpu-shared"  # a cause
+_RAY: Final = "ray"
 _ENDED: Final = 8  # processes in one command
 
 
@@ -340,6 +341,8 @@ def fix_placement(case: Case) -> Answer:
         return _other_gpus(crash)
     if not row and (elsewhere := _on_other_gpus(case)) is not None:
         return elsewhere
+    if not row and (of_actors := _a_gpu_for_each_actor(case)) is not None:
+        return of_actors
     action = say("Give every rank its own GPU: set the device from LOCAL_RANK before the first CUDA call")
     if row:
         action = say(
@@ -356,6 +359,17 @@ def fix_placement(case: Case) -> Answer:
     told = row or _has_ranks(crash) or restored(crash) is None
     assumes = () if told else (say("several ranks run, and their launcher sets LOCAL_RANK (neither is in the log)"),)
     return Proposal(action=action, snippet=_line(case), assumes=assumes)
+
+
+def _a_gpu_for_each_actor(case: Case) -> Answer:
+    """JAX in actors of Ray has no ranks: which GPU an actor sees, and with whom, its request says."""
+    started = launcher(case.crash) if case.crash.job.world == "jax" else None
+    if started is None or started.name != _RAY:
+        return None
+    return Proposal(
+        action=say("Request a whole GPU for each actor: with a part of one, several share it"),
+        snippet=started.line,
+    )
 
 
 def _a_card_for_the_engine(case: Case) -> Answer:

@@ -275,7 +275,10 @@ def array_without_a_shape(crash: Crash) -> Seen | None:
         size=array.array_words,
     )
     asked = (commands.ACCOUNT_OF_XLA, commands.devices_now(crash))
-    return Seen(words=words, evidence=(array,), unsure=True, stage=_in_a_pass(crash), next_evidence=asked)
+    knobs = () if crash.setting(*_FRACTIONS) else _OF_A_POOL
+    return Seen(
+        words=words, evidence=(array,), unsure=True, stage=_in_a_pass(crash), knobs=knobs, next_evidence=asked
+    )  # fmt: skip
 
 
 def _is_a_bare_request(crash: Crash, array: ArrayOutOfMemory) -> bool:
@@ -340,6 +343,12 @@ def _of_a_program(array: ArrayOutOfMemory, largest: ProgramBuffer) -> str:
     )
 
 
+# JAX's pool is three quarters of the GPU where nobody says
+_FRACTIONS: Final = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
+_OF_A_POOL: Final = (
+    "fewer-environments", "smaller-microbatch", "smaller-input", "raise-allocator-cap", "gradient-checkpointing",
+    "shorter-sequences",
+)  # fmt: skip
 # Options that say how large a picture is
 _OF_PICTURES: Final = ("crop_size", "image_size", "img_size", "imgsz")
 

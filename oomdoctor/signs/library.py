@@ -40,6 +40,8 @@ NOTICED: Final = 0.05  # of the card free: with less, the card is full to anybod
 
 # What a simulator on the GPU lays out for its environments and their contacts
 OF_A_SIMULATOR: Final = ("fewer-environments", "resize-sim-buffers", "free-the-gpu", "smaller-microbatch")
+# Three quarters of the GPU are JAX's before a library asks: docs/gpu_memory_allocation.rst
+_BESIDE_JAX: Final = ("cap-preallocation", "free-the-gpu", "smaller-microbatch", "fix-environment")
 TAKERS: Final = ("jax", "tensorflow")
 # Libraries that allocate for themselves; RMM, CuPy and bitsandbytes are the program's own allocators.
 _BESIDE: Final = frozenset(
@@ -152,8 +154,7 @@ def warp_was_refused_in_jax(crash: Crash) -> Seen | None:
     root = crash.root
     if _OF_WARP.search(root.at.text) is None or root.pool != "gpu" or "jax" not in crash.context.frameworks:
         return None
-    stated = crash.setting(_RESERVES)
-    if stated is not None and stated.value in _OFF:
+    if _reserves_nothing(crash):
         return None
     words = say(
         "Warp allocates in a pool of its own, beside JAX's, and got no memory. JAX preallocates three quarters of the "
@@ -201,7 +202,8 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
     )
     doubt, again = _another_failure(crash, root)
     if root.library != "PhysX":
-        return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), next_evidence=again)
+        knobs = _BESIDE_JAX if _beside_jax(crash, root) else ()
+        return Seen(words=words, evidence=(root,), against=doubt, unsure=bool(doubt), knobs=knobs, next_evidence=again)
     return Seen(
         words=joined((words, _of_which_start(crash))),
         evidence=(root,),
@@ -210,6 +212,16 @@ def a_library_was_refused(crash: Crash) -> Seen | None:
         knobs=OF_A_SIMULATOR,
         next_evidence=(*again, commands.devices_now(crash)),
     )
+
+
+def _beside_jax(crash: Crash, refused: LibraryOutOfMemory) -> bool:
+    """Whether the library was refused beside JAX's pool, and nothing says that the pool reserves nothing."""
+    return refused.library in _HANDLES and crash.job.world == "jax" and not _reserves_nothing(crash)
+
+
+def _reserves_nothing(crash: Crash) -> bool:
+    stated = crash.setting(_RESERVES)
+    return stated is not None and stated.value in _OFF
 
 
 def _of_which_start(crash: Crash) -> str:

@@ -58,6 +58,10 @@ _TRAINER: Final = "policy"  # a role
 _CREATING: Final = frozenset({"launch", "model_load"})
 # What a job's ranks do together before anything else
 _MEETING: Final = r"\bbarrier\b|\bnew_group\b|\b_verify_param|\bmonitored_barrier\b"
+# What to change where JAX's pool got nothing. In actors of Ray it is one of them that took three quarters of the GPU.
+_IN_JAX: Final = ("free-the-gpu", "cap-preallocation", "fix-placement")
+_OF_ACTORS_IN_JAX: Final = ("cap-preallocation", "fix-placement", "free-the-gpu")
+_OF_AN_ACTOR: Final = r"\bray::\w{1,80}\.\w{1,80}\(\)"
 _EMPTY_POOL: Final = "<allocator contains no memory>"  # xla/tsl/framework/bfc_allocator.cc, RenderOccupancy
 _RIGHT_BELOW: Final = 8  # lines
 
@@ -253,7 +257,13 @@ def its_pool_got_nothing(crash: Crash) -> Seen | None:
         "process of this job reserved it first.",
         tried=show(root.tried_bytes or 0),
     )
-    return Seen(words=words, evidence=(root,))
+    return Seen(words=words, evidence=(root,), knobs=_for_its_pool(crash))
+
+
+def _for_its_pool(crash: Crash) -> tuple[str, ...]:
+    if crash.job.world != "jax":
+        return ()
+    return _OF_ACTORS_IN_JAX if crash.shows(_OF_AN_ACTOR) else _IN_JAX
 
 
 @sign

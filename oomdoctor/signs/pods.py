@@ -29,6 +29,7 @@ _OF_A_POD: Final = late(rf"({_NAME}){_HASH}-[a-z0-9]{{5}}")
 _OF_A_RECORD: Final = frozenset({"limits", "requests", "resources", "state", "status", "terminated", "running"})
 _LIKE_A_POD: Final = late(r"-[a-z0-9]{4,10}-[a-z0-9]{5}\Z")
 _NUMBERED: Final = late(rf"({_NAME})-\d{{1,4}}")
+_GET: Final = "kubectl get pods"  # a tool
 _NOT_NAMES: Final = frozenset({"pod", "pods", "po", "node", "nodes", "all", "events", "deployment", "deploy", "job"})
 
 
@@ -45,7 +46,7 @@ class Pod(Struct, frozen=True):
 def pod(crash: Crash) -> Pod:
     """The pod that the lines near the failure speak of."""
     name = _told(crash, _DESCRIBED.pattern) or _told(crash, _TYPED.pattern)
-    name = None if name in _NOT_NAMES else name
+    name = _listed(crash) if name is None or name in _NOT_NAMES else name
     kind, owner = _owner(crash, name)
     return Pod(
         name=name,
@@ -54,6 +55,12 @@ def pod(crash: Crash) -> Pod:
         owner=owner,
         container=_container(crash, name),
     )
+
+
+def _listed(crash: Crash) -> str | None:
+    """The pod whose row of `kubectl get pods` says that it was killed."""
+    rows = (kill.host for kill in crash.every(LimitKill) if kill.tool == _GET)
+    return next((name for name in rows if name is not None and re.fullmatch(_NAME, name)), None)
 
 
 def _told(crash: Crash, pattern: str) -> str | None:

@@ -236,7 +236,8 @@ REMAINING = {
     "cli": {"ray"},  # the package to import
     "helpers": {"torch"},  # what forms call PyTorch
     "incident": {"ray"},  # what stands for the file of a remote call
-    "job": {"ray", "sglang", "torch", "trl", "vllm"},  # the same, a role, a world, and sections of configurations
+    # the same, a role, a world, and sections and keys of configurations
+    "job": {"deepspeed", "ray", "sglang", "torch", "trl", "vllm"},
     "remedies": {  # worlds, and whose arithmetic or arguments they are
         "deepspeed", "diffusers", "jax", "keras", "llama.cpp", "mlx", "optax", "ray", "sglang", "tensorflow", "torch",
         "unsloth",

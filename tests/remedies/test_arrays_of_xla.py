@@ -270,3 +270,34 @@ def test_an_engine_on_a_tpu_has_no_earlier_run() -> None:
         what="Error allocating device buffer", size="14.20G", where=CORE
     )
     assert "free-the-gpu" not in advise(log, *OF_A_CORE, cause="gpu-memory-exhausted")[0]
+
+
+# the batch by the array, where an option for it is known
+
+OF_KERAS = (
+    "tensorflow==2.8.0\nTraceback (most recent call last):\n"
+    '  File "/env/keras/engine/training.py", line 1384, in fit\n'
+    "    tmp_logs = self.train_function(iterator)\n"
+    "ResourceExhaustedError: OOM when allocating tensor with shape[{shape}] and type float on "
+    "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "now", "line"),
+    [
+        ("12,64,300,300", 12, "batch_size=6"),
+        ("3,32,300,300", 3, "batch_size=1"),
+        ("64,64,3,3", None, "batch_size=1"),  # a filter's
+        ("12,64000", None, "batch_size=1"),  # no picture's
+    ],
+)
+def test_half_of_a_batch_that_the_array_shows(shape: str, now: int | None, line: str) -> None:
+    chosen, _ = advise(OF_KERAS.format(shape=shape), "smaller-microbatch", cause="activations")
+    assert (chosen["smaller-microbatch"].current, chosen["smaller-microbatch"].snippet) == (now, line)
+
+
+def test_a_batch_that_the_log_states_goes_before_what_the_array_shows() -> None:
+    log = OF_KERAS.format(shape="12,64,300,300") + "model.fit(x, y, batch_size=24)\n"
+    chosen, _ = advise(log, "smaller-microbatch", cause="activations")
+    assert chosen["smaller-microbatch"].suggested == 12

@@ -271,11 +271,14 @@ FULL_STORE = (
 @pytest.mark.parametrize(
     ("before", "snippet"),
     [
-        ("", "ray.init(object_store_memory=BYTES)"),
-        ("ray start --head\n", "ray start --head --object-store-memory=BYTES"),
+        ("", "ray.init(object_store_memory=int(0.3 * psutil.virtual_memory().available) + 734003200)"),
+        (
+            "ray start --head\n",
+            "ray start --head --object-store-memory=$(free -b | awk '/^Mem/ {printf \"%d\", 0.3 * $7 + 734003200}')",
+        ),
     ],
 )
-def test_a_store_of_unknown_size_is_set_in_bytes(before: str, snippet: str) -> None:
+def test_a_store_of_unknown_size_gets_as_much_more_as_the_object_has(before: str, snippet: str) -> None:
     log = before + FULL_STORE.format(id="ab" * 28, size="Object size is 734003200 bytes.")
     chosen, _ = advise(log, "bigger-object-store", cause="object-store-full")
     assert chosen["bigger-object-store"].snippet == snippet

@@ -124,6 +124,29 @@ def test_a_pod_is_named_as_the_log_names_it(above: str, told: tuple[str | None, 
     assert (found.name, found.namespace, found.kind, found.owner, found.container) == told
 
 
+LISTED = "{pod}        0/1     OOMKilled   3 (41s ago)   5m2s\n"
+
+
+def test_a_row_of_a_list_names_the_pod() -> None:
+    text = f"kubectl get pods\nNAME   READY   STATUS   RESTARTS   AGE\n{LISTED.format(pod='cart-api-6d57f5fd7-xk2lm')}"
+    snippet = advise(text, "raise-container-limit")[0]["raise-container-limit"].snippet or ""
+    assert snippet.splitlines()[0] == "kubectl describe pod cart-api-6d57f5fd7-xk2lm"
+    assert "kubectl set resources deployment cart-api -c CONTAINER --limits=memory=TWICE_THE_LIMIT" in snippet
+
+
+@pytest.mark.parametrize(
+    "row", ["", LISTED.format(pod="Cart_API"), "cart-api-6d57f5fd7-xk2lm   1/1   Running   0   2m\n"]
+)
+def test_what_is_no_killed_pod_in_a_list_names_none(row: str) -> None:
+    assert pod(crashes_of(f"{row}{STATE}")[0]).name is None
+
+
+def test_a_pods_namespace_stands_behind_its_name() -> None:
+    text = f"kubectl -n shop get pods\n{LISTED.format(pod='cart-api-6d57f5fd7-xk2lm')}"
+    snippet = advise(text, "raise-container-limit")[0]["raise-container-limit"].snippet or ""
+    assert snippet.splitlines()[0] == "kubectl describe pod cart-api-6d57f5fd7-xk2lm -n shop"
+
+
 def test_the_command_has_the_names_of_the_log(tmp_path: Path) -> None:
     text = f"$ kubectl describe pod -n shop cart-api-6d57f5fd7-xk2lm\n{STATE}"
     snippet = advise(text, "raise-container-limit")[0]["raise-container-limit"].snippet or ""

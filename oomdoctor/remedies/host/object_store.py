@@ -12,7 +12,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies import ray_workers
 from oomdoctor.remedies.host.shm import for_shm
 from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import of_knob
+from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs import limits
 from oomdoctor.signs.store import only_the_disk_is_short
 from oomdoctor.units import gib_up, show
@@ -23,6 +23,9 @@ _OF_RAY_START: Final = "--object-store-memory"
 # Causes that leave open, or say otherwise, what an object store without a figure has to do with it
 _SAYS_NOTHING_OF_THE_STORE: Final = (NODE_FULL, REWARD_HOG)
 STORES_SHARE: Final = 0.3  # DEFAULT_OBJECT_STORE_MEMORY_PROPORTION of ray/_private/ray_constants.py
+# ray/_private/resource_spec.py, estimate_available_memory: of what psutil says is available when Ray starts
+_OF_PYTHON: Final = f"int({STORES_SHARE} * psutil.virtual_memory().available) + {{more}}"
+_OF_THE_SHELL: Final = f"$(free -b | awk '/^Mem/ {{{{printf \"%d\", {STORES_SHARE} * $7 + {{more}}}}}}')"
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 
 
@@ -142,10 +145,23 @@ def _with_more_room(case: Case) -> Proposal | Refusal | None:
         )
     if full is not None and full.object_bytes:
         return Proposal(
-            action=say("Make Ray's object store at least {amount} larger", amount=show(full.object_bytes)),
-            snippet=case.row.write.format(_AN_AMOUNT) if case.row is not None else None,
+            action=say(
+                "Make Ray's object store {amount} larger than it is by itself, so that the object has room",
+                amount=show(full.object_bytes),
+            ),
+            snippet=_beside_the_usual(case.row, full.object_bytes),
+            derivation=say("Ray's usual share of the free RAM + {amount} that did not fit", amount=full.object_bytes),
+            assumes=(
+                say("nobody set the store's size (not in the log), and the machine and its /dev/shm have the memory"),
+            ),
         )
     return None
+
+
+def _beside_the_usual(row: Spelling | None, more: int) -> str | None:
+    """As much more than Ray takes by itself, which nobody printed: reckoned where it starts."""
+    amount = _OF_PYTHON if row is not None and row.is_call else _OF_THE_SHELL
+    return row.write.format(amount.format(more=more)) if row is not None else None
 
 
 def _used_of_store(full: StoreFull, capacity: int) -> int:

@@ -67,7 +67,7 @@ def smaller_microbatch(case: Case) -> Answer:
     case = _of_the_stage(case)
     if _adds_up(case) or (case.cause == _DATA and _fills_a_cache(case.crash)):
         return Skip()
-    answer = halved(case)
+    answer = _as_the_array_shows(case) or halved(case)
     times = 2
     if isinstance(answer, Proposal) and _at_its_first_step(case):
         answer, times = _quarter(case, answer), _QUARTER
@@ -228,6 +228,14 @@ def _of_the_array(crash: Crash) -> Proposal | None:
         derivation=f"{sizes[0]} / 2 = {then}",
         assumes=(is_the_batch,),
     )
+
+
+def _as_the_array_shows(case: Case) -> Proposal | None:
+    """The batch by the array, where an option for it is known and its value is not."""
+    shown = _of_the_array(case.crash) if case.row is not None and case.number() is None else None
+    if shown is None or shown.suggested is None:
+        return shown
+    return replace(shown, setting=None, snippet=case.snippet(shown.suggested))
 
 
 _OF_ARRAYS: Final = (_of_the_array, _of_a_huge_array, _of_a_huge_program)

@@ -55,6 +55,12 @@ def killed_size(kill: _Kill) -> str | None:
 
 
 @_of_kill
+def used_at_kill(kill: _Kill) -> str | None:
+    """What was in use of the machine, where the guard prints it."""
+    return beside(kill.used_bytes, kill.total_bytes) if isinstance(kill, UserspaceKill) else None
+
+
+@_of_kill
 def killed_sized(kill: _Kill) -> str | None:
     """The killed process with its PID and what it held: "cellxgene (PID 12, 51.4 GiB)"."""
     name, pid, held = kill.process.name, kill.process.pid, briefly(held_by(kill))

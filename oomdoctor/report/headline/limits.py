@@ -11,7 +11,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import HOG
-from oomdoctor.language import counted, mark, say
+from oomdoctor.language import counted, listed, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly
 from oomdoctor.report.headline.ray import store_requested
@@ -120,8 +120,10 @@ def job_limit(size: int) -> str | None:
 
 @about(kill_at_a_limit)
 def limit_exit(kill: LimitKill) -> str | None:
-    """The exit code of the container that was ended there."""
-    return say("exit code {code}", code=kill.exit_code) if kill.exit_code is not None else None
+    """The exit code of what was ended there, and what its record says that it used."""
+    code = say("exit code {code}", code=kill.exit_code) if kill.exit_code is not None else None
+    used = say("{used} in use", used=brief(kill.used_bytes)) if kill.used_bytes else None
+    return listed(filter(None, (code, used))) or None
 
 
 def oom_kills(crash: Crash) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oomdoctor.families.budget import LOCKS, BudgetSpent, BudgetUsage
+from oomdoctor.families.event import Event
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
@@ -25,7 +26,7 @@ from oomdoctor.signs.sizes import overflowed_request
 from oomdoctor.signs.spark import drivers_heap_is_full
 from oomdoctor.signs.trace import card, refusal
 from oomdoctor.spellings import title
-from oomdoctor.units import TIB, show
+from oomdoctor.units import TIB, percent, show
 
 LONG: Final = 40  # characters: a shape that is longer is none for a headline
 IMPOSSIBLE: Final = 8 * TIB
@@ -115,7 +116,11 @@ def _buffer(crash: Crash, *kinds: str) -> str | None:
     event = crash.root
     if not isinstance(event, BufferRefused | Short) or event.what not in kinds:
         return None
-    return requested(crash) or (shown(event.buffer_bytes) if isinstance(event, BufferRefused) else None)
+    return requested(crash) or _whole_buffer(event)
+
+
+def _whole_buffer(event: Event) -> str | None:
+    return shown(event.buffer_bytes) if isinstance(event, BufferRefused) else None
 
 
 def context(crash: Crash) -> str | None:
@@ -203,8 +208,9 @@ def mac_others(crash: Crash) -> str | None:
 
 def at_once(crash: Crash) -> str | None:
     """An allocation that the driver fails because of its size, whatever is free."""
-    seen = allocator.beyond_the_largest_allocation(crash) or allocator.buffer_beyond_the_devices_largest(crash)
-    return requested(crash) if seen is not None else None
+    if allocator.buffer_beyond_the_devices_largest(crash) is not None:
+        return requested(crash) or _whole_buffer(crash.root)
+    return requested(crash) if allocator.beyond_the_largest_allocation(crash) is not None else None
 
 
 @about(allocator.at_once)
@@ -292,8 +298,13 @@ def pool_resident(event: BudgetSpent) -> str | None:
 
 @about(root(BudgetSpent))
 def pool_setting(event: BudgetSpent) -> str | None:
-    """The setting that makes it."""
-    return event.setting if event.setting and len(event.setting) <= LONG else None
+    """The setting that makes it; how much of it was in use, where that alone is printed."""
+    if not event.setting or len(event.setting) > LONG:
+        return None
+    share = event.fraction if event.limit_bytes is None else None
+    return (
+        event.setting if share is None else say("{setting}, {share} used", setting=event.setting, share=percent(share))
+    )
 
 
 @about(root(LibraryOutOfMemory))

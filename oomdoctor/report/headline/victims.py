@@ -31,8 +31,10 @@ def name_of(kill: KernelKill | UserspaceKill) -> str | None:
 
 
 def held_by(kill: KernelKill | UserspaceKill) -> int | None:
-    """What it held of its own and of shared memory."""
-    return kill.rss_bytes if isinstance(kill, UserspaceKill) else node.held_by(kill) or None
+    """What it held of its own and of shared memory, or what the unit used that was killed."""
+    if isinstance(kill, UserspaceKill):
+        return kill.rss_bytes or (kill.used_bytes if kill.total_bytes is None else None)
+    return node.held_by(kill) or None
 
 
 def in_container(kill: KernelKill) -> bool:
