@@ -7,11 +7,13 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.arithmetic.kv_cache import BLOCK_TOKENS
-from oomdoctor.units import GIB
+from oomdoctor.units import GIB, HUNDREDTH
 from oomdoctor.versions import Version
 
 NAME: Final = "vllm"  # among the frameworks
 CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
+# vllm/v1/core/kv_cache_utils.py prints what a request needs and what there is in GiB with two digits
+ROUNDING_BYTES: Final = HUNDREDTH / 2
 
 
 class Era(Struct, frozen=True):
@@ -54,10 +56,12 @@ def default_share(version: Version | None) -> float | None:
 
 def longest_context(asked: int, needed: int, available: int, estimated: int | None = None) -> int | None:
     """The longest context that fits. The engine's own estimate is taken as it is: with sliding windows or state
-    layers the need is not proportional to the length. None where not a single block fits."""
+    layers the need is not proportional to the length. Else of all sizes that are printed so the worst pair counts, or
+    the engine refuses once more. None where not a single block fits."""
     if estimated is not None:
         return estimated if estimated > 0 else None
-    if available <= 0 or needed <= 0:
+    least, most = available - ROUNDING_BYTES, needed + ROUNDING_BYTES
+    if least <= 0 or needed <= 0:
         return None
-    tokens = int(asked * available / needed) // BLOCK_TOKENS * BLOCK_TOKENS
+    tokens = int(asked * least / most) // BLOCK_TOKENS * BLOCK_TOKENS
     return tokens or None

@@ -9,6 +9,7 @@ from oomdoctor.signs import Grade, engine_steps, placement
 # The loader chooses the GPU, whatever device is set before it
 OF_A_FILE = ("low-memory-loading", "fix-placement", "free-the-gpu")
 OF_RANKS = ("fix-placement", "smaller-input", "more-gpus", "free-the-gpu")
+OF_CONTEXTS = ("fix-placement", "smaller-microbatch", "shorter-sequences", "smaller-input")
 OF_AN_ENGINE = ("fix-placement", "pin-version", "free-the-gpu")
 
 CAUSE = Cause(
@@ -39,6 +40,7 @@ CAUSE = Cause(
         Row(placement.unsized_ranks_in_a_row, Grade.NAMES),
         Row(placement.several_ranks_and_one_card, Grade.POINTS, OF_RANKS),
         Row(placement.others_of_its_size, Grade.POINTS),
+        Row(placement.other_ranks_opened_a_context, Grade.HINTS, OF_CONTEXTS),
         Row(placement.restored, Grade.POINTS, OF_A_FILE),
         Row(engine_steps.a_check_failed_without_weights, Grade.POINTS, OF_AN_ENGINE),
         Row(engine_steps.weights_on_another_card, Grade.POINTS, OF_AN_ENGINE),

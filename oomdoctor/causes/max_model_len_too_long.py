@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.ggml import context_fills_the_host, planned_cache_exceeds_all_that_is_free
 from oomdoctor.signs.kv_cache import (
+    a_step_takes_a_whole_prompt,
     context_longer_than_the_cache,
     no_context_is_short_enough,
     no_length_fits,
@@ -18,6 +19,8 @@ from oomdoctor.signs.warm_up import longest_request_exceeds_tgis_cache
 OF_GGML_ON_THE_HOST = ("shorter-context", "quantize-kv-cache", "memory-efficient-attention", "smaller-prefill",
                        "quantize-weights", "more-host-memory")  # fmt: skip
 OF_A_PLAN = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-model")
+OF_WHOLE_PROMPTS = ("shorter-context", "smaller-prefill", "raise-engine-reservation", "quantize-kv-cache",
+                    "tensor-parallel", "quantize-weights")  # fmt: skip
 
 CAUSE = Cause(
     id="max-model-len-too-long",
@@ -45,4 +48,5 @@ CAUSE = Cause(
     ),
     before=("activations",),
     knobs=("shorter-context", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "quantize-weights"),
+    knobs_where=((a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS),),
 )

@@ -13,7 +13,8 @@ CAUSE = Cause(
     title=mark("Ray cannot place the requested resources"),
     headlines=(
         mark("vLLM needs more GPUs than {engine_lacks}: tensor_parallel_size is too large"),
-        mark("Ray cannot place the job: {too_many_requested} requested, {cluster_has} in the cluster"),
+        mark("Ray has reserved {reserved_in_vain} for a trial whose worker does not start"),
+        mark("Ray cannot place the job: {too_many_requested} requested, {there_is}"),
         mark("Ray cannot place {unplaced}: the launch needs all {all_taken} of the cluster"),
         mark("Ray cannot place {unplaced}[, nor {unplaced_beside}]: {placing_ended}"),
         mark("Ray cannot place the job: {placing_ended}"),

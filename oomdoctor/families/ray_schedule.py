@@ -30,12 +30,15 @@ class Unschedulable(Event, frozen=True, kw_only=True):
 
     # "infeasible": no node (type) can ever serve it; "waiting": the resources are there but taken, or not yet;
     # "pending": a placement group or actor in a table; "timeout": given up; "supervisor": the submitted job's own
-    # supervisor actor could not be placed; "scattered": enough is free, on no node alone; "engine-group" and
-    # "engine-cluster": vLLM needs more GPUs than its placement group or the cluster has, and has asked for none yet
+    # supervisor actor could not be placed; "scattered": enough is free, on no node alone; "reserved": its placement
+    # group holds all that it asks for, and its worker does not start; "engine-group" and "engine-cluster": vLLM needs
+    # more GPUs than its placement group or the cluster has, and has asked for none yet
     state: str = "waiting"
     # Amounts by resource, as asked: GPUs and CPUs in units, memory in bytes. Fixed-point figures (x 10000) divided.
     requested: Mapping[str, float] | None = None
     available: Mapping[str, float] | None = None
+    # What `available` counts, where it is not all that the cluster has: what is free in the "cluster", or on the "node"
+    free: str | None = None
     count: int | None = None  # how many of these, where it is said
     pending: int | None = None  # how many such requests wait; "2+" in a table
     placement_group: bool | None = None
@@ -119,6 +122,9 @@ _TUNES_LINE = late(
     r"|Current time|Number of trials|\.\.\. \d)"
 )
 _TUNES_TOTALS: Final = "Resources requested: "
+# ray/tune/progress_reporter.py 1.1 to 2.6 lists what placement groups hold behind the totals: once for each group, once
+# for each of its bundles ("0.0/1.0 CPU_group_1_4c35...")
+_HELD_BY_GROUPS = late(r"([\d.]{1,12})/([\d.]{1,12}) ([A-Za-z]\w{0,40}?)_group_(?:(\d{1,6})_)?([0-9a-f]{16,64})\b")
 _NAMES_OF_TUNE: Final = {"CPUs": "CPU", "GPUs": "GPU", "heap": "memory", "objects": "object_store_memory"}
 LINES_OF_ROWS: Final = 6
 PRINTS: Final = 2  # of the table, one every 5 seconds or more: by then what is free has been given to a trial
@@ -157,6 +163,13 @@ _COUNTED = (
         r"\b(?:request(?:ed|s)?|requir(?:ed|es)|needs?|needed|desired)\b[^\d]{0,30}(?P<asked>\d{1,6})(?![\d%])"
     ),
 )
+# src/ray/raylet/node_manager.cc up to 1.7, and the driver's warning since: what is left on the node that says so
+_ON_THE_NODE = late(r"this node only has remaining|Available resources on this node")
+# ray.available_resources() and the sum of available_resources_per_node(), not what the cluster has: ray/serve/_private/
+# deployment_state.py `resource_requirements`, ray/train/_internal/backend_executor.py, verl/trainer/ppo/ray_trainer.py
+# `_check_resource_available`
+_IN_THE_CLUSTER = late(r"(?:[Cc]urrent|total) resources available:|Total available GPUs")
+_NOTHING = late(r"resources available: \{\}")
 # vllm/executor/ray_utils.py, vllm/v1/executor/ray_utils.py
 _ENGINE_CHECK = late(
     r"number of required \wPUs exceeds the total number of available \wPUs in the (placement group|cluster)"
@@ -175,6 +188,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _status(page, index)
     elif _START.search(line.text):
         yield from _started(page, index)
+    elif _TUNES_TOTALS in line.text:
+        yield from _tunes_status(page, index)
     elif trials := _ALL_WAIT.match(line.text):
         yield from _trials_wait(page, index, int(trials[1]))
     else:
@@ -235,13 +250,20 @@ def _request(page: Page, index: int) -> Iterator[Read]:
             role="confirmation" if key == "raylet_waiting" and not _heard(page, index) else "root",
             state=state,
             requested=requested,
-            available=_available(found),
+            available=_available(found, line.text),
+            free=_what_is_free(line.text),
             count=count,
             placement_group=True if _GROUP.search(line.text) else None,
             bundles=_bundles(page, index) or _named_bundles(found),
             pending=_pending(line.text),
             seconds=_seconds(found) or _waited(line.text),
         )
+
+
+def _what_is_free(text: str) -> str | None:
+    if _ON_THE_NODE.search(text[:4000]):
+        return "node"
+    return "cluster" if _IN_THE_CLUSTER.search(text[:4000]) else None
 
 
 def _of_an_engine(text: str) -> str | None:
@@ -346,13 +368,30 @@ def _trials_wait(page: Page, index: int, pending: int) -> Iterator[Read]:
     used, total = _tunes_shares(page, index)
     if not total.get("CPU", 1):
         return  # no node is there yet
+    reserved = _reserved_in_vain(page, index)
     yield Unschedulable(
         at=place_of(page, line),
         time=line.mark.time,
+        state="reserved" if reserved else "waiting",
+        requested=reserved or None,
         available=total or None,
         pending=pending,
+        placement_group=True if reserved else None,
         idle=True if total and not any(used.values()) else None,
     )
+
+
+def _reserved_in_vain(page: Page, index: int) -> _Amounts:
+    """What placement groups hold, where nothing of it is in use: the group, and not its bundles beside it."""
+    told = _tunes_line(page, index)
+    groups = [match.groups() for match in _HELD_BY_GROUPS.finditer(told[:4000])]
+    if any(_float(used) for used, *_ in groups):
+        return {}
+    held: dict[str, float] = {}
+    for _, there, name, bundle, _ in groups:
+        if bundle is None:
+            held[name] = held.get(name, 0.0) + (_float(there) or 0.0)
+    return held
 
 
 def _seconds_of_tune(page: Page, index: int) -> int:
@@ -364,9 +403,24 @@ def _seconds_of_tune(page: Page, index: int) -> int:
 
 def _tunes_shares(page: Page, index: int) -> tuple[_Amounts, _Amounts]:
     """What is in use and what the cluster has, by Tune's table: "Resources requested: 0/8 CPUs, 0.0/9.5 GiB heap"."""
+    return _shares_of_tune(_tunes_line(page, index))
+
+
+def _tunes_line(page: Page, index: int) -> str:
     above = reversed(page.lines[max(0, index - LINES_OF_ROWS) : index])
-    told = next((line.text for line in above if _TUNES_TOTALS in line.text), "")
-    parts = (_share(part.strip()) for part in told.partition(_TUNES_TOTALS)[2].split(","))
+    return next((line.text for line in above if _TUNES_TOTALS in line.text), "")
+
+
+def _tunes_status(page: Page, index: int) -> Iterator[ClusterStatus]:
+    line = page.lines[index]
+    used, total = _shares_of_tune(line.text)
+    if total.get("CPU"):
+        yield ClusterStatus(at=place_of(page, line), time=line.mark.time, used=used, total=total)
+
+
+def _shares_of_tune(told: str) -> tuple[_Amounts, _Amounts]:
+    told = told.partition(_TUNES_TOTALS)[2].partition(" (")[0]
+    parts = (_share(part.strip()) for part in told.split(","))
     shares = [(_NAMES_OF_TUNE.get(one[0], one[0]), *one[1:]) for one in parts if one is not None]
     return {name: used for name, used, _ in shares}, {name: total for name, _, total in shares}
 
@@ -440,7 +494,7 @@ def _in_words(found: _Clauses, part: str) -> _Amounts | None:
     return amounts or None
 
 
-def _available(found: _Clauses) -> _Amounts | None:
+def _available(found: _Clauses, text: str) -> _Amounts | None:
     in_words = _in_words(found, "has")
     if in_words is not None:
         return in_words
@@ -450,7 +504,7 @@ def _available(found: _Clauses) -> _Amounts | None:
         now = _SECTIONS.get(name, now)
         if now == "has" and name == "bundle":  # before 1.8 in braces of its own for each resource
             has |= _amounts(values[0]) or {}
-    return has or None
+    return has if has or _NOTHING.search(text[:4000]) else None
 
 
 def _amounts(text: str) -> _Amounts | None:
@@ -651,6 +705,7 @@ FAMILY = Family(
         "per trial, but the cluster only has",
         "Training has not started in the last",
         " PENDING)",
+        _TUNES_TOTALS,
         "Insufficient cluster resources to launch",
         "cannot currently be scheduled",
         "cannot currently be executed",

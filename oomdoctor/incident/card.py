@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from msgspec import Struct
 
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
-from oomdoctor.units import GIB
+from oomdoctor.units import GIB, MIB
 
 # "Process 214 has 92.38 GiB" is this process itself where nothing else fits beside it (a container's own pid).
 SLACK: Final = GIB
 # CUDA's context, NCCL and cuBLAS in an ordinary job; the printed figures of one process may differ by as much.
 OUTSIDE_PYTORCH: Final = 4 * GIB
+# What CUDA's context takes of a card, of a process that has put nothing on it: by its release, modules and card
+LEAST_CONTEXT: Final = 300 * MIB
+LARGEST_CONTEXT: Final = 700 * MIB
 
 
 class Card(Struct, frozen=True, kw_only=True):
@@ -46,6 +50,13 @@ class Card(Struct, frozen=True, kw_only=True):
         if tried is None or free is None or unused is None or not free < tried <= free + unused:
             return None
         return tried - free
+
+    @property
+    def contexts(self) -> tuple[OtherProcess, ...]:
+        """The others that hold one and the same little, as a context alone is: two or more."""
+        small = [one for one in self.others if LEAST_CONTEXT <= (one.bytes or 0) <= LARGEST_CONTEXT]
+        size, count = Counter(one.bytes for one in small).most_common(1)[0] if small else (None, 0)
+        return tuple(one for one in small if one.bytes == size) if count > 1 else ()
 
     def share(self, part_bytes: int | None) -> float | None:
         """The part of the card, 0..1."""

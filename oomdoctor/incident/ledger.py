@@ -18,7 +18,7 @@ from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.model import LIVE, UNALLOCATED, Ledger, LedgerRow
 from oomdoctor.incident.node import is_more_than_all
 from oomdoctor.job.context import RAY_CALL
-from oomdoctor.job.names import SMALLER
+from oomdoctor.job.names import EACH, SMALLER
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import GPU, say, translated
 from oomdoctor.units import MIB, show
@@ -192,8 +192,10 @@ def _card(event: DeviceOutOfMemory) -> Ledger:
 
 def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
     line = event.at.line
+    yield from _contexts(event, card)
     for process in card.others:
-        yield LedgerRow(f"process {process.pid}", process.bytes, "printed", line)
+        if process not in card.contexts:
+            yield LedgerRow(f"process {process.pid}", process.bytes, "printed", line)
     used, own = card.used_bytes or 0, card.own_bytes
     if card.unaccounted_bytes is not None and card.unaccounted_bytes > LEAST_SHOWN:
         yield _rest("processes the driver does not list", line, used, own, card.others_bytes)
@@ -212,6 +214,16 @@ def _card_rows(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
         yield LedgerRow(UNALLOCATED, card.unallocated_bytes, "printed", line)
     elif card.unallocated_bytes is not None:
         yield _rest(UNALLOCATED, line, event.reserved_bytes, event.allocated_bytes)
+
+
+def _contexts(event: DeviceOutOfMemory, card: Card) -> Iterator[LedgerRow]:
+    """Those with the same little in one row; of a job with ranks they are the other ranks."""
+    if not card.contexts:
+        return
+    count, size = len(card.contexts), card.contexts[0].bytes or 0
+    whose = "ranks" if event.process.rank is not None else "processes"
+    formula = f"{count} x {show(size)} = {show(count * size)}"
+    yield LedgerRow(f"{count} other {whose}, {show(size)}{EACH}", count * size, "derived", event.at.line, formula)
 
 
 def _beside_the_parts(own: int, card: Card, line: int) -> Iterator[LedgerRow]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoctor.language import GPU, counted, mark, say, translated
+from oomdoctor.language import GPU, counted, filled, mark, say, translated
 from oomdoctor.patterns import late
 
 SMALLER: Final = "smaller processes of the table"  # the id of that row, behind their number
+EACH: Final = " each"  # the end of the id of a row for several processes of one size
 ON_THE_NODE: Final = "memory used on the node"
 ON_THE_CARD: Final = "memory used on the card"  # the id of that figure, behind it the card's number
 IN_THE_CGROUP: Final = "memory used in the cgroup"
@@ -88,9 +89,12 @@ _FIGURES: Final[Mapping[str, str]] = {
 }
 _CUDAS: Final = "this process outside PyTorch"  # other devices have neither its context nor NCCL
 
+_OF_RANKS: Final = mark("{count} other ranks, {amount} each")
+_OF_PROCESSES: Final = mark("{count} other processes, {amount} each")
 _LISTED: Final = late(r"(.+) \(pid (\d{1,12}|None)\)")
 _PROCESS: Final = late(r"process (\d{1,12})")
 _SMALLER: Final = late(rf"(\d{{1,12}}) {SMALLER}")
+_ALIKE: Final = late(rf"(\d{{1,12}}) other (ranks|processes), (.{{1,20}}){EACH}")
 _OF_CARD: Final = late(rf"{ON_THE_CARD} (\d{{1,3}})")
 _AT_KILLS: Final = late(rf"{ON_THE_NODE} (\S{{1,60}}){AT_KILLS}")
 
@@ -101,6 +105,9 @@ def row(what: str) -> str:
         return match[1] if match[2] == "None" else say("{name} (PID {pid})", name=match[1], pid=match[2])
     if match := _PROCESS.fullmatch(what):
         return say("other process (PID {pid})", pid=match[1])
+    if match := _ALIKE.fullmatch(what):
+        whose = _OF_RANKS if match[2] == "ranks" else _OF_PROCESSES
+        return filled(whose, {"count": match[1], "amount": match[3]})
     if match := _SMALLER.fullmatch(what):
         return counted(int(match[1]), mark("{count} smaller process"), mark("{count} smaller processes"))
     if what == _CUDAS and translated(GPU) != GPU:

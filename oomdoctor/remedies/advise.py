@@ -72,6 +72,7 @@ from oomdoctor.signs import releases
 from oomdoctor.signs.arrays import told_by_a_compiler
 from oomdoctor.signs.builds import in_a_dockerfile
 from oomdoctor.signs.machine import is_on_windows
+from oomdoctor.signs.placement import other_ranks_opened_a_context
 from oomdoctor.versions import version_of
 
 _RAM: Final = frozenset({"host_ram", "cgroup", "pinned"})
@@ -135,14 +136,21 @@ def _said_once(chosen: list[Remedy], crash: Crash) -> list[Remedy]:
 
 
 def _with_neighbours(knobs: Sequence[str], crash: Crash) -> Sequence[str]:
-    """Whatever the cause: where somebody else has a good share of the card, look who it is before much else."""
-    if SIDES.get(crash.pool) != "device" or len(knobs) < AMONG_THE_FIRST or not conditions.crowded(crash):
-        return knobs
-    looks = "free-the-gpu" if placement.strangers(crash) or not crash.job.spread else "fix-placement"
-    if looks in knobs[:AMONG_THE_FIRST]:
+    """Whatever the cause: where somebody else has a good share of the card, look who it is before much else; and where
+    what the other ranks have opened on it is as much as was missing, that comes back for nothing."""
+    looks = _look(crash) if SIDES.get(crash.pool) == "device" and len(knobs) >= AMONG_THE_FIRST else None
+    if looks is None or looks in knobs[:AMONG_THE_FIRST]:
         return knobs
     others = [name for name in knobs if name != looks]
     return (*others[:1], looks, *others[1:])
+
+
+def _look(crash: Crash) -> str | None:
+    if other_ranks_opened_a_context(crash) is not None:
+        return "fix-placement"
+    if not conditions.crowded(crash):
+        return None
+    return "free-the-gpu" if placement.strangers(crash) or not crash.job.spread else "fix-placement"
 
 
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:

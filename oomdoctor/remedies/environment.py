@@ -25,13 +25,16 @@ from oomdoctor.signs import commands
 from oomdoctor.signs.card import no_unified_memory_at_all
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.pinned import huge_pages_were_refused
-from oomdoctor.signs.scheduling import FOR_NO_NODE, asked_gpus, cluster, request_of
+from oomdoctor.signs.scheduling import FOR_NO_NODE, RESERVED, asked_gpus, cluster, of_all_pools, request_of
 from oomdoctor.units import percent, show
 
 _SWITCHES_IT_OFF: Final = "unified-memory"  # in the option of a program that sets the variable itself
 _AVAILABLE: Final = 10  # per cent
 _ALWAYS: Final = 100  # per cent: tasks wait all the time, and nothing is killed
 _OF_A_USER: Final = ".service/"  # below user@UID.service its own manager is asked
+# Ray's logs: doc/source/ray-observability/user-guides/configure-logging.md; ray/_private/utils.py, get_user_temp_dir
+_WORKERS: Final = "tail -n 20 /tmp/ray/session_latest/logs/worker-*.err"
+_WORKERS_ON_WINDOWS: Final = 'Get-Content -Tail 20 "$env:TEMP\\ray\\session_*\\logs\\worker-*.err"'
 _UNIT: Final = late(r"[A-Za-z0-9:_.@-]{1,200}\.(?:slice|service|scope)")
 
 
@@ -158,6 +161,17 @@ def _visible_gpus(crash: Crash) -> Proposal | Skip:
     """Whether Ray sees all GPUs of the node; where it sees enough of them, who holds them."""
     masks, asked, request = crash.setting("CUDA_VISIBLE_DEVICES"), asked_gpus(crash), request_of(crash)
     look = 'echo "$CUDA_VISIBLE_DEVICES"; ' + commands.CARDS + "; ray status"
+    if request is not None and request.state == RESERVED:
+        action = say("Look why the worker does not start: the end of its log")
+        return Proposal(action=action, snippet=_WORKERS_ON_WINDOWS if is_on_windows(crash) else _WORKERS)
+    if of_all_pools(request):
+        return Proposal(
+            action=say(
+                "If other nodes should be there, connect the driver to their cluster: alone it counts its own node"
+            ),
+            setting="address",
+            snippet='ray.init(address="auto")   # or: export RAY_ADDRESS=auto',
+        )
     if masks is not None:
         action = say(
             "Match CUDA_VISIBLE_DEVICES ({value} at {place}), Ray's --num-gpus and the node's GPUs",

@@ -24,7 +24,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, misread, own_options, ray_workers
 from oomdoctor.remedies.allocator import WORTH_A_TRY, little_is_unused
-from oomdoctor.remedies.engine.requests import cache_beside
+from oomdoctor.remedies.engine.requests import CHUNKS, cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.initial import of_the_default
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
@@ -51,6 +51,7 @@ _A_GOOD_DEAL: Final = 2
 _THIRD: Final = 2
 _TWICE: Final = 2  # the limit
 _FAR: Final = 1.5  # times what the cache holds
+_VERY_FAR: Final = 4
 _FREE: Final = "free-the-gpu"
 _BESIDE_THE_FRAMEWORK: Final = "non-torch-memory"
 _OF_A_FULL_GPU: Final = ("gpu-memory-exhausted", "gpu-shared", "model-does-not-fit")
@@ -344,7 +345,8 @@ def limit_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
 
 def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     """A context far too long for the cache is shortened first: no step of a share whose gain nobody knows makes up for
-    it, whatever the message names first; and a cache that holds many times what was refused gives most."""
+    it, whatever the message names first; and a cache that holds many times what was refused gives most. What keeps the
+    context stands beside it, and before it where nobody wants so short a one."""
     length = next((one for one in remedies if one.knob == _LENGTH and one.has_object), None)
     if length is not None and cache_beside(crash) is not None:
         return [length, *(one for one in remedies if one is not length)]
@@ -354,7 +356,9 @@ def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
         return list(remedies)
     if error.max_model_len <= _FAR * error.kv_tokens:
         return list(remedies)
-    return [length, *(one for one in remedies if one is not length)]
+    chunks = [one for one in remedies if one.setting == CHUNKS]
+    ahead = [*chunks, length] if error.max_model_len > _VERY_FAR * error.kv_tokens else [length, *chunks]
+    return [*ahead, *(one for one in remedies if one not in ahead)]
 
 
 __all__ = [

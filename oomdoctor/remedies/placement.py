@@ -30,7 +30,14 @@ from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less, nothing_was_taken_at_the_start
-from oomdoctor.signs.placement import own_processes, parent, ranks, restored, several_ranks_and_one_card
+from oomdoctor.signs.placement import (
+    other_ranks_opened_a_context,
+    own_processes,
+    parent,
+    ranks,
+    restored,
+    several_ranks_and_one_card,
+)
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
 
@@ -52,6 +59,7 @@ _CHOSEN: Final = late(
 )
 _SHARED: Final = "gpu-shared"  # a cause
 _RAY: Final = "ray"
+_LOADS: Final = "transformers"
 _ENDED: Final = 8  # processes in one command
 
 
@@ -358,7 +366,7 @@ def fix_placement(case: Case) -> Answer:
         )
     told = row or _has_ranks(crash) or restored(crash) is None
     assumes = () if told else (say("several ranks run, and their launcher sets LOCAL_RANK (neither is in the log)"),)
-    return Proposal(action=action, snippet=_line(case), assumes=assumes)
+    return Proposal(action=action, snippet=_lines(case), assumes=assumes)
 
 
 def _a_gpu_for_each_actor(case: Case) -> Answer:
@@ -454,6 +462,15 @@ def _other_gpus(crash: Crash) -> Answer:
 def _with_a_mask(crash: Crash, action: str, numbers: str) -> Answer:
     variable = VISIBLE.get(maker(crash))
     return Proposal(action=action, snippet=f"export {variable}={numbers}", setting="") if variable else Skip()
+
+
+def _lines(case: Case) -> str | None:
+    """The device before the first call, and where Transformers loads the weights, theirs, too."""
+    line, frameworks = _line(case), case.crash.context.frameworks
+    row = spelling(case.knob, case.crash.context, _LOADS) if _LOADS in frameworks else None
+    if line is None or row is None or other_ranks_opened_a_context(case.crash) is None:
+        return line
+    return f"{line}\n{row.write}"
 
 
 def _line(case: Case) -> str | None:

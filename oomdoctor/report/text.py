@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomdoctor.columns import cells, sized, wrapped
-from oomdoctor.job.names import SMALLER
+from oomdoctor.job.names import EACH, SMALLER
 from oomdoctor.job.names import row as row_name
 from oomdoctor.language import counted, listed, mark, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -336,8 +336,8 @@ def _largest_first(ledger: Ledger, page: Page) -> list[LedgerRow]:
 
 
 def _members(row: LedgerRow) -> int:
-    """How many processes a row stands for: the table's rest begins with their number."""
-    return int(row.what.split()[0]) if row.what.endswith(SMALLER) else 1
+    """How many processes a row stands for: one for several begins with their number."""
+    return int(row.what.split()[0]) if row.what.endswith((SMALLER, EACH)) else 1
 
 
 def _fill(number: int, row: LedgerRow, page: Page) -> tuple[str, str]:

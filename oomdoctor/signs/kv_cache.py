@@ -223,7 +223,15 @@ def context_longer_than_the_cache(crash: Crash) -> Seen | None:
     tightest = too_long(crash)
     if tightest is None:
         return None
-    fits = say("A context of up to {longest:,} tokens fits.", longest=longest(tightest))
+    fits = (
+        say("A context of up to {longest:,} tokens fits.", longest=longest(tightest))
+        if tightest.kv_tokens is None or a_step_takes_a_whole_prompt(crash) is None
+        else say(
+            "A context of at least {longest:,} tokens fits: the profiling run took a whole context at once from the "
+            "room for the KV cache.",
+            longest=longest(tightest),
+        )
+    )
     return Seen(words=joined((_comparison(tightest), fits)), evidence=(tightest,))
 
 

@@ -114,6 +114,24 @@ def unsized_ranks_in_a_row(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(event,), against=(doubt,))
 
 
+@sign
+def other_ranks_opened_a_context(crash: Crash) -> Seen | None:
+    """Two or more others hold one and the same 300 to 700 MiB on the GPU of one of several ranks, and without them the
+    request would have fit."""
+    event, it = refusal(crash), card(crash)
+    opened, sizes = it.contexts, [one.bytes or 0 for one in it.contexts]
+    if event is None or not opened or not _names_ranks(crash):
+        return None
+    if it.tried_bytes is None or it.free_bytes is None or it.tried_bytes > it.free_bytes + sum(sizes):
+        return None
+    words = say(
+        "{count} other processes hold {each} each on this GPU, {whole} together, as ranks do that opened a CUDA "
+        "context here before their own GPU was set; {tried} were requested.",
+        count=len(opened), each=show(sizes[0]), whole=show(sum(sizes)), tried=show(it.tried_bytes),
+    )  # fmt: skip
+    return Seen(words=words, evidence=(event,), against=(say("the next allocations may need more than they hold"),))
+
+
 def _in_a_row(others: Sequence[OtherProcess]) -> list[int]:
     """The longest run of numbers that one launcher gives."""
     best: list[int] = []

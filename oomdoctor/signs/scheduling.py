@@ -17,12 +17,15 @@ from oomdoctor.units import show
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
 ENGINE_CHECKS: Final = ("engine-group", "engine-cluster")
 _FINAL = ("infeasible", "timeout", "supervisor", "scattered", *ENGINE_CHECKS)
+RESERVED: Final = "reserved"
 SHORT: Final = 8  # of a placement group's number
 _OF_A_NODE: Final = "node:"
 _WAIT_OF_VLLM: Final = "creating a placement group of specs"  # vllm/executor/ray_utils.py, _wait_until_pg_ready
 _OF_A_TRIAL: Final = " per trial, but the cluster"  # ray/tune/execution/insufficient_resources_manager.py
 # nemo_rl/distributed/virtual_cluster.py compares the sum over its nodes with ray.cluster_resources()
 _OF_ALL_NODES: Final = "Not enough GPUs available. Requested"
+# verl/trainer/ppo/ray_trainer.py compares the sum over its pools ([n_gpus_per_node] * nnodes) with what is free
+_OF_ALL_POOLS: Final = "is less than total desired GPUs"
 _ON_ONE_NODE: Final = "STRICT_PACK"  # ray/util/placement_group.py
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 _ROLES = ("actor", "ref", "critic", "reward")
@@ -89,7 +92,8 @@ def waits_for_cpus_too(crash: Crash, request: Unschedulable) -> Unschedulable | 
 def _waiting(crash: Crash, request: Unschedulable) -> Seen:
     have, asked = cluster(crash, request), asked_gpus(crash)
     short, beyond = lacking(request, have), _beyond(asked, have) if asked is not None else []
-    reasons = [*beyond, *(_missing(*each) for each in short)]
+    taken = not_free(request) if not short else []
+    reasons = [*beyond, *(_missing(*each) for each in short), *(_not_free(crash, request, *each) for each in taken)]
     whole = asked if not reasons and asked is not None and taken_by_the_launch(asked, have) else None
     parts = [*([_taken(whole, have)] if whole else reasons), _sentence(crash, request, have)]
     shown = [one for one in crash.every(Unschedulable) if one.strength]
@@ -97,22 +101,32 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
         shown = [request, other]
         amounts = amounts_in_words(other.requested or {})
         parts.append(say("A request for {amounts} waits, too: so much is not free on any node.", amounts=amounts))
-    if have and not whole:
+    if have and not whole and request.free is None:
         parts.append(say("The cluster has {amounts}.", amounts=amounts_in_words(have)))
+    if enough_is_free(request):
+        parts.append(_enough(request))
     if asked is not None and not whole:
         parts.append(say("The launch line requests {sum} GPUs and as many CPUs.", sum=asked.sum))
     open_end = request.state not in _FINAL and not short and not beyond
     return Seen(
         words=joined(parts),
         evidence=tuple(shown[:3]),
-        against=(say("Ray may have placed the request after the end of the log"),) if open_end else (),
+        against=(_later(request),) if open_end else (),
+        unsure=open_end,
         next_evidence=(SCHEDULED,) if open_end and not have else (),
     )
 
 
+def _later(request: Unschedulable) -> str:
+    if request.state == RESERVED:
+        return say("the worker may have started after the end of the log")
+    return say("Ray may have placed the request after the end of the log")
+
+
 def cluster(crash: Crash, request: Unschedulable | None = None) -> Mapping[str, float]:
-    """What the cluster has: the request's own words, a table of `ray status`, or what `ray start` was told."""
-    if request is not None and request.available:
+    """What the cluster has: the request's own words, a table of `ray status` or Tune's, or what `ray start` was
+    told."""
+    if request is not None and request.available and request.free is None:
         return request.available
     status = crash.first(ClusterStatus)
     if status is not None and status.total:
@@ -234,6 +248,29 @@ def lacking(request: Unschedulable, have: Mapping[str, float]) -> list[tuple[str
     ]
 
 
+def not_free(request: Unschedulable) -> list[tuple[str, float, float]]:
+    """What is less than one of these asks for, where the message says what is free: it lists no resource of which there
+    is nothing."""
+    if request.free is None or request.available is None:
+        return []
+    free, times = request.available, (request.count or 1) if request.placement_group else 1
+    wants = ((name, amount * times) for name, amount in (request.requested or {}).items())
+    known = {"GPU", "CPU", *free}
+    return [
+        (name, wanted, free.get(name, 0.0)) for name, wanted in wants if name in known and wanted > free.get(name, 0)
+    ]
+
+
+def enough_is_free(request: Unschedulable) -> bool:
+    """Whether all nodes together have as much free as it asks for."""
+    return request.free == "cluster" and bool(request.requested) and not not_free(request)
+
+
+def of_all_pools(request: Unschedulable | None) -> bool:
+    """Whether verl counts: its nodes add up."""
+    return request is not None and _OF_ALL_POOLS in request.at.text
+
+
 def trial_share(request: Unschedulable, have: Mapping[str, float]) -> dict[str, float]:
     """What a trial of Ray Tune may have at most; none where no CPU is there yet."""
     asked = request.requested or {}
@@ -246,8 +283,8 @@ def adds_up(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> 
     """Whether further nodes of any size do: bundles may lie on several nodes, what is lacking is only their sum, and
     the cluster could hold one of them; or a program compares the sums itself."""
     one = request.requested or {}
-    if _OF_ALL_NODES in request.at.text:
-        return bool(lacking(request, have))
+    if _OF_ALL_NODES in request.at.text or of_all_pools(request):
+        return bool(lacking(request, have) or not_free(request))
     several = request.placement_group and (request.count or 1) > 1
     packed = any(_ON_ONE_NODE in each.at.text for each in crash.every(Unschedulable))
     if not several or packed or not lacking(request, have):
@@ -264,7 +301,38 @@ def _missing(name: str, wanted: float, there: float) -> str:
     )
 
 
+def _not_free(crash: Crash, request: Unschedulable, name: str, wanted: float, there: float) -> str:
+    """What of it is free where the request looked, and how much of the cluster's is in use where a table says so."""
+    figures = {"name": name, "wanted": _amount(name, wanted), "there": _amount(name, there)}
+    if request.free == "cluster":
+        return say("{name}: {wanted} requested, {there} free in the cluster.", **figures)
+    told = say("{name}: {wanted} requested, {there} free on this node.", **figures)
+    status = crash.first(ClusterStatus)
+    total = (status.total or {}).get(name) if status is not None else None
+    if status is None or total is None:
+        return told
+    used = _amount(name, (status.used or {}).get(name, 0.0))
+    in_use = say(
+        "Of the cluster's {total} {name}, {used} are in use.", total=_amount(name, total), name=name, used=used
+    )
+    return joined((told, in_use))
+
+
+def _enough(request: Unschedulable) -> str:
+    return say(
+        "{amounts} are free in the cluster: either no node has as much by itself, or it waits for something else, like "
+        "a runtime environment that is installed.",
+        amounts=amounts_in_words(request.available),
+    )
+
+
 def _sentence(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> str:
+    if request.state == RESERVED:
+        return say(
+            "Ray has reserved {what} in placement groups, and nothing of it is in use: the resources are there, and "
+            "the worker of the trial does not start.",
+            what=amounts_in_words(request.requested),
+        )
     if request.state in ENGINE_CHECKS:
         whose = engines_whole(request)
         return say("vLLM needs more GPUs (tensor_parallel_size x pipeline_parallel_size) than {whose}.", whose=whose)
@@ -273,7 +341,8 @@ def _sentence(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -
         return _of_a_group(group, node, end_of(request))
     what, end, count = what_of(request), end_of(request), request.count or 1
     if request.state == "infeasible" and adds_up(crash, request, have):
-        end = say("all nodes together have too little")
+        few = say("all nodes together have too little")
+        end = few if request.free is None else say("all nodes together have too little free")
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(

@@ -30,12 +30,14 @@ def test_a_share_that_is_raised_suffices_and_one_that_is_lowered_is_none_at_wors
 @pytest.mark.parametrize(
     ("asked", "needed", "available", "estimated", "longest"),
     [
-        (1_048_576, 24.0, 9.97, None, 435_584),
-        (221_000, 10.12, 5.59, None, 122_064),  # the engine printed 122,080: the sizes are rounded
+        (1_048_576, 24.0, 9.97, None, 435_280),
+        (221_000, 10.12, 5.59, None, 121_904),  # the engine printed 122,080: the sizes are rounded
         (221_000, 10.12, 5.59, 122_080, 122_080),
         (221_000, 10.12, 5.59, 0, None),  # its own word counts
         (32_768, 4.5, -0.31, None, None),
-        (32_768, 4.5, 0.001, None, None),  # less than a block
+        (32_768, 4.5, 0.01, None, 32),  # 0.005 at least
+        (32_768, 4.5, 0.007, None, None),  # less than a block
+        (50_000, 2.13, 2.12, None, 49_520),  # 50,000 x 2.12 / 2.13 = 49,765 may be refused once more
     ],
 )
 def test_the_longest_context(

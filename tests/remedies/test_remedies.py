@@ -101,7 +101,7 @@ def test_the_longest_context_and_the_smallest_share_that_serves_it() -> None:
     chosen, _ = advise(
         CONTEXT.format("0.8", PROFILE), "shorter-context", "raise-engine-reservation", "quantize-kv-cache"
     )
-    assert chosen["shorter-context"].suggested == 24576  # 40960 x 3 / 5
+    assert chosen["shorter-context"].suggested == 24496  # 40960 x 2.995 / 5.005
     assert chosen["raise-engine-reservation"].suggested == 0.85  # 0.80 + 2 / 40
     assert chosen["quantize-kv-cache"].suggested == "fp8"
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from remedy_logs import advise, cuda
+from reports import body
 
 PREFILL = "smaller-prefill"
 NO_BLOCKS = (
@@ -25,10 +28,11 @@ def serve(flags: str = "", length: int = 6000) -> str:
     "log",
     [
         OLDER + NO_BLOCKS,
-        serve() + DUMPED + cuda(),
         "CRITICAL 03-09 07:11:21 launcher.py:88] MQLLMEngine is already dead, terminating\n" + REFUSED + cuda(),
-        serve() + OLDER + NO_BLOCKS,
-        serve(length=32768) + OLDER + NO_BLOCKS,
+        serve(length=2048) + OLDER + NO_BLOCKS,
+        serve("--no-enable-chunked-prefill") + OLDER + NO_BLOCKS,
+        serve("--enable-chunked-prefill false") + OLDER + NO_BLOCKS,
+        serve().replace("some/model", "Qwen/Qwen2-VL-2B") + OLDER + NO_BLOCKS,
         serve("--no-enable-chunked-prefill") + cuda(),
         serve("--no-enable-chunked-prefill --max-num-batched-tokens 11998") + cuda(),
         serve("--enable-chunked-prefill false") + cuda(),
@@ -39,6 +43,48 @@ def test_less_than_a_prompt_is_no_remedy(log: str) -> None:
     chosen, rejected = advise(log, PREFILL)
     assert PREFILL not in chosen
     assert "not prefilled in chunks" in rejected[PREFILL].why
+
+
+@pytest.mark.parametrize(
+    ("log", "was"),
+    [
+        (serve() + DUMPED + cuda(), "max(6000, 2048)"),
+        (serve() + OLDER + NO_BLOCKS, "max(6000, 2048)"),
+        (serve(length=2049) + OLDER + NO_BLOCKS, "max(2049, 2048)"),
+        (serve(length=32768) + OLDER + NO_BLOCKS, "max(32768, 2048)"),
+        (serve("--max-num-batched-tokens 7000") + OLDER + NO_BLOCKS, "7000"),
+    ],
+)
+def test_a_prompt_that_is_taken_whole_is_taken_in_chunks(log: str, was: str) -> None:
+    remedy = advise(log, PREFILL)[0][PREFILL]
+    assert remedy.snippet == "--enable-chunked-prefill --max-num-batched-tokens 2048"
+    assert remedy.derivation == f"max_num_batched_tokens: {was} -> 2048"
+
+
+LENGTH_OF_CACHE = (
+    "ValueError: The model's max seq len ({length}) is larger than the maximum number of tokens that can be stored in "
+    "KV cache ({cache}). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("length", "cache", "first", "words"),
+    [
+        (24000, 5984, [PREFILL, "shorter-context"], "at least"),
+        (24000, 6000, ["shorter-context", PREFILL], "at least"),
+        (24000, 15984, ["shorter-context", PREFILL], "at least"),
+        (24000, 16000, ["raise-engine-reservation", "shorter-context"], "at least"),
+        (33000, 5984, ["shorter-context", "raise-engine-reservation"], "up to"),
+    ],
+)
+def test_what_the_cache_of_whole_prompts_holds_is_the_least(
+    tmp_path: Path, length: int, cache: int, first: list[str], words: str
+) -> None:
+    best = body(tmp_path, LENGTH_OF_CACHE.format(length=length, cache=cache))["diagnoses"][0]
+    assert [one["knob"] for one in best["remedies"]][:2] == first
+    assert f"A context of {words} {cache:,} tokens fits" in best["explanation"]
+    shorter = next(one for one in best["remedies"] if one["knob"] == "shorter-context")
+    assert ("and more once" in shorter["derivation"]) is (words == "at least")
 
 
 @pytest.mark.parametrize(

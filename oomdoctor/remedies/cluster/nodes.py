@@ -11,12 +11,14 @@ from oomdoctor.language import listed, say
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
+    RESERVED,
     adds_up,
     amounts_in_words,
     asked_gpus,
     bound_to,
     cluster,
     lacking,
+    not_free,
     request_of,
     what_of,
 )
@@ -39,15 +41,21 @@ def add_nodes(case: Case) -> Answer:
     have, asked, request = of_cluster(crash).get("GPU"), asked_gpus(crash), request_of(crash)
     if request is not None and request.within is not None:
         return Skip()  # bundles do not grow with the cluster
+    if request is not None and request.state == RESERVED:
+        return Skip()
     if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
         if bound_to(request) is not None:
             return Skip()  # a further node is not that one
         short = lacking(request, of_cluster(crash))
         if adds_up(crash, request, of_cluster(crash)):
-            return _what_is_missing(short)
+            return _what_is_missing(short or not_free(request))
+        what = what_of(request)
+        single = all(amount <= 1 for name, amount in request.requested.items() if "memory" not in name)
         return Proposal(
-            action=say("Add a node that has {what} by itself: smaller nodes do not add up", what=what_of(request)),
-            subject=what_of(request),
+            action=say("Add a node that has {what}", what=what)
+            if single
+            else say("Add a node that has {what} by itself: smaller nodes do not add up", what=what),
+            subject=what,
         )
     if asked is None or not have or asked.gpus <= have:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,14 +21,18 @@ from oomdoctor.remedies.cluster.engine import (
 )
 from oomdoctor.remedies.cluster.nodes import of_cluster
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
-from oomdoctor.remedies.settings import Spelling
+from oomdoctor.remedies.settings import Spelling, spelling
 from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
+    RESERVED,
     SHORT,
     asked_gpus,
     bound_to,
+    enough_is_free,
     group_of,
     lacking,
+    not_free,
+    of_all_pools,
     request_of,
     shared_roles,
     trial_share,
@@ -35,6 +40,10 @@ from oomdoctor.signs.scheduling import (
 )
 
 DRIVER_CPUS: Final = 1
+# ray/remote_function.py, ray/serve/config.py; ray/serve/_private/deployment_state.py tells of the latter
+_OF_AN_ACTOR: Final = "@ray.remote(num_cpus={})   # of those that hold the CPUs, too"
+_OF_A_REPLICA: Final = '@serve.deployment(ray_actor_options={{"num_cpus": {}}})'
+_REPLICAS: Final = "required for each replica"
 _OF_RAY: Final = r"(?i)\bray\b|\braylet\b"
 _CPU: Final = "CPU"
 _MOST_BUNDLES: Final = 64
@@ -57,10 +66,13 @@ def fix_request(case: Case) -> Answer:
         return start
     if visible is not None and (told := _of_a_blind_process(case, asked=asked is not None)) is not None:
         return told
-    have = of_cluster(crash)
+    have, request = of_cluster(crash), request_of(crash)
+    if request is not None and request.state == RESERVED:
+        return Skip()  # less would change nothing: it holds all that it asks for
+    if request is not None and of_all_pools(request):
+        return _within_what_is_free(case, request)
     if asked is not None:
         return _launch(crash, asked.gpus, asked.sum, have)
-    request = request_of(crash)
     if request is None or not request.requested:
         return _of_idle_trials(request) or of_the_engine(crash) or _of_the_job(case.row)
     return _of_what_is_named(case, request, have)
@@ -95,6 +107,33 @@ def _of_what_is_named(case: Case, request: Unschedulable, have: Mapping[str, flo
     if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
         return fewer
     return _of_less(crash, request, have, short)
+
+
+def _within_what_is_free(case: Case, request: Unschedulable) -> Proposal:
+    """Of verl, whose nodes add up: as many whole nodes as the free GPUs make."""
+    crash, nodes = case.crash, spelling("add-nodes", case.crash.context)
+    _, wanted, free = not_free(request)[0]
+    figures = {"free": f"{free:g}", "wanted": f"{wanted:g}"}
+    action = say("Request at most {free} GPUs on all nodes together instead of {wanted}", **figures)
+    if case.row is None or nodes is None:
+        return Proposal(action=action, derivation=f"{wanted:g} GPU > {free:g}")
+    each = crash.setting(case.row.setting)
+    per_node = each.whole if each is not None else None
+    if per_node is None or not 0 < per_node <= free:
+        return Proposal(
+            action=action,
+            setting="",
+            derivation=f"{wanted:g} GPU > {free:g}",
+            snippet=f"{nodes.snippet('N')} {case.row.snippet('M')}   # N x M = {free:g}",
+        )
+    then = int(free // per_node)
+    return Proposal(
+        action=action,
+        setting=nodes.setting,
+        suggested=then,
+        derivation=f"{free:g} / {per_node} = {then}",
+        snippet=nodes.snippet(then),
+    )
 
 
 def _of_its_group(request: Unschedulable, group: str) -> Proposal:
@@ -169,10 +208,44 @@ def _of_less(
 ) -> Proposal:
     if short and (share := trial_share(request, have)):
         return _of_a_trial(share, short)
+    if not short:
+        return _of_what_is_taken(crash, request)
+    wanted = next((asked for kind, asked, there in short if kind == "GPU" and not there), None)
+    if wanted is not None:
+        return _of_no_gpu(wanted, short)
+    return Proposal(action=_less(short), derivation=_compared_with(short), snippet=states.scheduled(crash))
+
+
+def _of_no_gpu(wanted: float, short: Sequence[tuple[str, float, float]]) -> Proposal:
+    """Ray counts the GPUs that it sees when it starts, or what it is told: ray/_private/worker.py, `init`."""
+    count = math.ceil(wanted)
     return Proposal(
-        action=_less(short) if short else say("Create fewer actors, or request less for each: the cluster is taken"),
-        derivation=_compared_with(short) if short else None,
-        snippet=states.scheduled(crash),
+        action=say(
+            "Tell Ray of the node's GPUs when it starts: it counts none. On a node without a GPU, request none",
+        ),
+        setting="num_gpus",
+        derivation=_compared_with(short),
+        snippet=f"ray.init(num_gpus={count})   # of a cluster: ray start --num-gpus={count}",
+    )
+
+
+def _of_what_is_taken(crash: Crash, request: Unschedulable) -> Proposal:
+    """Half of the CPUs, for each actor that holds some, too, is no need of memory; half a GPU would be."""
+    spread, asked = enough_is_free(request), request.requested or {}
+    half = asked[_CPU] / 2 if set(asked) == {_CPU} and request.free is not None else None
+    action = say("Create fewer actors, or request less for each: the cluster is taken")
+    if spread:
+        action = say("Request no more for each than one node has free, and look whether its environment is installed")
+    elif request.free == "node":
+        action = say("Create fewer actors, or request less for each: this node has no more free")
+    if half is None:
+        return Proposal(action=action, snippet=states.scheduled(crash))
+    line = _OF_A_REPLICA if _REPLICAS in request.at.text else _OF_AN_ACTOR
+    return Proposal(
+        action=action,
+        setting="num_cpus",
+        derivation=f"{asked[_CPU]:g} / 2 = {half:g}",
+        snippet=line.format(f"{half:g}"),
     )
 
 

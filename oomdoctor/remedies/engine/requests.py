@@ -20,7 +20,7 @@ from oomdoctor.remedies.engine.known import engine_version
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import Spelling
+from oomdoctor.remedies.settings import Spelling, assumptions, known_versions, of_knob
 from oomdoctor.signs.kv_cache import WHOLE_PROMPTS, a_step_takes_a_whole_prompt
 from oomdoctor.signs.kv_pool import (
     context_of_all_sequences_is_full,
@@ -28,10 +28,13 @@ from oomdoctor.signs.kv_pool import (
     no_places_although_tokens_are_free,
 )
 from oomdoctor.signs.logits import OF_PROMPTS
-from oomdoctor.units import show
+from oomdoctor.signs.passes import sees
+from oomdoctor.units import GIB, in_digits, show
 
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
 _SPECULATION: Final = "speculative_algorithm"
+CHUNKS: Final = "--enable-chunked-prefill"
+_STATES_CHUNKS: Final = ("enable_chunked_prefill", "no_enable_chunked_prefill")
 
 
 def shorter_context(case: Case) -> Answer:
@@ -39,9 +42,7 @@ def shorter_context(case: Case) -> Answer:
         return _longer_for_all(case)
     for error in case.crash.every(ContextDoesNotFit):
         if error.kv_tokens:
-            return _context(
-                error, error.kv_tokens, say("the KV cache holds {tokens} tokens", tokens=error.kv_tokens), ()
-            )
+            return _context(error, error.kv_tokens, _counted(case.crash, error.kv_tokens), ())
         if error.max_model_len and error.needed_bytes and error.kv_bytes is not None:
             longest = vllm.longest_context(
                 error.max_model_len, error.needed_bytes, error.kv_bytes, error.estimated_tokens
@@ -52,8 +53,10 @@ def shorter_context(case: Case) -> Answer:
                 own = say("the engine's own estimate: {tokens}", tokens=longest)
                 return _context(error, longest, own, _pipeline(case.crash))
             derivation = say(
-                "{length} tokens x {room} / {needed} = {tokens} (a multiple of 16)",
-                length=error.max_model_len, room=show(error.kv_bytes), needed=show(error.needed_bytes), tokens=longest,
+                "{length} tokens x {room} / {needed} = {tokens} (a multiple of 16; the worst case of rounded sizes)",
+                length=error.max_model_len, tokens=longest,
+                room=f"{(error.kv_bytes - vllm.ROUNDING_BYTES) / GIB:.3f} GiB",
+                needed=f"{(error.needed_bytes + vllm.ROUNDING_BYTES) / GIB:.3f} GiB",
             )  # fmt: skip
             return _context(error, longest, derivation, (say("every layer attends to the whole context"),))
     if (shorter := within_room(case)) is not None:
@@ -62,6 +65,13 @@ def shorter_context(case: Case) -> Answer:
         return Refusal(say("not one KV-cache block fits: a shorter context alone does not help"))
     cache = cache_beside(case.crash)
     return half(case) if cache is None or case.now is not None else _half_of_the_cache(case.name, cache)
+
+
+def _counted(crash: Crash, tokens: int) -> str:
+    """What the engine says that its cache holds: the least, where a shorter context leaves more for it."""
+    if a_step_takes_a_whole_prompt(crash) is None:
+        return say("the KV cache holds {tokens} tokens", tokens=tokens)
+    return say("the KV cache holds {tokens} tokens, and more once the profiling run is shorter", tokens=tokens)
 
 
 def _longer_for_all(case: Case) -> Answer:
@@ -210,7 +220,9 @@ def _half_of_the_warm_up(row: Spelling, now: int) -> Proposal:
 def smaller_prefill(case: Case) -> Answer:
     """Half of the batch; of a compute buffer that has to be smaller, what that comes to."""
     if _is_smaller_than_a_prompt(case):
-        return Refusal(say("prompts are not prefilled in chunks: the engine refuses a batch smaller than its context"))
+        return _in_chunks(case) or Refusal(
+            say("prompts are not prefilled in chunks: the engine refuses a batch smaller than its context")
+        )
     answer, root = half(case), case.crash.root
     if isinstance(root, PoolExhausted) and root.batch == "decode":
         return Skip()
@@ -241,6 +253,31 @@ def _is_smaller_than_a_prompt(case: Case) -> bool:
     if a_step_takes_a_whole_prompt(case.crash) is None:
         return False
     return now is None or length is None or now // 2 < length
+
+
+def _in_chunks(case: Case) -> Proposal | None:
+    """Of an engine that nobody told not to, and a model that it can do so with: vllm/engine/arg_utils.py 0.8 prefills
+    none in chunks that sees."""
+    crash, length = case.crash, facts(case.crash).max_model_len
+    known = known_versions(vllm.NAME, crash.context)
+    row = next((one for one in of_knob(case.knob, vllm.NAME) if one.write.startswith(CHUNKS)), None)
+    if row is None or not row.versions.overlaps(known) or crash.setting(*_STATES_CHUNKS) is not None or sees(crash):
+        return None
+    stated = case.number()
+    if length is None or not isinstance(row.value, int) or length <= row.value:
+        return None
+    return Proposal(
+        action=say(
+            "Prefill in chunks of {chunk} tokens instead of {length} at once: the profiling run then leaves more for "
+            "the KV cache",
+            chunk=row.value, length=length,
+        ),
+        setting=CHUNKS,
+        suggested=row.value,
+        derivation=f"max_num_batched_tokens: {in_digits(stated) if stated else f'max({length}, 2048)'} -> {row.value}",
+        assumes=assumptions(row, crash.context),
+        snippet=row.snippet(row.value),
+    )  # fmt: skip
 
 
 def _within_the_free_tokens(pool: PoolExhausted, option: str) -> Answer:

@@ -13,6 +13,7 @@ from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.slot import about
 from oomdoctor.signs.scheduling import (
     ENGINE_CHECKS,
+    RESERVED,
     asked_gpus,
     bound_to,
     cluster,
@@ -20,6 +21,7 @@ from oomdoctor.signs.scheduling import (
     engines_whole,
     group_of,
     lacking,
+    not_free,
     request_of,
     waits_for_cpus_too,
     what_of,
@@ -30,6 +32,11 @@ _UNITS: Final = {
     "GPU": (mark("{amount} GPU"), mark("{amount} GPUs")),
     "CPU": (mark("{amount} CPU"), mark("{amount} CPUs")),
 }
+_WHERE: Final = {
+    None: mark("{amount} in the cluster"),
+    "cluster": mark("{amount} free in the cluster"),
+    "node": mark("{amount} free on this node"),
+}
 _ENDS: Final = {
     "infeasible": mark("no node can provide it"),
     "scattered": mark("free in the cluster, but not on one node"),
@@ -37,34 +44,47 @@ _ENDS: Final = {
 }
 
 
-def _lacking(crash: Crash) -> tuple[str, float, float] | None:
-    """A resource, what is requested of it and what the cluster has, where that is less; GPUs first."""
+_Short = tuple[str, float, float, str | None]  # a resource, what is requested of it, what there is, and where that is
+
+
+def _lacking(crash: Crash) -> _Short | None:
+    """A resource, what is requested of it and what the cluster has, where that is less; else what of it is free. GPUs
+    first."""
     request = request_of(crash)
     if request is None:
         return _counted_in_words(crash)
     have, asked = cluster(crash, request), asked_gpus(crash)
     if asked is not None and have.get("GPU") is not None and asked.gpus > have["GPU"]:
-        return "GPU", float(asked.gpus), have["GPU"]
-    return min(lacking(request, have), key=lambda each: each[0] != "GPU", default=None)
+        return "GPU", float(asked.gpus), have["GPU"], None
+    short: list[_Short] = [(*each, None) for each in lacking(request, have)]
+    taken: list[_Short] = [(*each, request.free) for each in not_free(request)]
+    return min(short or taken, key=lambda each: each[0] != "GPU", default=None)
 
 
-def _counted_in_words(crash: Crash) -> tuple[str, float, float] | None:
+def _counted_in_words(crash: Crash) -> _Short | None:
     root = crash.root
     if not isinstance(root, Shortage) or root.unit != "devices" or root.needed is None or root.available is None:
         return None
-    return ("GPU", root.needed, root.available) if root.available < root.needed <= MOST_DEVICES else None
+    return ("GPU", root.needed, root.available, None) if root.available < root.needed <= MOST_DEVICES else None
 
 
 @about(_lacking)
-def too_many_requested(short: tuple[str, float, float]) -> str | None:
+def too_many_requested(short: _Short) -> str | None:
     """What is requested of the resource that the cluster has less of: "6 GPUs"."""
     return _amount(short[0], short[1])
 
 
 @about(_lacking)
-def cluster_has(short: tuple[str, float, float]) -> str | None:
-    """What the cluster has of it: "4"."""
-    return brief(round(short[2])) if "memory" in short[0] else f"{short[2]:g}"
+def there_is(short: _Short) -> str | None:
+    """What there is of it, and where: "4 in the cluster", "0 free on this node"."""
+    amount = brief(round(short[2])) if "memory" in short[0] else f"{short[2]:g}"
+    return filled(_WHERE[short[3]], {"amount": amount})
+
+
+@about(request_of)
+def reserved_in_vain(request: Unschedulable) -> str | None:
+    """What placement groups hold for a trial that does not start: "2 CPUs"."""
+    return listed(_amounts(request.requested or {})) if request.state == RESERVED else None
 
 
 def all_taken(crash: Crash) -> str | None:
