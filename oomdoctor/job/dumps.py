@@ -65,7 +65,7 @@ _ADVICE: Final = late(
     re.IGNORECASE,
 )
 
-# What PyTorch ends its message with (c10/cuda/CUDACachingAllocator.cpp since 1.10): others print it within lines of theirs
+# What PyTorch ends its message with (c10/cuda/CUDACachingAllocator.cpp since 1.10), within lines of others
 _HINT: Final = late(r"If reserved .{1,60}? try setting .{1,120}? to avoid fragmentation\b")
 
 _DUMP: Final = late(r"\s*(?:[\w .\-\"]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")

@@ -142,7 +142,7 @@ def test_how_many_a_launcher_starts(line: str, name: str, written: str, count: i
 TRIAL = "Trial 4 failed with parameters: {{'learning_rate': 2e-05, '{}': 6}} because of: OutOfMemoryError('CUDA out of "
 HINT = (
     "memory. Tried to allocate 36.00 MiB. If reserved but unallocated memory is large try setting "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management')"
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation')"
 )
 
 

@@ -6,13 +6,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from oomdoctor.families.ray_store import StoreFull, StoreUsage
+from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.incident.node import ray_kill, store_bytes, total_bytes
 from oomdoctor.language import say
 from oomdoctor.remedies import ray_workers
 from oomdoctor.remedies.host.shm import for_shm
 from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import of_knob
+from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs import limits
 from oomdoctor.signs.store import only_the_disk_is_short
 from oomdoctor.units import gib_up, show
@@ -23,6 +23,7 @@ _OF_RAY_START: Final = "--object-store-memory"
 # Causes that leave open, or say otherwise, what an object store without a figure has to do with it
 _SAYS_NOTHING_OF_THE_STORE: Final = (NODE_FULL, REWARD_HOG)
 STORES_SHARE: Final = 0.3  # DEFAULT_OBJECT_STORE_MEMORY_PROPORTION of ray/_private/ray_constants.py
+OF_SHM: Final = 0.95
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 
 
@@ -30,6 +31,8 @@ def smaller_store(case: Case) -> Answer:
     limit = limits.limit_of(case.crash)
     if limit is not None and limits.store_exceeds_the_limit(case.crash) is not None:
         return _store_within(case, limit)
+    if (shm := next((e.shm_bytes for e in case.crash.every(StoreTooLarge) if e.shm_bytes), None)) is not None:
+        return _store_in_shm(shm, _row(case))
     held = store_bytes(case.crash, ray_kill(case.crash))
     if held is None and case.now is None and case.cause in _SAYS_NOTHING_OF_THE_STORE:
         return Skip()
@@ -63,6 +66,24 @@ def smaller_store(case: Case) -> Answer:
     )
 
 
+def _row(case: Case) -> Spelling:
+    """Ray's own, where nothing names it but its message."""
+    return case.row or next(row for row in of_knob(case.knob, _RAY) if row.is_call)
+
+
+def _store_in_shm(there: int, row: Spelling) -> Proposal:
+    """As much of what is available as Ray takes where nobody says: `resolve` of ray/_private/resource_spec.py."""
+    then = int(OF_SHM * there)
+    return Proposal(
+        action=say("Set Ray's object store to {amount}, which /dev/shm holds", amount=show(then)),
+        suggested=then,
+        setting=row.setting,
+        snippet=row.snippet(then),
+        derivation=f"{OF_SHM:.0%} x {show(there)} = {then} bytes",
+        assumes=(say("95 % is the most that Ray takes of /dev/shm by itself"),),
+    )
+
+
 def _store_within(case: Case, limit: int) -> Proposal:
     """Ray's usual share of what the container may have, with a /dev/shm that holds it."""
     then = int(STORES_SHARE * limit)
@@ -84,7 +105,7 @@ def _store_within(case: Case, limit: int) -> Proposal:
 def bigger_store(case: Case) -> Answer:
     if only_the_disk_is_short(case.crash):
         return Skip()
-    answer, row = _with_more_room(case), case.row or next(row for row in of_knob(case.knob, _RAY) if row.is_call)
+    answer, row = _with_more_room(case), _row(case)
     if isinstance(answer, Refusal) or not row.is_call:
         return answer
     if ray_workers.nodes_in_sight(case.crash) > 1:
