@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from remedy_logs import advise, crashes_of
+from remedy_logs import advise, crashes_of, cuda
 
 from oomdoctor.causes import causes
 from oomdoctor.report.headline import headline
@@ -83,3 +83,18 @@ def test_no_share_holds_what_is_in_use_already() -> None:
     chosen, rejected = advise(log, "raise-engine-reservation")
     assert not chosen
     assert "in use before the profiling run" in rejected["raise-engine-reservation"].why
+
+
+@pytest.mark.parametrize(
+    ("line", "then"),
+    [
+        ("Trial 2 pruned; please compare per_device_train_batch_size: 3 of trial 1\n", 1),
+        ("Please look at per_device_train_batch_size\n", 4),
+        ("Please compare my.other_per_device_train_batch_size: 3\n", 4),
+        ("", 4),
+    ],
+)
+def test_no_default_stands_in_for_a_value_that_was_not_read(line: str, then: int) -> None:
+    frame = '  File "/x/site-packages/transformers/trainer.py", line 9, in train\n    return inner_training_loop(\n'
+    log = f"{line}Traceback (most recent call last):\n{frame}{cuda()}"
+    assert advise(log, "smaller-microbatch", cause="activations")[0]["smaller-microbatch"].suggested == then

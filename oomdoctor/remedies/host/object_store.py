@@ -15,7 +15,7 @@ from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Pro
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs import limits
 from oomdoctor.signs.store import only_the_disk_is_short
-from oomdoctor.units import gib_up, show
+from oomdoctor.units import GIB, gib_up, show
 
 _AN_AMOUNT: Final = "BYTES"
 _RAY: Final = "ray"  # whose messages need not name it
@@ -23,6 +23,8 @@ _OF_RAY_START: Final = "--object-store-memory"
 # Causes that leave open, or say otherwise, what an object store without a figure has to do with it
 _SAYS_NOTHING_OF_THE_STORE: Final = (NODE_FULL, REWARD_HOG)
 STORES_SHARE: Final = 0.3  # DEFAULT_OBJECT_STORE_MEMORY_PROPORTION of ray/_private/ray_constants.py
+LARGE_OBJECT: Final = 10 * GIB  # more than most stores have room for (a rule of thumb)
+BESIDE_AN_OBJECT: Final = 1.1
 OF_SHM: Final = 0.95
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 
@@ -161,12 +163,31 @@ def _with_more_room(case: Case) -> Proposal | Refusal | None:
             suggested=2 * capacity,
             derivation=f"2 x {show(capacity)} = {2 * capacity} bytes",
         )
+    if full is not None and (full.object_bytes or 0) >= LARGE_OBJECT:
+        return _for_the_object(full.object_bytes or 0, total_bytes(crash), _row(case))
     if full is not None and full.object_bytes:
         return Proposal(
             action=say("Make Ray's object store at least {amount} larger", amount=show(full.object_bytes)),
             snippet=case.row.write.format(_AN_AMOUNT) if case.row is not None else None,
         )
     return None
+
+
+def _for_the_object(size: int, total: int | None, row: Spelling) -> Proposal | Refusal:
+    """The store has to hold at least the one object."""
+    then = gib_up(BESIDE_AN_OBJECT * size) * GIB
+    if total is not None and then > total:
+        return Refusal(say("an object of {size} exceeds the node's memory: pass it in parts", size=show(size)))
+    return Proposal(
+        action=say("Set Ray's object store to {amount}, where it has less now", amount=show(then)),
+        suggested=then,
+        setting=row.setting,
+        snippet=row.snippet(then),
+        derivation=say(
+            "{times} x {size}, in whole GiB = {amount} bytes", times=BESIDE_AN_OBJECT, size=show(size), amount=then
+        ),
+        assumes=(say("10 % beside the object (a guess); the store's size is not in the log: `ray memory` shows it"),),
+    )
 
 
 def _used_of_store(full: StoreFull, capacity: int) -> int:
