@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, arrays, engine, ggml, loading, made, other_words, passes, snapshot, warm_up
+from oomdoctor.signs.model_size import its_states_are_little_of_the_tensors
 
 KNOBS = ("shard-states", "quantize-weights", "tensor-parallel", "smaller-model", "offload-parameters", "lora",
          "mixed-precision", "more-gpus")  # fmt: skip
@@ -42,7 +43,7 @@ CAUSE = Cause(
         mark("The model does not fit on {gpu}[ ({gpu_model})][ ({place})]"),
     ),
     pools=("gpu",), before=("activations", "gpu-memory-exhausted"), silent=(passes.simulating,),
-    excluded=(loading.beyond_loading,), signs=(
+    excluded=(loading.beyond_loading, its_states_are_little_of_the_tensors), signs=(
         Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS), Row(made.of_all_gradients, Grade.PROVES),
         Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
         Row(ggml.weights_larger_than_what_was_free, Grade.PROVES, BUFFER_KNOBS),

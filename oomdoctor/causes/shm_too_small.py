@@ -17,6 +17,7 @@ CAUSE = Cause(
     id="shm-too-small",
     title=mark("Shared memory (/dev/shm) is too small"),
     headlines=(
+        mark("Ray's object store of {store_requested} is {store_excess} larger than /dev/shm"),
         mark("Ray's object store of {store_requested} does not fit into /dev/shm[ ({shm_size})]"),
         mark("The kernel refused a System V segment of {system_v_requested}: see `ipcs -lm`"),
         mark("A segment of {shm_requested} ({shm_user}) does not fit into /dev/shm[ ({shm_size})]"),

@@ -48,6 +48,7 @@ class MemoryProfile(Event, frozen=True, kw_only=True):
     non_torch_bytes: Usage[int | None] = None
     consumed_bytes: Usage[int | None] = None  # weights and non-torch together, from 0.28 on
     activation_bytes: Usage[int | None] = None
+    used_before_bytes: Usage[int | None] = None  # before the profiling run, by all processes, 0.6.4 only
     torch_peak_bytes: Usage[int | None] = None  # weights and activations together, 0.6.4 only
     graph_bytes: Usage[int | None] = None
     kv_bytes: Usage[int | None] = None  # what is left for the KV cache, or is in use by it; may be negative
@@ -180,6 +181,7 @@ _CLAUSES = {
     "non_torch": values(non_torch_bytes=bytes_of),
     "activation": values(activation_bytes=bytes_of),
     "torch_peak": values(torch_peak_bytes=bytes_of),
+    "used_before": values(used_before_bytes=bytes_of),
     "kv_rest": values(kv_bytes=bytes_of),
     "kv_available": values(kv_bytes=bytes_of),
     "blocks": values(gpu_blocks=count_of, cpu_blocks=count_of),

@@ -65,6 +65,9 @@ _ADVICE: Final = late(
     re.IGNORECASE,
 )
 
+# What PyTorch ends its message with (c10/cuda/CUDACachingAllocator.cpp since 1.10), within lines of others
+_HINT: Final = late(r"If reserved .{1,60}? try setting .{1,120}? to avoid fragmentation\b")
+
 _DUMP: Final = late(r"\s*(?:[\w .\-\"]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
 _RENDERED: Final = late(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
 _DOTTED: Final = late(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
@@ -324,12 +327,14 @@ def offloaded(here: Here) -> Iterator[Stated]:
 
 
 def known(here: Here) -> Iterator[Stated]:
-    """A setting that we know, with its value, anywhere in a line that gives no advice."""
-    if _ADVICE.search(here.text[:8000]):
-        return
-    for match in _KNOWN_STATED.finditer(here.text[:8000]):
+    """A setting that we know, with its value, anywhere in a line that gives no advice, or before it in a dict."""
+    text = _HINT.sub("", here.text[:8000])
+    advice = _ADVICE.search(text)
+    for match in _KNOWN_STATED.finditer(text):
+        if advice is not None and (advice.start() < match.end() or not match["quote"]):
+            return
         value = typed(match["value"].strip("\"'"))
-        yield Stated(match["name"], value, here.line, mentioned=True, call=_call_around(here.text[:8000], match))
+        yield Stated(match["name"], value, here.line, mentioned=True, call=_call_around(text, match))
 
 
 def _call_around(text: str, argument: re.Match[str]) -> str | None:

@@ -18,6 +18,7 @@ LINE_CAP = 32_000
 _WORD = late(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s"'\\])+""")
 _QUOTED = late(r"""\"([^"]*)\"|'([^']*)'|\\(.)""")
 _ASSIGNMENT = late(r"\+{0,2}~?([A-Za-z_][\w.]{0,150})=(.*)\Z", re.DOTALL)
+_VARIABLE = late(r"[A-Z][A-Z\d_]{0,80}=")
 _FLAG = late(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
 _NEGATIVE = late(r"-\d")
 _HEAP = late(r"-(Xm[sx])(\d{1,12}[kKmMgGtT]?)\Z")  # Java's, whose size is part of the word
@@ -66,6 +67,8 @@ def read_line(text: str, *, continued: bool) -> list[Found]:
     """The settings of one line of a launch; `continued` says that the line before ended in a backslash."""
     line = words(_command(text))
     begins = 0 if continued or _starts_with_option(line) else _after_head(line)
+    if begins is None and text.rstrip().endswith("\\") and all(map(_VARIABLE.match, line)):
+        begins = len(line)  # the program stands in a line below
     if begins is None:
         return []
     if line[begins:] and line[begins].rpartition("/")[2].startswith(_LLAMA):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -42,9 +43,15 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
     context = case.crash.context
     version = version_of(context.frameworks.get(row.framework))
     value = row.smallest_default(version, known_versions(row.framework, context))
-    if value is None or _is_another(value, case):
+    if value is None or _is_another(value, case) or _is_named_with_a_value(row.key, case.crash):
         return None
     return value, (say("{name} is {value} (its default, not in the log)", name=row.setting, value=in_digits(value)),)
+
+
+def _is_named_with_a_value(key: str, crash: Crash) -> bool:
+    """What the log gives a value is not at its default, even where the value was not read."""
+    name = re.escape(key.rsplit(".", 1)[-1]).replace("_", "[-_]")
+    return crash.mentions(rf"(?<![\w.-]){name}['\"`]?\s?[=:]\s?['\"]?\d") is not None
 
 
 def _is_another(value: float, case: Case) -> bool:

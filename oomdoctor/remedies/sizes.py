@@ -18,16 +18,11 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.signs.model_size import billions, trains_adapters
 from oomdoctor.units import show
 
 ZERO_STAGE: Final = ("zero_stage", "zero_optimization_stage", "zero_optimization.stage")
 _NODES: Final = ("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
-_ADAPTERS: Final = (
-    *KNOBS["lora"].settings, "lora.rank", "use_lora", "lora_cfg.enabled", "finetuning_type", "adapter", "tuner_type",
-    "train_type", "sft_type", "peft_scheme",
-)  # fmt: skip
-# "train_dreambooth_lora_flux.py"
-_SCRIPT_OF_ADAPTERS: Final = r"(?i)(?:^|[\s/])(?:\w{1,60}_)?q?lora(?:_\w{1,60})?\.py\b"
 # In the names of checkpoints whose weights have four bits or fewer; GGUF files mostly have where they do not say more
 _FEW_BITS: Final = late(
     r"(?i)(?:^|[-_/.:])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
@@ -35,7 +30,6 @@ _FEW_BITS: Final = late(
 )
 _GGUF: Final = late(r"(?i)\bgguf\b")
 _MORE_BITS: Final = late(r"(?i)(?:^|[-_/.:])(?:b?f16|fp16|f32|q[568]_\w{1,4})(?:$|[-_/.:])")
-_SIZE: Final = late(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
 
 
 def has_few_bits(model: str) -> bool:
@@ -60,22 +54,21 @@ def size_of_model(crash: Crash) -> Size | None:
         return None
     model = models.known(crash.context.models)
     if model is not None:
-        billions = f"{model.parameters / 1e9:.2f}"
-        told = say("{model}: {billions} B parameters", model=model.name, billions=billions)
+        told = say("{model}: {billions} B parameters", model=model.name, billions=f"{model.parameters / 1e9:.2f}")
         return Size(model.parameters, told)
     loaded = _loaded(crash)
     if loaded:
         ranks = tensor_parallel(crash)
         parameters = loaded * ranks // arithmetic.WEIGHT_BYTES
-        weights, billions = show(loaded), f"{parameters / 1e9:.2f}"
+        weights, count = show(loaded), f"{parameters / 1e9:.2f}"
         told = (
             say(
                 "{weights} of weights x {cards} GPUs / 2 bytes = {billions} B parameters",
-                weights=weights, cards=ranks, billions=billions,
+                weights=weights, cards=ranks, billions=count,
             )
             if ranks > 1
             else say(
-                "{weights} of weights / 2 bytes = {billions} B parameters", weights=weights, billions=billions
+                "{weights} of weights / 2 bytes = {billions} B parameters", weights=weights, billions=count
             )
         )  # fmt: skip
         return Size(parameters, told)
@@ -85,12 +78,6 @@ def size_of_model(crash: Crash) -> Size | None:
 def size_of_trained(crash: Crash) -> Size | None:
     """The parameters that get gradients and optimizer states; None where these are adapters, whose size no log says."""
     return None if trains_adapters(crash) else size_of_model(crash)
-
-
-def trains_adapters(crash: Crash) -> bool:
-    stated = [found.value for name in _ADAPTERS if (found := crash.setting(name)) is not None]
-    told = any("lora" in value.lower() if isinstance(value, str) else bool(value) for value in stated)
-    return told or crash.in_trace(r"(?:^|/)peft/") is not None or crash.shows(_SCRIPT_OF_ADAPTERS)
 
 
 def zero_stage(crash: Crash) -> tuple[int, tuple[str, ...]] | None:
@@ -112,11 +99,9 @@ def _loaded(crash: Crash) -> int | None:
 
 def _named(crash: Crash) -> Size | None:
     for name in crash.context.models:
-        match = _SIZE.search(name.rsplit("/", 1)[-1])
-        if match is not None:
-            billions = float(match[1].replace("_", "."))
-            told = say("{billions} B parameters (from the model's name)", billions=f"{billions:g}")
-            return Size(round(billions * 1e9), told)
+        if (stated := billions(name)) is not None:
+            told = say("{billions} B parameters (from the model's name)", billions=f"{stated:g}")
+            return Size(round(stated * 1e9), told)
     return None
 
 

@@ -124,11 +124,26 @@ def no_block_fits(crash: Crash) -> Seen | None:
     none, it = say("Not one block of KV cache fits."), facts(crash)
     if it.kv_bytes is not None or (it.reserved_bytes is not None and it.weights_bytes is not None):
         return Seen(words=joined((_budget(it), none)), evidence=(blocks,))
+    if (full := _used_before_the_profile(crash)) is not None:
+        return Seen(words=joined((none, full)), evidence=(blocks, *crash.every(MemoryProfile)[:1]))
     unseen = say(
         "The log does not show what fills the engine's share of the GPU: weights and activations, a share that is "
         "set low, or other processes."
     )
     return Seen(words=joined((none, unseen)), evidence=(blocks,), unsure=True, next_evidence=(OF_AN_ENGINES_START,))
+
+
+def _used_before_the_profile(crash: Crash) -> str | None:
+    """vLLM 0.6.4 counts all that is in use on the GPU inside the share: worker.py, determine_num_available_blocks."""
+    it = facts(crash)
+    profile = next((each for each in crash.every(MemoryProfile) if each.used_before_bytes and each.total_bytes), None)
+    share = it.share
+    if profile is None or share is None or share * (profile.total_bytes or 0) > (profile.used_before_bytes or 0):
+        return None
+    return say(
+        "{used} of {total} were in use before the profiling run, by all processes: more than the share of {share}.",
+        used=show(profile.used_before_bytes or 0), total=show(profile.total_bytes or 0), share=f"{share:g}",
+    )  # fmt: skip
 
 
 @sign

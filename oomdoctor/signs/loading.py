@@ -24,6 +24,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.checkpoints import in_code_that_loads_an_optimizers_state
 from oomdoctor.signs.library import refused_at_the_drivers_start
 from oomdoctor.signs.machine import is_in_a_notebook
+from oomdoctor.signs.model_size import its_states_are_little_of_the_tensors
 from oomdoctor.signs.passes import in_its_own_computation
 from oomdoctor.signs.snapshot import weights_hold_most
 from oomdoctor.signs.trace import (
@@ -375,7 +376,7 @@ def live_tensors_before_any_step(crash: Crash) -> Seen | None:
     if event is None or share is None or not LIVE <= share <= 1 or (it.tried_bytes or 0) <= STRAW:
         return None
     shown = crash.stage != "unknown" or phase(crash) is not None or stepped(crash) or crash.job.in_engine
-    if shown or not _start_is_shown(crash) or _puts(crash):
+    if shown or not _start_is_shown(crash) or _puts(crash) or its_states_are_little_of_the_tensors(crash):
         return None
     words = say(
         "PyTorch tensors take {live}, {share} of the GPU, and the log shows no step of the job. Models and "

@@ -23,7 +23,7 @@ from oomdoctor.signs.host_data import (
     vanished_at_a_line_on_data,
     vanished_while_reading_data,
 )
-from oomdoctor.units import MIB, show
+from oomdoctor.units import MIB, apart, show
 
 DOCKERS_DEFAULT: Final = 64 * MIB
 FULL: Final = 0.9
@@ -229,9 +229,8 @@ def _store_too_large(event: StoreTooLarge) -> Seen:
 
 def _larger(store: int | None, room: int | None) -> str:
     if store and room:
-        return say(
-            "Ray's object store of {store} is larger than /dev/shm ({room}).", store=show(store), room=show(room)
-        )
+        larger, smaller = apart(store, room)
+        return say("Ray's object store of {store} is larger than /dev/shm ({room}).", store=larger, room=smaller)
     if store:
         return say("Ray's object store of {store} is larger than /dev/shm.", store=show(store))
     if room:

@@ -23,14 +23,22 @@ _IN_ITSELF: Final = late(
 # Threads that only a driver has
 _OF_A_DRIVER: Final = late(r"\b(?:broadcast-exchange|task-result-getter|dag-scheduler-event-loop)\b")
 
+# In local mode tasks run in the driver and none is tried again; on a cluster one fails four times: SparkContext.scala,
+# MAX_LOCAL_TASK_FAILURES, and docs/configuration.md
+_LOCAL: Final = r"TaskSetManager: Task \d{1,9} in stage [\d.]{1,12} failed 1 times; aborting job"
+_FAILURES: Final = "spark.task.maxFailures"
+
 
 def drivers_heap_is_full(crash: Crash) -> bool:
-    """Whether the driver's own heap is full: an error that a thread of the process caught, in lines of the driver."""
+    """Whether the driver's own heap is full: an error that a thread of the process caught, in lines of the driver, or
+    one of local mode."""
     root = crash.root
     if not isinstance(root, HostAllocation) or root.part != "heap" or SPARK not in crash.job.frameworks:
         return False
     above = (root.at.text, *root.around.before[-_LINES_ABOVE:])
     if any(_OF_A_DRIVER.search(text) for text in above):
+        return True
+    if crash.mentions(_LOCAL) is not None and crash.setting(_FAILURES) is None:
         return True
     return any(_IN_ITSELF.search(text) for text in above) and crash.mentions(_LOGGERS) is not None
 

@@ -106,6 +106,7 @@ STATED = (
         0.4,
     ),
     ("NPROC_PER_NODE=8 swift sft --model m", "NPROC_PER_NODE", 8),
+    ("NPROC_PER_NODE=2 OMP_NUM_THREADS=4 \\\nMASTER_PORT=29611 \\\nswift sft \\\n  --model m", "NPROC_PER_NODE", 2),
     ("megatron sft --load m --micro_batch_size 1", "micro_batch_size", 1),
     ("args: SftArguments(model='m', per_device_train_batch_size=2, max_length=4096)", "max_length", 4096),
     ("args: RLHFArguments(rlhf_type='grpo', vllm_gpu_memory_utilization=0.5)", "vllm_gpu_memory_utilization", 0.5),

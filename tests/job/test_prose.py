@@ -135,3 +135,37 @@ def test_what_starts_no_number_of_processes(line: str) -> None:
 def test_how_many_a_launcher_starts(line: str, name: str, written: str, count: int) -> None:
     found = read(line)[name]
     assert (found.value, found.written) == (count, written)
+
+
+# beside advice
+
+TRIAL = "Trial 4 failed with parameters: {{'learning_rate': 2e-05, '{}': 6}} because of: OutOfMemoryError('CUDA out of "
+HINT = (
+    "memory. Tried to allocate 36.00 MiB. If reserved but unallocated memory is large try setting "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation')"
+)
+
+
+@pytest.mark.parametrize("name", ["per_device_train_batch_size", "num_workers", "max_seq_length"])
+@pytest.mark.parametrize("hint", [HINT, "memory. Please reduce the batch size, e.g. batch_size=2')"])
+def test_what_stands_in_a_dict_before_advice_is_set(name: str, hint: str) -> None:
+    found = read(TRIAL.format(name) + hint)
+    assert {each: setting.value for each, setting in found.items()} == {name: 6}
+
+
+def test_what_stands_behind_the_allocators_hint_is_set() -> None:
+    assert read(f"{HINT}; batch_size=6, num_workers=2")["num_workers"].value == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        HINT,
+        HINT.partition("memory is large ")[2],
+        "Try parameters: {'num_workers': 6}",
+        "num_workers=6 is what we recommend",
+        "Error: memory. Please consider {'num_workers': 6}",
+    ],
+)
+def test_what_is_advised_is_not_set(line: str) -> None:
+    assert not read(line)

@@ -285,6 +285,28 @@ def test_a_store_of_unknown_size_gets_as_much_more_as_the_object_has(before: str
     assert "700 MiB" in chosen["bigger-object-store"].action
 
 
+@pytest.mark.parametrize(
+    ("before", "size", "snippet"),
+    [
+        ("import ray\n", 20, "ray.init(object_store_memory=23622320128)"),
+        ("ray start --head\n", 20, "ray start --head --object-store-memory=23622320128"),
+        ("", 10, "ray.init(object_store_memory=11811160064)"),
+        ("", 9.99, "ray.init(object_store_memory=BYTES)"),  # other objects may fill a store that is larger
+    ],
+)
+def test_a_store_holds_at_least_its_largest_object(before: str, size: float, snippet: str) -> None:
+    log = before + FULL_STORE.format(id="ab" * 28, size=f"Object size is {int(size * 1024**3)} bytes.")
+    chosen, _ = advise(log, "bigger-object-store", cause="object-store-full")
+    assert chosen["bigger-object-store"].snippet == snippet
+
+
+def test_no_store_holds_an_object_that_the_node_does_not() -> None:
+    log = f"MemTotal: {21 * 1024**2} kB\n" + FULL_STORE.format(
+        id="ab" * 28, size=f"Object size is {20 * 1024**3} bytes."
+    )
+    assert "exceeds the node's memory" in advise(log, "bigger-object-store")[1]["bigger-object-store"].why
+
+
 GROUP = (
     "ValueError: Cannot provide a placement group requiring 6.0 GPUs (placement_group_specs=[{}]) within 900 seconds.\n"
 )

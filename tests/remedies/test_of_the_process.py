@@ -31,6 +31,14 @@ java.lang.OutOfMemoryError: GC overhead limit exceeded
 """
 
 
+IN_LOCAL_MODE = """\
+java.lang.OutOfMemoryError: Java heap space
+26/09/13 17:15:52 ERROR TaskSetManager: Task 12 in stage 3.0 failed 1 times; aborting job
+"""
+ON_A_CLUSTER = IN_LOCAL_MODE.replace("1 times", "4 times")
+ALLOWED_ONE = f"spark-submit --conf spark.task.maxFailures=1 job.py\n{IN_LOCAL_MODE}"
+
+
 def told_of(folder: Path, text: str) -> str:
     """What the first incident's first diagnosis says."""
     log = folder / "job.log"
@@ -40,13 +48,30 @@ def told_of(folder: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_driver"), [(DRIVER, True), (EXCHANGE, True), (EXECUTOR, False), (OF_AN_EXECUTOR, False)]
+    ("text", "is_driver"),
+    [
+        (DRIVER, True),
+        (EXCHANGE, True),
+        (EXECUTOR, False),
+        (OF_AN_EXECUTOR, False),
+        (IN_LOCAL_MODE, True),
+        (ON_A_CLUSTER, False),
+        (ALLOWED_ONE, False),
+    ],
 )
 def test_the_heap_is_of_the_process_that_ran_out(text: str, tmp_path: Path, *, is_driver: bool) -> None:
     chosen, _ = advise(text, "raise-allocator-cap", "smaller-partitions", cause="allocator-cap")
     assert ("--driver-memory=2g" in (chosen["raise-allocator-cap"].snippet or "")) is is_driver
     assert ("smaller-partitions" in chosen) is not is_driver
     assert ("Spark driver's heap is full" in told_of(tmp_path, text)) is is_driver
+
+
+@pytest.mark.parametrize(("tasks", "is_on"), [(1000, True), (4000, True), (999, False), (200, False)])
+def test_a_stage_of_as_many_tasks_is_not_split_into_them(tasks: int, *, is_on: bool) -> None:
+    bar = f"[Stage 3:=====>                        (8 + 16) / {tasks}]\n"
+    chosen, rejected = advise(bar + EXECUTOR, "smaller-partitions", cause="allocator-cap")
+    assert ("smaller-partitions" in rejected) is is_on
+    assert ("smaller-partitions" in chosen) is not is_on
 
 
 def test_a_stated_heap_of_the_driver_is_doubled() -> None:

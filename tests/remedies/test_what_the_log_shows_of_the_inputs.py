@@ -9,7 +9,7 @@ import pytest
 from remedy_logs import crashes_of
 from reports import body
 
-from oomdoctor.remedies.sizes import trains_adapters
+from oomdoctor.signs.model_size import trains_adapters
 
 CARD = "GPU 0 has a total capacity of 24.00 GiB of which {free} GiB is free. "
 MINE = "Including non-PyTorch memory, this process has {own} GiB memory in use. "

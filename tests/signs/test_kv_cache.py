@@ -75,3 +75,12 @@ def test_figures_that_leave_room_are_doubted(room: int, weights: int, contradict
     assert seen.unsure == contradicts
     assert any("mlc-chat-config.json" in command for command in seen.next_evidence) is contradicts
     assert (sizes.share_left(crash_of(MLC.format(room, weights))) is not None) is contradicts
+
+
+@pytest.mark.parametrize(("used", "told"), [("11.90", False), ("12.10", True)])
+def test_what_was_in_use_before_the_profile_fills_the_share(used: str, told: bool) -> None:
+    profile = f"Memory profiling results: total_gpu_memory=40.00GiB initial_memory_usage={used}GiB\n"
+    seen = kv_cache.no_block_fits(crash_of(profile + served_with(0.3)))
+    assert seen is not None
+    assert ("in use before the profiling run" in seen.words) is told
+    assert seen.unsure is not told

@@ -66,6 +66,8 @@ def raise_share(case: Case) -> Answer:
         if now >= shares.AT_THE_LIMIT
         else None
     )
+    if total is not None and missing is None and (above := _above_what_was_used(crash, known, total)) is not None:
+        return above
     if total is None or missing is None:
         return at_the_limit or _step_up(crash, now, assumed, missing)
     amount, why = missing
@@ -91,6 +93,28 @@ def raise_share(case: Case) -> Answer:
             *((fractions.cache_guessed(round(wanted - least, 2)),) if wanted > least else ()),
             say("nothing else on the GPU needs this memory"),
         ),
+    )
+
+
+def _above_what_was_used(crash: Crash, known: tuple[float, tuple[str, ...]], total: int) -> Answer:
+    """vLLM 0.6.4 counts all that is in use on the GPU inside the share: worker.py, determine_num_available_blocks."""
+    used = next((e.used_before_bytes for e in crash.every(MemoryProfile) if e.used_before_bytes), None)
+    now, assumed = known
+    if used is None or now * total > used:
+        return None
+    then = shares.ceil(used / total + shares.STEP)
+    formula = say(
+        "{used} in use before the profiling run / {total} + {cache} for the KV cache = {share}",
+        used=show(used), total=show(total), cache=f"{shares.STEP:g}", share=f"{then:.2f}",
+    )  # fmt: skip
+    if then > shares.LARGEST:
+        return Refusal(say("no share is larger than what is in use already ({formula})", formula=formula))
+    return Proposal(
+        action=_raised(now, then, assumed),
+        current=None if assumed else now,
+        suggested=then,
+        derivation=formula,
+        assumes=(*assumed, fractions.cache_guessed(shares.STEP)),
     )
 
 

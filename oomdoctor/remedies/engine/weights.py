@@ -15,7 +15,8 @@ from oomdoctor.remedies import own_line
 from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import known_versions, of_knob
-from oomdoctor.remedies.sizes import size_of_model, tensor_parallel, trains_adapters
+from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
+from oomdoctor.signs.model_size import trains_adapters
 from oomdoctor.spellings import title
 from oomdoctor.text import sanitize
 from oomdoctor.units import show

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from oomdoctor.families.ray_store import StoreFull, StoreUsage
+from oomdoctor.families.ray_store import StoreFull, StoreTooLarge, StoreUsage
 from oomdoctor.incident.node import ray_kill, store_bytes, total_bytes
 from oomdoctor.language import say
 from oomdoctor.remedies import ray_workers
@@ -15,7 +15,7 @@ from oomdoctor.remedies.proposal import NODE_FULL, REWARD_HOG, Answer, Case, Pro
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs import limits
 from oomdoctor.signs.store import only_the_disk_is_short
-from oomdoctor.units import gib_up, show
+from oomdoctor.units import GIB, gib_up, show
 
 _AN_AMOUNT: Final = "BYTES"
 _RAY: Final = "ray"  # whose messages need not name it
@@ -26,6 +26,9 @@ STORES_SHARE: Final = 0.3  # DEFAULT_OBJECT_STORE_MEMORY_PROPORTION of ray/_priv
 # ray/_private/resource_spec.py, estimate_available_memory: of what psutil says is available when Ray starts
 _OF_PYTHON: Final = f"int({STORES_SHARE} * psutil.virtual_memory().available) + {{more}}"
 _OF_THE_SHELL: Final = f"$(free -b | awk '/^Mem/ {{{{printf \"%d\", {STORES_SHARE} * $7 + {{more}}}}}}')"
+LARGE_OBJECT: Final = 10 * GIB  # more than most stores have room for (a rule of thumb)
+BESIDE_AN_OBJECT: Final = 1.1
+OF_SHM: Final = 0.95
 HARDLY: Final = 0.02  # of a node: giving back less is not worth a restart
 
 
@@ -33,6 +36,8 @@ def smaller_store(case: Case) -> Answer:
     limit = limits.limit_of(case.crash)
     if limit is not None and limits.store_exceeds_the_limit(case.crash) is not None:
         return _store_within(case, limit)
+    if (shm := next((e.shm_bytes for e in case.crash.every(StoreTooLarge) if e.shm_bytes), None)) is not None:
+        return _store_in_shm(shm, _row(case))
     held = store_bytes(case.crash, ray_kill(case.crash))
     if held is None and case.now is None and case.cause in _SAYS_NOTHING_OF_THE_STORE:
         return Skip()
@@ -66,6 +71,24 @@ def smaller_store(case: Case) -> Answer:
     )
 
 
+def _row(case: Case) -> Spelling:
+    """Ray's own, where nothing names it but its message."""
+    return case.row or next(row for row in of_knob(case.knob, _RAY) if row.is_call)
+
+
+def _store_in_shm(there: int, row: Spelling) -> Proposal:
+    """As much of what is available as Ray takes where nobody says: `resolve` of ray/_private/resource_spec.py."""
+    then = int(OF_SHM * there)
+    return Proposal(
+        action=say("Set Ray's object store to {amount}, which /dev/shm holds", amount=show(then)),
+        suggested=then,
+        setting=row.setting,
+        snippet=row.snippet(then),
+        derivation=f"{OF_SHM:.0%} x {show(there)} = {then} bytes",
+        assumes=(say("95 % is the most that Ray takes of /dev/shm by itself"),),
+    )
+
+
 def _store_within(case: Case, limit: int) -> Proposal:
     """Ray's usual share of what the container may have, with a /dev/shm that holds it."""
     then = int(STORES_SHARE * limit)
@@ -87,7 +110,7 @@ def _store_within(case: Case, limit: int) -> Proposal:
 def bigger_store(case: Case) -> Answer:
     if only_the_disk_is_short(case.crash):
         return Skip()
-    answer, row = _with_more_room(case), case.row or next(row for row in of_knob(case.knob, _RAY) if row.is_call)
+    answer, row = _with_more_room(case), _row(case)
     if isinstance(answer, Refusal) or not row.is_call:
         return answer
     if ray_workers.nodes_in_sight(case.crash) > 1:
@@ -143,6 +166,8 @@ def _with_more_room(case: Case) -> Proposal | Refusal | None:
             suggested=2 * capacity,
             derivation=f"2 x {show(capacity)} = {2 * capacity} bytes",
         )
+    if full is not None and (full.object_bytes or 0) >= LARGE_OBJECT:
+        return _for_the_object(full.object_bytes or 0, total_bytes(crash), _row(case))
     if full is not None and full.object_bytes:
         return Proposal(
             action=say(
@@ -162,6 +187,23 @@ def _beside_the_usual(row: Spelling | None, more: int) -> str | None:
     """As much more than Ray takes by itself, which nobody printed: reckoned where it starts."""
     amount = _OF_PYTHON if row is not None and row.is_call else _OF_THE_SHELL
     return row.write.format(amount.format(more=more)) if row is not None else None
+
+
+def _for_the_object(size: int, total: int | None, row: Spelling) -> Proposal | Refusal:
+    """The store has to hold at least the one object."""
+    then = gib_up(BESIDE_AN_OBJECT * size) * GIB
+    if total is not None and then > total:
+        return Refusal(say("an object of {size} exceeds the node's memory: pass it in parts", size=show(size)))
+    return Proposal(
+        action=say("Set Ray's object store to {amount}, where it has less now", amount=show(then)),
+        suggested=then,
+        setting=row.setting,
+        snippet=row.snippet(then),
+        derivation=say(
+            "{times} x {size}, in whole GiB = {amount} bytes", times=BESIDE_AN_OBJECT, size=show(size), amount=then
+        ),
+        assumes=(say("10 % beside the object (a guess); the store's size is not in the log: `ray memory` shows it"),),
+    )
 
 
 def _used_of_store(full: StoreFull, capacity: int) -> int:

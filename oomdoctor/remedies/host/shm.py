@@ -8,10 +8,11 @@ from oomdoctor.families.data_loader import SharedMemoryFull
 from oomdoctor.families.df import ShmUsage
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import total_bytes
 from oomdoctor.language import say
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.signs import commands, limits
-from oomdoctor.units import gib_up, show
+from oomdoctor.units import GIB, gib_up, show
 
 USUAL_SHM: Final = "8g"
 _SEGMENTS: Final = "kernel.shmmni"
@@ -26,7 +27,7 @@ def bigger_shm(case: Case) -> Answer:
     wanted = crash.first(StoreTooLarge)
     if wanted is not None and wanted.requested_bytes:
         asked_for = say("{amount} requested", amount=show(wanted.requested_bytes))
-        return _shm(wanted.shm_bytes, wanted.requested_bytes, asked_for)
+        return _for_a_store(crash, wanted.shm_bytes, wanted.requested_bytes, asked_for)
     seen = [e.total_bytes for e in crash.every(ShmUsage) if e.total_bytes]
     known = crash.context.hardware.get("shm_bytes")
     now = seen[-1] if seen else (known if isinstance(known, int) else None)
@@ -44,8 +45,8 @@ def bigger_shm(case: Case) -> Answer:
         )
     twice = f"2 x {show(now)}"
     if not tried:
-        return _shm(now, 2 * now, twice)
-    return _shm(now, 2 * now + tried, say("{formula} + {amount} that failed", formula=twice, amount=show(tried)))
+        return _shm(crash, now, 2 * now, twice)
+    return _shm(crash, now, 2 * now + tried, say("{formula} + {amount} that failed", formula=twice, amount=show(tried)))
 
 
 def _more_segments() -> Proposal:
@@ -69,8 +70,20 @@ def for_shm(crash: Crash, amount: str) -> str:
     return line if crash.shows(_CONTAINER) else f"df -h /dev/shm   # 64M is a container's\n{line}"
 
 
-def _shm(now: int | None, needed: int, why: str) -> Proposal:
-    then = gib_up(needed)
+def _for_a_store(crash: Crash, there: int | None, requested: int, why: str) -> Answer:
+    """Ray prints what is available (get_shared_memory_bytes of ray/_private/utils.py): a little of it may be in use, so
+    that the whole GiB above it is what the container has already."""
+    least = (gib_up(there) + 1) * GIB if there else 0
+    if least <= requested:
+        return _shm(crash, there, requested, why)
+    rounded = say("{why}; {there} available, rounded up, + 1 GiB", why=why, there=show(there or 0))
+    return _shm(crash, there, least, rounded)
+
+
+def _shm(crash: Crash, now: int | None, needed: int, why: str) -> Answer:
+    then, total = gib_up(needed), total_bytes(crash)
+    if total is not None and then * GIB > total:
+        return Refusal(say("{amount} GiB of /dev/shm are more than the node's {total}", amount=then, total=show(total)))
     return Proposal(
         action=say("Give the container {amount} GiB of /dev/shm (or --ipc=host)", amount=then),
         current=now,

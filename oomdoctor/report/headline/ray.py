@@ -87,6 +87,15 @@ def store_requested(crash: Crash) -> str | None:
     return next((briefly(store.requested_bytes) for store in crash.every(StoreTooLarge) if store.strength), None)
 
 
+def store_excess(crash: Crash) -> str | None:
+    """How much larger it is than /dev/shm, where both look the same in three digits."""
+    for store in crash.every(StoreTooLarge):
+        if store.strength and store.requested_bytes and store.shm_bytes:
+            alike = briefly(store.requested_bytes) == briefly(store.shm_bytes)
+            return briefly(store.requested_bytes - store.shm_bytes) if alike else None
+    return None
+
+
 def store_in_ram(crash: Crash) -> str | None:
     """Ray's object store, where it was refused for want of RAM and not of /dev/shm."""
     refused = any(store.refused and store.pool != "shm" for store in crash.every(StoreTooLarge))
