@@ -19,6 +19,10 @@ _TYPED: Final = late(
     r"\bkubectl (?:(?:-n|--namespace)[ =]\S{1,120} )?(?:describe|logs|exec|get|top)(?: pods?| po)?"
     rf"(?: (?:-n|--namespace)[ =]\S{{1,120}}| -[a-z]{{1,3}}){{0,4}} (?:(?:pods?|po)[ /])?({_NAME})(?=\s|$)"
 )
+# A row of `kubectl get pods`, of one that is down or comes back from there
+_LISTED: Final = late(
+    rf"^({_NAME}) {{2,}}\d{{1,3}}/\d{{1,3}} {{2,}}(?:CrashLoopBackOff|OOMKilled|Error|Evicted|ContainerStatusUnknown)\b"
+)
 _SPACE_DESCRIBED: Final = late(rf"^Namespace: {{3,20}}({_NAME})\s{{0,4}}$")
 _SPACE_TYPED: Final = late(rf"\bkubectl [^\n|;]{{0,200}}?(?:-n|--namespace)[ =]({_NAME})(?=\s|$)")
 # Who controls it; a ReplicaSet's name is its deployment's, and the hash of its template
@@ -44,7 +48,7 @@ class Pod(Struct, frozen=True):
 
 def pod(crash: Crash) -> Pod:
     """The pod that the lines near the failure speak of."""
-    name = _told(crash, _DESCRIBED.pattern) or _told(crash, _TYPED.pattern)
+    name = next(filter(None, (_told(crash, each.pattern) for each in (_DESCRIBED, _LISTED, _TYPED))), None)
     name = None if name in _NOT_NAMES else name
     kind, owner = _owner(crash, name)
     return Pod(

@@ -159,7 +159,7 @@ def _at_least_a_start(asked: Proposal, crash: Crash, manager: str) -> Proposal:
     return replace(
         asked,
         suggested=amount,
-        snippet="\n".join((commands.POD, *_beside(crash, manager, amount))),
+        snippet="\n".join((commands.of_pod(crash), *_beside(crash, manager, amount))),
         derivation=say("{value} is a usual start value", value=show(_START)),
     )
 
@@ -390,7 +390,7 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
             yield _TWICE_REQUESTED
     elif manager == "kubernetes":
         if amount is None:
-            yield commands.POD
+            yield commands.of_pod(crash)
         if _where_it_is_set(crash, manager) == _KUBERAY:
             yield _EDIT_CLUSTER.format(amount=amount or _TWICE)
         else:
@@ -399,11 +399,9 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
         yield f'#BSUB -R "rusage[mem={amount}]"'
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
-        yield (
-            f"docker inspect -f '{{{{.HostConfig.Memory}}}}' {container}"
-            if amount is None
-            else f"docker update --memory={amount} --memory-swap={amount} {container}"
-        )
+        if amount is None:
+            yield f"docker inspect -f '{{{{.HostConfig.Memory}}}}' {container}"
+        yield f"docker update --memory={amount or _TWICE} --memory-swap={amount or _TWICE} {container}"
 
 
 def _set_resources(crash: Crash, what: str) -> str:
