@@ -59,6 +59,7 @@ CAUSE = Cause(
         Row(optimizer.lbfgs_keeps_its_history, Grade.POINTS, OF_A_HISTORY),
         Row(optimizer.paged_states_were_refused, Grade.NAMES, OF_PAGED_STATES),
         Row(optimizer.in_the_optimizer, Grade.NAMES),
+        Row(optimizer.zero_sets_up_its_optimizer, Grade.NAMES),
         Row(optimizer.stage_of_the_optimizer, Grade.NAMES),
         Row(snapshot.optimizer_states_hold_much, Grade.POINTS),
         Row(other_words.optimizer_by_the_message, Grade.POINTS),

@@ -50,9 +50,10 @@ _ENDED: Final = late(
 _COUNT: Final = late(r"\b(\d{1,9})/\d{1,9} \[\d|\b(?:global_)?step[ :=]{1,3}(\d{1,9})")
 _BAR: Final = late(r"(?<!\d)\d{1,2}%\|[^|\n]{0,400}\| ?\d{1,9}/\d{1,9} \[\d")
 _AT_ITS_END: Final = late(r"(?<!\d)100%(?: Completed )?\|(?:[^|\n]{0,400}\|)? ?(?:(\d{1,9})/\1(?!\d)|[^|\n]{0,400}$)")
-# "Val 3/40 12/60 acc 0.5", "validation: [12/60]"
+# "Val 3/40 12/60 acc 0.5", "validation: [12/60]", "Epoch 4 (valid): 12%|#   | 7/60"
 _VALIDATION: Final = late(
-    r"(?i)[\W\d]{0,40}(?:val(?:id(?:ation)?)?|eval(?:uation)?)\b[^/\n]{0,30}?(?:\b\d{1,7}/\d{1,7}\W{1,3})?\b(\d{1,7})/(\d{1,7})\b"
+    r"(?i)(?:[\W\d]{0,40}|.{0,60}?\bepoch\b[^(\n]{0,20}\()(?:val(?:id(?:ation)?)?|eval(?:uation)?)\b"
+    r"(?:\W{1,6}\d{1,3}%\|[^|\n]{0,400}\| ?|[^/\n]{0,30}?)(?:\b\d{1,7}/\d{1,7}\W{1,3})?\b(\d{1,7})/(\d{1,7})\b"
 )
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
 _SELDOM: Final = 10

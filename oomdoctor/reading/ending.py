@@ -35,6 +35,10 @@ _ERROR: Final = late(
     r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,120}\bCL ERROR:(?!CL_OUT_OF)|.{0,200}\bNCCL operations have failed\b"
     r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,6} error=\d{1,4} : \S"  # PyTorch up to 1.7
     r"|.{0,200}\bwas signaled to shutdown with signal (?:4|6|7|8|11)\b"  # TGI's launcher/src/main.rs: no kill
+    r"|\S{0,200}\b(?:ggml|llama)[\w/\\.-]{0,80}\.(?:c|cpp|cu|cuh|h|m|mm):\d{1,6}: \S"  # ggml_abort's: ggml/src/ggml.c
+    r"|.{0,160}\bggml_vulkan: device lost\b|.{0,200}\b(?:ErrorDeviceLost|VK_ERROR_DEVICE_LOST)\b"
+    r"|\*{3} An error occurred in MPI_\w{2,60}"  # ompi/errhandler/errhandler_predefined.c
+    r"|Exception Type: {1,4}(?!\w{0,60}(?:Memory|OOM|Warning))\w"  # as Django prints one, and what it says below
     rf"|.{{0,120}}(?:{HEAP})"
     r")"
 )
@@ -69,6 +73,7 @@ _ANNOUNCES: Final = late(
     r"|.{0,200}\bwatchdog thread terminated with exception\b|.{0,120}\bdevice-side assert triggered\b"
     r"|.{0,200}\bEngineDeadError\b"  # vllm/v1/engine/exceptions.py: the root cause stands above
     r"|.{0,200}\bCU[A-Z]{2,8}_STATUS_[A-Z_]{4,40}\b"
+    r"|.{0,300}(?i:\bsee (?:the )?(?:root cause|logs?|error\w{0,1}|stack ?trace|traceback)\b.{0,60}\babove\b)"  # vLLM's
 )
 # The class that a remote call of Ray raised (as_instanceof_cause of ray/exceptions.py); what it said stands at the end
 # of a traceback that may be cut. Of a memory failure come those that are left out, too.
@@ -85,6 +90,7 @@ _NAMES_ITS_OUTPUT: Final = late(
     r"(?:(?i:log(?:s| file| output)?|output|stderr)|error_file) ?: ?"
     r"(?:[\w.~-]{0,80}/){1,30}[\w.-]{1,120}\.(?:log|txt|out|err|json)$"
 )
+_VALUE: Final = late(r"Exception Value: {1,4}\S")
 # Figures, stamps and the places in a program's source
 _PLACES: Final = late(r"[^\s\d/\\]{0,120}[\d/\\]\S*|\s")
 _ITS_STATUS: Final = late(r"\b(?:code|status)\b[ =:]{1,3}-?\d")
@@ -138,9 +144,11 @@ def _with_what_follows(line: Line, last: Sequence[Line]) -> str:
         return f"{line.text} {words}".strip()
     if line.mark.level == _ENDS_ITS_PROGRAM and line.mark.source is not None:
         return f"{line.mark.source}: {line.text}"
+    below = [one.text.strip() for one in last if one.number > line.number]
+    if below and _VALUE.match(below[0]):
+        return f"{line.text} {below[0]}"
     if _STATUS_OF_A_CHILD.match(line.text) is None:
         return line.text
-    below = (one.text.strip() for one in last if one.number > line.number)
     named = next((text for text in below if _NAMES_ITS_OUTPUT.match(text)), None)
     return f"{line.text} ... {named}" if named is not None else line.text
 

@@ -54,6 +54,7 @@ from oomdoctor.remedies.settings import (
     NO_OPTION,
     Spelling,
     assumptions,
+    by_flags,
     current,
     done,
     excluded_by,
@@ -236,14 +237,21 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
         row = of_call(row, crash.context, _calls(knob, crash), in_sight)
     if evaluation.concerns(knob.id, crash):
         row = evaluation.row_of(row, crash.context)
-    if row is not None and is_set_in_code(row, crash):
-        row = row.as_argument
+    if row is not None:
+        row = _as_handed_over(row, crash)
     if row is not None and (port := of_devices(devices.device_name((crash,)), row.framework)) is not None:
         row = spelling(knob.id, crash.context, port.name) or row
     in_code = row is not None and (row.is_call or row.is_argument)
     if in_code and (_told_by_an_application(crash) or told_by_a_compiler(crash)):
         return None
     return None if row is not None and row.is_call and not (_own_program(crash) and _has_a_script(row, crash)) else row
+
+
+def _as_handed_over(row: Spelling, crash: Crash) -> Spelling:
+    """As who calls the program's code writes it, or who starts a release that takes no file."""
+    if is_set_in_code(row, crash):
+        return row.as_argument
+    return row.as_flag if by_flags(row, crash.context) else row
 
 
 def _has_a_script(row: Spelling, crash: Crash) -> bool:

@@ -12,13 +12,14 @@ from oomdoctor.incident.card import Card, card_of
 from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.remedies import pythons
 from oomdoctor.remedies.captions import caption
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import comes_later, known_versions, of_knob, same
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.spellings import title
 from oomdoctor.units import GIB, MIB, in_print, percent, show
-from oomdoctor.versions import version_of
+from oomdoctor.versions import version_of, versions
 
 _SPLIT_MB: Final = 512
 _SPLITS: Final = f"max_split_size_mb:{_SPLIT_MB}"
@@ -26,6 +27,7 @@ _IN_PIECES: Final = "allocator-fragmentation"  # a cause
 _ALLOCATOR: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR: Final = "PYTORCH_NPU_ALLOC_CONF"
 EXPANDABLE: Final = "expandable_segments:True"
+_WAYS: Final = ((EXPANDABLE, "2.1"), (_SPLITS, "1.10"))  # with the first release that has it
 ROUNDING: Final = GIB // 100 + 1  # two of the figures of a message are printed in hundredths of a GiB
 A_REMAINDER: Final = 0.05  # of the card: PyTorch rounds what it reserves, 20 MiB for each request of 1 to 10 MiB
 WORTH_A_TRY: Final = 128 * MIB
@@ -82,7 +84,11 @@ def _with_a_newer_release(case: Case) -> Proposal | None:
     """Memory in pieces is what the setting is for, and a release without it is no reason to keep the pieces."""
     if case.cause != _IN_PIECES or not comes_later(case.knob, "torch", case.crash.context):
         return None
-    value, since = (_SPLITS, "1.10") if is_on_windows(case.crash) else (EXPANDABLE, "2.1")
+    runs = pythons.releases("torch", case.crash.context.frameworks.get("python"))
+    ways = _WAYS[1:] if is_on_windows(case.crash) else _WAYS
+    value, since = next((way for way in ways if runs.overlaps(versions(f">={way[1]}"))), ("", ""))
+    if not since:
+        return None
     return Proposal(
         action=say("Upgrade PyTorch to {since} or later, whose allocator can be set: the log's is older", since=since),
         setting=_ALLOCATOR,

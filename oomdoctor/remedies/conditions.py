@@ -131,6 +131,8 @@ _COMPILED_STEP: Final = r"op_name=\"jit\("
 _OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
 # jax/_src/api.py and interpreters/ad.py; whoever trains names it so
 _LEARNS: Final = r"(?i)(?<![a-z])(?:value_and_)?grad(?![a-z])|interpreters/ad\.py|backward|optax|train|loss"
+# What DeepSpeed does before a batch is there: deepspeed/runtime/engine.py, zero/stage_1_and_2.py
+_STATES_AT_THE_START: Final = r"\b(?:_configure_(?:zero_)?optimizer|initialize_optimizer_states)\b"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
 # Causes that are about somebody else's memory on the card.
 _NEIGHBOURS: Final = ("gpu-shared", RACE)
@@ -309,9 +311,11 @@ def _sees_one_picture(crash: Crash) -> bool:
 
 
 def gradients(case: Case) -> bool:
-    """What is computed for a backward pass: not where XLA names what a program computes, and nothing of a gradient, nor
-    in a program of JAX that nothing shows to train."""
+    """What is computed for a backward pass: not in an evaluation, nor where XLA names what a program computes, and
+    nothing of a gradient, nor in a program of JAX that nothing shows to train."""
     crash = case.crash
+    if crash.stage == "eval":
+        return False
     if crash.mentions(_COMPILED_STEP) is not None:
         return crash.mentions(_OF_A_GRADIENT) is not None
     of_anything = crash.job.world == "jax" and crash.job.task in _ANY_TASK
@@ -364,9 +368,21 @@ def attention(case: Case) -> bool:
 
 
 def a_step_runs(case: Case) -> bool:
-    """Weights that are loaded, saved or handed on have no batches and no sequences, nor has the data as a whole."""
+    """Weights that are loaded, saved or handed on have no batches and no sequences, nor has the data as a whole, nor a
+    trainer that is being set up."""
     crash = case.crash
+    if _a_trainer_is_set_up(crash):
+        return False
     return crash.stage not in _WEIGHTS_MOVE and data_goes_to_the_card_in_one_piece(crash) is None
+
+
+def _a_trainer_is_set_up(crash: Crash) -> bool:
+    """It is about to make its optimizer's states and buffers, before the first batch: an engine beside it sets itself
+    up with batches."""
+    if crash.pool != "gpu" or crash.job.runs_engine:
+        return False
+    of_trainer = crash.job.task == "training" and crash.stage == "engine_init"
+    return of_trainer or crash.shows(_STATES_AT_THE_START)
 
 
 def past_the_load(case: Case) -> bool:

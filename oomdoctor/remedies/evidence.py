@@ -122,8 +122,8 @@ def _record(crash: Crash) -> tuple[str, str]:
         return say("Ask Slurm how the job ended and for its peak memory"), first
     if first.startswith("docker"):
         return say("Ask Docker whether the container was OOM-killed, and for its limit"), first
-    if first == commands.EVENTS_OF_THE_POD:
+    if first == commands.events_of_pod(crash):
         return say("Ask Kubernetes for the pod's events: a failed liveness probe and an eviction kill, too"), first
-    if first == commands.POD:
+    if first == commands.of_pod(crash):
         return say("Ask Kubernetes for the pod's last state and its limits"), first
     return say("Check the node's kernel log for an OOM kill"), commands.DMESG

@@ -53,11 +53,13 @@ _NOT: Final = "!"
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 _FLAG: Final = late(r"--[a-z][\w-]{1,60}(?: \{\})?")
+_KEY_OF_A_FILE: Final = late(r"[a-z]\w{1,60}: \{\}")
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
 _CALL: Final = late(
     r"(?:\w{1,20} = )?(?P<function>[a-z_]\w{0,40}(?:\.\w{1,40}){0,6})"
     r"\((?:(?:.{0,200}[ (.\"])?(?P<argument>\w{1,60})='?\Z)?"
 )
+_ITEM: Final = late(r"\w{1,40}(?:\[[\w']{1,40}\]){0,4}\['(\w{1,60})'\] = ")  # of a dictionary
 # `"section": {"name": {"device": "cpu"}}`, of JSON
 _PATH: Final = late(r'(?:"\w{1,60}": \{?){1,4}')
 _KEY: Final = late(r'"(\w{1,60})": ')
@@ -90,6 +92,8 @@ class Spelling(NamedTuple):
             return next((key for key in reversed(keys) if key not in _OF_ANY_SECTION), keys[0])
         if call := _CALL.match(self.write.partition("{}")[0]):
             return call["argument"] or call["function"]
+        if item := _ITEM.match(self.write):
+            return item[1]
         if sets := _SETS.match(self.write):
             return sets[1]
         before = self.write.split("{")[0].split()
@@ -133,6 +137,11 @@ class Spelling(NamedTuple):
             return self
         value = ("'{}'" if self.type == "str" else "{}") if self.takes_value else "True"
         return self._replace(write=f"{self.key}={value}")
+
+    @property
+    def as_flag(self) -> Spelling:
+        """A key of a file as the flag of the same name."""
+        return self._replace(write=f"--{self.key} {{}}") if _KEY_OF_A_FILE.fullmatch(self.write) else self
 
     @property
     def takes_value(self) -> bool:
@@ -347,6 +356,14 @@ def _by_its_python(framework: str, context: Context) -> Versions:
     days = (context.day, pythons.until(python) if is_package else "")
     known = by_then(framework, min(filter(None, days), default=""))
     return known.both(pythons.releases(framework, python)) or known
+
+
+def by_flags(row: Spelling, context: Context) -> bool:
+    """Whether every release that the log may be of takes flags, where later ones take a file."""
+    own = known_framework(row.framework)
+    if own is None or not own.flags:
+        return False
+    return versions(own.flags).covers(known_versions(row.framework, context))
 
 
 def comes_later(knob: str, framework: str, context: Context) -> bool:

@@ -24,6 +24,7 @@ from oomdoctor.incident.devices import maker
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import address_of, is_after, stated_limit
 from oomdoctor.patterns import late
+from oomdoctor.signs.pods import pod
 from oomdoctor.sources.recognised import is_raylets
 
 DMESG: Final = "dmesg -T | grep -i -E 'killed process|oom'"
@@ -183,6 +184,7 @@ _SLURM: Final = r"srun: |slurmstepd|SLURM_|\bsbatch\b|/slurmd?/job\d"
 # `kubectl exec` says how a command terminated.
 IN_A_POD: Final = (
     r"kubectl|kubelet|\"containerStatuses\"|\"lastState\"|Last State:|\bpod\b|\bcommand terminated with exit code \d"
+    r"|^NAME {2,}READY {2,}STATUS\b|\bCrashLoopBackOff\b|\blastFailureInfo:"  # KServe's, pkg/apis/serving/v1beta1
     r"|\bOOMKilling\b.{0,40}\bkernel-monitor\b"  # config/kernel-monitor.json of node-problem-detector
 )
 CONTAINERS: Final = r"\bdocker\b|\bpodman\b|exited with code 137|entrypoint|" + IN_A_POD
@@ -212,8 +214,8 @@ def settling(crash: Crash) -> tuple[str, ...]:
     of_raylet = raylet_log(crash) if of_ray else ()
     later = tuple(command for command in of_raylet if command in through_the_cluster(crash))
     records = (*(command for command in of_raylet if command not in later), *of_its_manager(crash))
-    if in_a_pod(crash) and POD not in records:  # what it describes is in the log
-        records = (*records, EVENTS_OF_THE_POD)
+    if in_a_pod(crash):
+        records = (*records, events_of_pod(crash))
     if isinstance(crash.root, FatalSignal) or (isinstance(crash.root, Kill) and crash.root.signal == SIGBUS):
         return (*records, SHM, BUS_ERRORS, *later)
     shared = (SHM,) if crash.root.pool == "shm" else ()
@@ -232,7 +234,7 @@ def of_its_manager(crash: Crash) -> tuple[str, ...]:
         or (stated_limit(crash) is not None and not container)
         or (container and container_of(crash) is None)
     ):
-        commands.append(POD)
+        commands.append(of_pod(crash))
     elif not container and pid_of_a_container(crash) is not None:
         commands.append(GROUP)
     given = {record.tool for record in crash.every(EndRecord) if not _says_only_a_state(record)}
@@ -352,6 +354,20 @@ def of_unit(crash: Crash) -> str | None:
 def of_docker(crash: Crash) -> str:
     """Whether the container was OOM-killed, its exit code, and its limit in bytes (0: none)."""
     return f"docker inspect -f '{_OF_A_CONTAINER}' {container_of(crash) or 'CONTAINER'}"
+
+
+def of_pod(crash: Crash) -> str:
+    """What Kubernetes knows of the pod, by the names that the log has."""
+    return f"{POD.replace('POD', pod(crash).name or 'POD')}{_space(crash)}"
+
+
+def events_of_pod(crash: Crash) -> str:
+    return f"{EVENTS_OF_THE_POD.replace('POD', pod(crash).name or 'POD')}{_space(crash)}"
+
+
+def _space(crash: Crash) -> str:
+    space = pod(crash).namespace
+    return f" -n {space}" if space else ""
 
 
 def in_slurm(crash: Crash) -> bool:

@@ -33,6 +33,7 @@ _FIRST_STEP = r"_init_group|zeros_like\(|\[[\"']exp_avg|initialize_optimizer_sta
 COPIES: Final = (
     r"(?:_multi_tensor_adamw?\b|\bexp_avg)[^\n]{0,400}\b_foreach_|\b_foreach_[^\n]{0,200}\bexp_avg"  # Adam's
 )
+_ZERO_BEGINS: Final = r"\b_configure_zero_optimizer\b|\bDeepSpeedZeroOptimizer\("
 _LBFGS: Final = late(r"(?i)(?<![a-z])l-?bfgs(?![a-z])")
 _VECTORS: Final = 2  # torch/optim/lbfgs.py: old_dirs and old_stps
 _MUCH: Final = GIB // 2
@@ -75,6 +76,20 @@ def in_the_optimizer(crash: Crash) -> Seen | None:
         evidence=(refusal(crash) or crash.root,),
         stage="optimizer_step" if crash.stage == "unknown" else None,
     )
+
+
+@sign
+def zero_sets_up_its_optimizer(crash: Crash) -> Seen | None:
+    """A frame shows DeepSpeed making ZeRO's optimizer: the stages 1 and 2 hold the weights already, and keep a
+    copy in fp32 and the states, each of a rank's part (deepspeed/runtime/zero/stage_1_and_2.py, `__init__`)."""
+    if crash.pool != "gpu" or crash.stage != "engine_init" or not crash.shows(_ZERO_BEGINS):
+        return None
+    words = say(
+        "While DeepSpeed set up ZeRO's optimizer, {asked}. There each rank makes the fp32 copy and the optimizer "
+        "states of its part of the parameters, before the first batch.",
+        asked=asked(card(crash)),
+    )
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage=crash.stage)
 
 
 @sign

@@ -19,6 +19,10 @@ _TYPED: Final = late(
     r"\bkubectl (?:(?:-n|--namespace)[ =]\S{1,120} )?(?:describe|logs|exec|get|top)(?: pods?| po)?"
     rf"(?: (?:-n|--namespace)[ =]\S{{1,120}}| -[a-z]{{1,3}}){{0,4}} (?:(?:pods?|po)[ /])?({_NAME})(?=\s|$)"
 )
+# A row of `kubectl get pods`, of one that is down or comes back from there
+_LISTED: Final = late(
+    rf"^({_NAME}) {{2,}}\d{{1,3}}/\d{{1,3}} {{2,}}(?:CrashLoopBackOff|OOMKilled|Error|Evicted|ContainerStatusUnknown)\b"
+)
 _SPACE_DESCRIBED: Final = late(rf"^Namespace: {{3,20}}({_NAME})\s{{0,4}}$")
 _SPACE_TYPED: Final = late(rf"\bkubectl [^\n|;]{{0,200}}?(?:-n|--namespace)[ =]({_NAME})(?=\s|$)")
 # Who controls it; a ReplicaSet's name is its deployment's, and the hash of its template
@@ -29,7 +33,6 @@ _OF_A_POD: Final = late(rf"({_NAME}){_HASH}-[a-z0-9]{{5}}")
 _OF_A_RECORD: Final = frozenset({"limits", "requests", "resources", "state", "status", "terminated", "running"})
 _LIKE_A_POD: Final = late(r"-[a-z0-9]{4,10}-[a-z0-9]{5}\Z")
 _NUMBERED: Final = late(rf"({_NAME})-\d{{1,4}}")
-_GET: Final = "kubectl get pods"  # a tool
 _NOT_NAMES: Final = frozenset({"pod", "pods", "po", "node", "nodes", "all", "events", "deployment", "deploy", "job"})
 
 
@@ -45,8 +48,8 @@ class Pod(Struct, frozen=True):
 
 def pod(crash: Crash) -> Pod:
     """The pod that the lines near the failure speak of."""
-    name = _told(crash, _DESCRIBED.pattern) or _told(crash, _TYPED.pattern)
-    name = _listed(crash) if name is None or name in _NOT_NAMES else name
+    name = next(filter(None, (_told(crash, each.pattern) for each in (_DESCRIBED, _LISTED, _TYPED))), None)
+    name = None if name in _NOT_NAMES else name
     kind, owner = _owner(crash, name)
     return Pod(
         name=name,
@@ -55,12 +58,6 @@ def pod(crash: Crash) -> Pod:
         owner=owner,
         container=_container(crash, name),
     )
-
-
-def _listed(crash: Crash) -> str | None:
-    """The pod whose row of `kubectl get pods` says that it was killed."""
-    rows = (kill.host for kill in crash.every(LimitKill) if kill.tool == _GET)
-    return next((name for name in rows if name is not None and re.fullmatch(_NAME, name)), None)
 
 
 def _told(crash: Crash, pattern: str) -> str | None:

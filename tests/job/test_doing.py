@@ -273,6 +273,9 @@ def test_what_the_message_itself_says_stays() -> None:
         ("Resuming training from checkpoint /out/checkpoint-500", "checkpoint_load"),
         ("Val 12/40 7/60 acc 0.61 time 31.5s", "eval"),
         ("[2031-02-03 04:05:06] validation: [7/60] dice 0.61", "eval"),
+        ("1/4 * Epoch (valid):  12% 7/60 [00:01<00:46,  1.30s/it, dice=0.61]", "eval"),
+        ("Epoch 2 (val):  12%|#3        | 7/60 [00:01<00:46,  1.30s/it]", "eval"),
+        ("Epoch 2 (val): 100%|##########| 60/60 [00:41<00:00,  1.30it/s]", "unknown"),
         # at its end, and what comes behind it is not said
         ("Val 12/40 60/60 acc 0.61 time 31.5s", "unknown"),
         ("Loading pipeline components...: 100%|██████████| 7/7 [00:01<00:00,  5.2it/s]", "unknown"),
@@ -288,6 +291,12 @@ def test_what_the_message_itself_says_stays() -> None:
 )
 def test_without_frames_the_last_progress_line_tells(line: str, stage: str) -> None:
     assert stage_of(event(before=("Loading checkpoint shards:  75%|█| 3/4", line, "nothing"))) == stage
+
+
+@pytest.mark.parametrize("kind", ["train", "valuable", "devalued"])
+def test_a_bar_in_brackets_of_another_kind_is_no_evaluation(kind: str) -> None:
+    line = f"Epoch 2 ({kind}):  12%|#3        | 7/60 [00:01<00:46,  1.30s/it]"
+    assert stage_of(event(before=(line, "nothing"))) != "eval"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,13 @@ def ended(folder: Path, text: str) -> str | None:
         "ncclUnhandledCudaError: Call to CUDA function failed.",
         "THCudaCheck FAIL file=/src/THC/THCSort.cu line=52 error=77 : an ille",
         "shard-manager: text_generation_launcher: Shard process was signaled to shutdown with signal 4 rank=0",
+        "/src/llama/ggml/src/ggml-backend.cpp:912: pre-allocated tensor (q) in a buffer (CUDA0) that cannot run (CPY)",
+        "C:\\w\\ggml\\src\\ggml.c:4011: GGML_ASSERT(rows == 3) failed",
+        "2.11.340.002 E ggml_vulkan: device lost on Vulkan1",
+        "srv update_slots: decode() failed: vk::Queue::submit: ErrorDeviceLost",
+        "vkQueueSubmit failed: VK_ERROR_DEVICE_LOST",
+        "*** An error occurred in MPI_Allreduce",
+        "Exception Type: KeyError",
     ],
 )
 def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
@@ -50,6 +57,12 @@ def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
         "errors are counted: Errors: 0\nstep 2\n",
         "assert all(sizes)\nstep 3\n",
         "THCudaCheck is on\nstep 3\n",
+        "src/server.cpp:88: listening on port 9000\n",
+        "llama-server: ggml.c was built with 4 threads\nsrv: ready\n",
+        "a device lost its name on Vulkan0\n",
+        "*** An error occurred in the last run and was skipped\n",
+        "Exception Type: MemoryError\n",
+        "Exception Type: FutureWarning\n",
         "text_generation_launcher: Shard process was signaled to shutdown with signal 15 rank=0\n",
         "[launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'fit.py', '--local_rank=0', '--confi\n",
         # told as caught
@@ -75,6 +88,24 @@ def test_an_error_that_is_passed_on_is_not_the_last(tmp_path: Path, behind: str)
 def test_the_last_of_its_own_errors_is_the_one(tmp_path: Path) -> None:
     text = f"Error executing job with overrides: [a=1]\n{TRACE}KeyError: 'x'\n{TRACE}ValueError: bad label\n"
     assert ended(tmp_path, text) == "ValueError: bad label"
+
+
+def test_what_sends_the_reader_up_gives_way_to_what_stands_there(tmp_path: Path) -> None:
+    cause = "RuntimeError: [/pytorch/gloo/tcp/pair.cc:61] Timed out waiting 900000ms for recv operation to complete"
+    last = "RuntimeError: Engine core initialization failed. See root cause above."
+    assert ended(tmp_path, f"{TRACE}{cause}\n{TRACE}{last}\n") == cause
+    assert ended(tmp_path, f"{TRACE}{last}\n") == last
+    own = "RuntimeError: the cause stands above the limit: see the manual"
+    assert ended(tmp_path, f"{TRACE}{cause}\n{TRACE}{own}\n") == own
+
+
+def test_what_an_exception_says_stands_below_its_type(tmp_path: Path) -> None:
+    head = "Exception Type: KeyError\n"
+    assert (
+        ended(tmp_path, f"{head}Exception Value: 'beta'\nTraceback:\n")
+        == "Exception Type: KeyError Exception Value: 'beta'"
+    )
+    assert ended(tmp_path, f"{head}step 3\nException Value: 'beta'\n") == "Exception Type: KeyError"
 
 
 def test_what_is_only_announced_is_quoted_where_nothing_else_is(tmp_path: Path) -> None:

@@ -222,6 +222,24 @@ def test_an_old_release_is_upgraded_where_memory_lies_in_pieces(cause: str, advi
         assert known["allocator-config"].action.startswith("Upgrade PyTorch to 2.1 or later")
 
 
+@pytest.mark.parametrize(
+    ("python", "since", "value"),
+    [
+        ("3.6", "1.10", "max_split_size_mb:512"),
+        ("3.7", "1.10", "max_split_size_mb:512"),
+        ("3.8", "2.1", "expandable_segments:True"),
+        ("3.5", None, None),  # which runs no release with the variable
+    ],
+)
+def test_to_a_release_that_the_jobs_python_runs(python: str, since: str | None, value: str | None) -> None:
+    log = f'  File "/env/lib/python{python}/site-packages/torch/tensor.py", line 107, in backward\n{OLD}'
+    known = advise(log, "allocator-config", cause="allocator-fragmentation")[0].get("allocator-config")
+    assert (known is None) is (since is None)
+    if known is not None:
+        assert known.action.startswith(f"Upgrade PyTorch to {since} or later")
+        assert known.snippet == f"export PYTORCH_CUDA_ALLOC_CONF={value}"
+
+
 # by a file of the traceback, by a line, by the name of a model's file
 
 RECOMPUTE, SHARDS = "gradient-checkpointing", "shard-states"

@@ -157,3 +157,36 @@ def test_a_task_of_ray_gets_less_to_work_on(command: str, given: bool) -> None:
     chosen, _ = advise(log, "smaller-partitions", "more-host-memory")
     assert ("smaller-partitions" in chosen) is given
     assert not given or chosen["smaller-partitions"].action.startswith("Give each call of count_cells less to work on")
+
+
+# a trainer that is set up, an evaluation
+
+ENGINE = "/env/lib/python3.11/site-packages/deepspeed/runtime/engine.py"
+ZERO = (
+    f'  File "{ENGINE}", line 331, in __init__\n    self._configure_optimizer(optimizer, model_parameters)\n'
+    f'  File "{ENGINE}", line 1388, in _configure_zero_optimizer\n    optimizer = DeepSpeedZeroOptimizer(\n'
+)
+MADE = (
+    '  File "/env/lib/python3.11/site-packages/deepspeed/runtime/zero/stage_1_and_2.py", line 690, in '
+    "initialize_optimizer_states\n    self.optimizer.step()\n"
+)
+EVALUATED = "Epoch 3 (valid):  12%|#3        | 7/60 [00:01<00:46,  1.30s/it]\n"
+TRAINED = "Epoch 3 (train):  12%|#3        | 7/60 [00:01<00:46,  1.30s/it]\n"
+HEAD = 'Traceback (most recent call last):\n  File "/x/train.py", line 40, in <module>\n    engine = build(model)\n'
+
+
+@pytest.mark.parametrize(
+    ("trace", "given"),
+    [(ZERO, False), (ZERO + MADE, False), (f"  {STEP}", True), (f"  {STEP}".replace("forward", "backward"), True)],
+)
+def test_before_the_first_batch_less_of_it_changes_nothing(trace: str, given: bool) -> None:
+    chosen, _ = advise(f"deepspeed train.py\n{HEAD}{trace}torch.OutOfMemoryError: {cuda()}", *OF_A_STEP)
+    assert bool(chosen) == given
+
+
+@pytest.mark.parametrize(("bar", "given"), [(EVALUATED, False), (TRAINED, True)])
+def test_an_evaluation_has_no_gradients(bar: str, given: bool) -> None:
+    log = f"python train.py\n{bar}torch.OutOfMemoryError: {cuda()}"
+    chosen, _ = advise(log, "gradient-checkpointing", "low-memory-optimizer", BATCH, cause="activations")
+    assert (("gradient-checkpointing" in chosen), ("low-memory-optimizer" in chosen)) == (given, given)
+    assert BATCH in chosen

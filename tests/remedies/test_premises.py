@@ -196,6 +196,15 @@ def test_a_container_is_given_more_while_it_runs_or_next_time(group: str) -> Non
     ]
 
 
+def test_a_container_whose_limit_nobody_printed_is_asked_for_it_and_given_twice_that() -> None:
+    log = "".join(line for line in MEMCG.format(f"/docker/{GROUP}").splitlines(keepends=True) if "usage" not in line)
+    remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
+    assert (remedy.snippet or "").splitlines() == [
+        "docker inspect -f '{{.HostConfig.Memory}}' c0ffee12c0ff",
+        "docker update --memory=TWICE_THE_LIMIT --memory-swap=TWICE_THE_LIMIT c0ffee12c0ff",
+    ]
+
+
 def test_a_pod_has_its_limit_in_its_specification() -> None:
     remedy = advise(MEMCG.format("/kubepods/burstable/pod1-2/ab"), "raise-container-limit")[0]["raise-container-limit"]
     assert (remedy.snippet or "").startswith("resources.limits.memory: 15Gi")

@@ -85,20 +85,32 @@ NEW = (
 )
 
 
+MISSPELLED = NEW.replace("torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError").replace("capacity", "capacty")
+BARE = "RuntimeError: CUDA out of memory. Tried to allocate 3.00 GiB\n"
+
+
 @pytest.mark.parametrize(
     ("log", "told"),
     [
         (OLD, {"torch": "<1.13"}),
-        (OLD.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": "<2.1"}),
+        (OLD.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": ">=1.13 <2.1"}),
         (OLDEST, {"torch": "<1.10"}),
         (OLDEST.replace("24.31 GiB reserved in total by PyTorch)", "6.31 GiB cached)"), {"torch": "<1.4"}),
         (OLDEST.replace("24.31 GiB reserved in total by PyTorch)", "6.31 GiB"), {"torch": "<1.13"}),  # cut before it
         (OLDEST.replace("by PyTorch)", "by PyTorch), 6.31 GiB cached)"), {"torch": "<1.13"}),
-        (OLDEST.replace("RuntimeError", "torch.cuda.OutOfMemoryError"), {"torch": "<2.1"}),  # cut behind its figures
+        (
+            OLDEST.replace("RuntimeError", "torch.cuda.OutOfMemoryError"),
+            {"torch": ">=1.13 <2.1"},
+        ),  # cut behind its figures
         (OLDEST.replace("by PyTorch)", "by PyTorch) (somebody's words)"), {"torch": "<1.13"}),
         ('  File "/env/torch/tensor.py", line 195, in backward\n' + OLD, {"torch": "<1.9"}),
-        (NEW, {}),
-        (NEW.replace("torch.OutOfMemoryError", "RuntimeError"), {}),
+        (NEW, {"torch": ">=2.4"}),
+        (NEW.replace("torch.OutOfMemoryError", "RuntimeError"), {"torch": ">=2.2"}),
+        (NEW.replace("torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"), {"torch": ">=2.2 <2.5"}),
+        (MISSPELLED, {"torch": ">=2.1 <2.2"}),
+        (MISSPELLED.replace("torch.cuda.OutOfMemoryError", "RuntimeError"), {"torch": ">=2.1 <2.2"}),
+        (MISSPELLED.replace("torch.cuda.OutOfMemoryError: CUDA", "RuntimeError: NPU").replace("GPU 0", "NPU 0"), {}),
+        (f"# {BARE}", {}),
         (OLD.replace("CUDA", "NPU").replace("(GPU", "(NPU"), {}),
     ],
 )
@@ -226,6 +238,60 @@ def test_the_files_of_a_traceback_tell_its_releases(path: str, told: str | None)
     assert crashes_of(_ended(path))[0].context.releases.get("ms-swift") == told
 
 
+IN_A_STEP = (
+    'Traceback (most recent call last):\n  File "/w/{path}", line 30, in main\n    run_exp()\n'
+    '  File "/x/fit.py", line 3, in forward\n    y = self.mlp(x)\n'
+)
+TUNED = "/env/lib/python3.11/site-packages/llamafactory/train/sft/trainer.py"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "told", "line"),
+    [
+        ("src/train_bash.py", "llamafactory", "<0.7.1", "--per_device_train_batch_size 1"),
+        ("src/llmtuner/train/tuner.py", "llamafactory", "<0.8", "--per_device_train_batch_size 1"),
+        ("src/llamafactory/train/tuner.py", "llamafactory", None, "per_device_train_batch_size: 1"),
+        ("nnUNet/nnunet/training/network_training/network_trainer.py", "nnunet", "<2.0", "['batch_size'] = 1"),
+        ("nnunetv2/training/nnUNetTrainer/nnUNetTrainer.py", "nnunet", ">=2.0", '"batch_size": 1'),
+    ],
+)
+def test_the_paths_of_a_program_choose_how_its_options_are_written(
+    path: str, name: str, told: str | None, line: str
+) -> None:
+    log = f"{IN_A_STEP.format(path=path)}{f'  File {TUNED!r}' if told is None else ''}\n{NEW}"
+    if name == "llamafactory":
+        log = f"import llmtuner/llamafactory/\n{log}"
+    assert crashes_of(log)[0].context.releases.get(name) == told
+    remedy = advise(log, "smaller-microbatch", cause="activations")[0]["smaller-microbatch"]
+    assert (remedy.snippet or "").endswith(line)
+    assert not (remedy.snippet or "").startswith("--") or line.startswith("--")
+
+
+@pytest.mark.parametrize(
+    ("stated", "line"),
+    [
+        ("--sft_type lora", "--deepspeed default-zero3"),
+        ("--model_id_or_path qwen/x --batch_size 1", "--deepspeed default-zero3"),
+        ("--train_type lora", "--deepspeed zero3"),
+    ],
+)
+def test_ms_swift_names_its_stages_by_its_release(stated: str, line: str) -> None:
+    log = f"NPROC_PER_NODE=4 swift sft --model_type x {stated}\n{IN_A_STEP.format(path='cli.py')}{NEW}"
+    assert advise(log, "shard-states", cause="optimizer-states")[0]["shard-states"].snippet == line
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("total_gpu_memory=47.50GiB initial_memory_usage=1.50GiB peak_torch_memory=9.00GiB", ">=0.6.4 <0.6.5"),
+        ("total_gpu_memory=47.50GiB, non_torch_memory=1.50GiB", None),
+    ],
+)
+def test_how_an_engine_reports_its_profile_tells_its_release(line: str, told: str | None) -> None:
+    log = f"INFO 01-02 03:04:05 worker.py:232] Memory profiling results: {line}\n{_ended(ENGINE)}"
+    assert crashes_of(log)[0].context.releases.get("vllm") == told
+
+
 ENGINE = "vllm/engine/llm_engine.py"
 SETS = "INFO vllm: Initializing an LLM engine with config: max_model_len=65536, gpu_memory_utilization=0.9\n"
 
@@ -310,11 +376,11 @@ REFUSED_THERE = "RuntimeError: cuda runtime error (2) : out of memory at {place}
     ],
 )
 def test_an_old_python_runs_no_new_release(packages: str, told: str | None) -> None:
-    assert crashes_of(CALLED.format(packages=packages) + NEW)[0].context.releases.get("torch") == told
+    assert crashes_of(CALLED.format(packages=packages) + BARE)[0].context.releases.get("torch") == told
 
 
 def test_what_another_program_runs_with_tells_nothing() -> None:
-    log = "launch.sh: leaves /opt/old/lib/python2.7/site-packages/torch/ alone\n" + CALLED + NEW
+    log = "launch.sh: leaves /opt/old/lib/python2.7/site-packages/torch/ alone\n" + CALLED + BARE
     assert not crashes_of(log.format(packages="/env/lib/python3.12/site-packages"))[0].context.releases
 
 
@@ -621,7 +687,7 @@ def test_an_option_that_came_later_is_neither_spelled_nor_named(package: str, py
 
 @pytest.mark.parametrize(("python", "assumed"), [("3.12", False), ("3.9", True), ("3.7", False)])
 def test_a_python_spares_assumptions(python: str, assumed: bool) -> None:
-    known = advise(traced("torch/nn/modules/linear.py", python) + NEW, "offload-activations", cause="activations")[0]
+    known = advise(traced("torch/nn/modules/linear.py", python) + BARE, "offload-activations", cause="activations")[0]
     told = known["offload-activations"].assumes
     assert any("PyTorch >=1.10" in each for each in told) is (assumed or python == "3.7")
 

@@ -60,8 +60,29 @@ def test_a_number_that_no_machine_gives_to_users_is_a_containers(pid: int, *, in
 
 def test_where_a_pod_is_named_it_is_described() -> None:
     died = crash("kubectl logs kiln-0", "failed (exitcode: -9) local_rank: 1 (pid: 7) of binary: /usr/bin/py")
-    assert commands.POD in commands.settling(died)
+    assert commands.settling(died)[0] == "kubectl describe pod kiln-0"
     assert commands.GROUP not in commands.settling(died)
+
+
+TABLE = "NAME        READY   STATUS             RESTARTS   AGE"
+FAILED = ("  lastFailureInfo:", "    exitCode: 137")
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked"),
+    [
+        ((TABLE, "kiln-0      0/2     CrashLoopBackOff   4          9m"), "kiln-0"),
+        ((TABLE, "kiln-0      2/2     Running            0          9m"), "POD"),
+        ((TABLE, "kiln-0      2/2     Running   0   9m", "kiln-1      0/1     OOMKilled   3   9m"), "kiln-1"),
+        (("kubectl get pods -n shop", "kiln-0      0/1     Error   3   9m"), "kiln-0 -n shop"),
+        ((), "POD"),
+    ],
+)
+def test_the_pod_that_is_down_is_the_one_to_describe(rows: tuple[str, ...], asked: str) -> None:
+    told = commands.settling(crash(*rows, *FAILED))
+    pod, _, space = asked.partition(" ")
+    assert told[0] == f"kubectl describe pod {asked}"
+    assert told[1] == f"kubectl get events --field-selector involvedObject.name={pod}{f' {space}' if space else ''}"
 
 
 DESCRIBED = ("    Last State:     Terminated", "      Reason:       Error", "      Exit Code:    137")

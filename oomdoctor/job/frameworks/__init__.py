@@ -20,6 +20,7 @@ value that begins or ends with a blank stands in quotation marks.
     share       of the card for that engine where nobody says; `share_by` who says so, if it is not its default
     zero_stage  of DeepSpeed where nobody says
     style       how options are written: overrides (name=value), flags, yaml, json, code, environment
+    flags       the releases that take as flags what stands as keys of YAML in the table
     roots       what its dotted overrides begin with
     traits      see `Trait`
     packages    whose version decides something, as pip writes them
@@ -100,7 +101,7 @@ _INDENT: Final = "\n  "
 _PART: Final = "\0"
 _ROWS: Final = frozenset({"banners", "wordings", "layouts", "actors", "writers", "titles", "methods", "commands"})
 _SINGLE: Final[Mapping[str, Callable[[str], object]]] = {
-    **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style"), str),
+    **dict.fromkeys(("world", "task", "layer", "engine", "share_by", "style", "flags"), str),
     "share": float,
     "zero_stage": int,
 }
@@ -131,6 +132,7 @@ class Framework:
     share_by: str = ""
     zero_stage: int | None = None
     style: Style = ""
+    flags: str = ""
     traits: tuple[Trait, ...] = ()
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()

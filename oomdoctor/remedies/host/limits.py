@@ -47,7 +47,6 @@ MORE: Final = 1.25  # a new limit against the one that was hit: what would have 
 # docs/reference/generated/kubectl/kubectl-commands of kubernetes.io, `set resources`; of what made the pod, whose own
 # limits are not changed while it runs
 _SET_RESOURCES: Final = "kubectl{space} set resources {kind} {owner} -c {container} "
-_A_POD: Final = "POD"
 _OR_ANOTHER: Final = "   # or statefulset, daemonset"
 _EDIT_CLUSTER: Final = "kubectl edit raycluster NAME   # resources.limits.memory: {amount}"
 # Where the limit is not printed, the command above these shows it: twice that is a value to begin with
@@ -160,7 +159,7 @@ def _at_least_a_start(asked: Proposal, crash: Crash, manager: str) -> Proposal:
     return replace(
         asked,
         suggested=amount,
-        snippet="\n".join((_describe(crash), *_beside(crash, manager, amount))),
+        snippet="\n".join((commands.of_pod(crash), *_beside(crash, manager, amount))),
         derivation=say("{value} is a usual start value", value=show(_START)),
     )
 
@@ -391,7 +390,7 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
             yield _TWICE_REQUESTED
     elif manager == "kubernetes":
         if amount is None:
-            yield _describe(crash)
+            yield commands.of_pod(crash)
         if _where_it_is_set(crash, manager) == _KUBERAY:
             yield _EDIT_CLUSTER.format(amount=amount or _TWICE)
         else:
@@ -400,18 +399,9 @@ def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[s
         yield f'#BSUB -R "rusage[mem={amount}]"'
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
-        yield (
-            f"docker inspect -f '{{{{.HostConfig.Memory}}}}' {container}"
-            if amount is None
-            else f"docker update --memory={amount} --memory-swap={amount} {container}"
-        )
-
-
-def _describe(crash: Crash) -> str:
-    """The command that shows the pod's limits, with the names that the log has."""
-    named = pods.pod(crash)
-    line = commands.POD if named.name is None else commands.POD.replace(_A_POD, named.name)
-    return f"{line} -n {named.namespace}" if named.namespace else line
+        if amount is None:
+            yield f"docker inspect -f '{{{{.HostConfig.Memory}}}}' {container}"
+        yield f"docker update --memory={amount or _TWICE} --memory-swap={amount or _TWICE} {container}"
 
 
 def _set_resources(crash: Crash, what: str) -> str:
