@@ -53,7 +53,7 @@ from oomdoctor.signs.above_a_kill import before_its_first_step
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
-from oomdoctor.signs.first_step import computes_on_the_cpu, shows_a_card, speaks_of_training
+from oomdoctor.signs.first_step import computes_on_the_cpu, shows_a_card
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.ggml import vision_encoder_warming_up
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
@@ -129,8 +129,6 @@ _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # jax/_src/interpreters/ad.py, jvp and backward_pass
 _COMPILED_STEP: Final = r"op_name=\"jit\("
 _OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
-# jax/_src/api.py and interpreters/ad.py; whoever trains names it so
-_LEARNS: Final = r"(?i)(?<![a-z])(?:value_and_)?grad(?![a-z])|interpreters/ad\.py|backward|optax|train|loss"
 # What DeepSpeed does before a batch is there: deepspeed/runtime/engine.py, zero/stage_1_and_2.py
 _STATES_AT_THE_START: Final = r"\b(?:_configure_(?:zero_)?optimizer|initialize_optimizer_states)\b"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
@@ -312,14 +310,11 @@ def _sees_one_picture(crash: Crash) -> bool:
 
 def gradients(case: Case) -> bool:
     """What is computed for a backward pass: not in an evaluation, nor where XLA names what a program computes, and
-    nothing of a gradient, nor in a program of JAX that nothing shows to train."""
+    nothing of a gradient."""
     crash = case.crash
     if crash.stage == "eval":
         return False
-    if crash.mentions(_COMPILED_STEP) is not None:
-        return crash.mentions(_OF_A_GRADIENT) is not None
-    of_anything = crash.job.world == "jax" and crash.job.task in _ANY_TASK
-    return not of_anything or speaks_of_training(crash) or crash.shows(_LEARNS)
+    return crash.mentions(_COMPILED_STEP) is None or crash.mentions(_OF_A_GRADIENT) is not None
 
 
 def recomputed(case: Case) -> bool:

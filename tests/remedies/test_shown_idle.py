@@ -52,25 +52,6 @@ def test_an_actor_of_jax_is_an_engine_by_its_own_name_alone(who: str, runs: bool
     assert bool(advise(POOL.format(who=who), *ENGINE, cause="gpu-shared")[0]) is runs
 
 
-OUT = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4199993 bytes\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "offered"),
-    [
-        ("", False),
-        ("2026-01-14 10:00:00 fitted 12 neurons\n", False),
-        ("python run.py --optimizer adamw\n", True),
-        ("2026-01-14 10:00:00 compiled train_step\n", True),
-        ('Traceback (most recent call last):\n  File "run.py", line 9, in main\n    g = jax.grad(f)(x)\n', True),
-        ('Traceback (most recent call last):\n  File "run.py", line 9, in main\n    g = upgrade(f)(x)\n', False),
-    ],
-)
-def test_nothing_is_recomputed_for_a_backward_pass_that_nothing_shows(before: str, offered: bool) -> None:
-    chosen, _ = advise(before + OUT, "gradient-checkpointing", cause="activations")
-    assert ("gradient-checkpointing" in chosen) is offered
-
-
 CUBLAS = (
     "2026-01-14 10:00:00.1: E external/xla/xla/stream_executor/cuda/cuda_blas.cc:188] failed to create cublas handle: "
     "the resource allocation failed\n"
