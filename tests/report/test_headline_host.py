@@ -390,3 +390,20 @@ TOLD = (
 def test_a_dead_worker_is_named_by_the_one_line_that_has_its_number(told: str, who: str) -> None:
     dead = deaths.dead_process(crash("\tip: 10.7.0.4\n" + DEAD + told))
     assert dead == who
+
+
+NAMED = (
+    "The actor died unexpectedly before finishing this task.\n\tclass_name: Weaver\n\tpid: {}\n\tip: 10.7.0.{}\n" + DEAD
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "who"),
+    [
+        (NAMED.format(5120, 4), "Ray actor Weaver (PID 5120)"),
+        (NAMED.format(5121, 4), "Ray worker 5120"),
+        ("", "Ray worker 5120"),
+    ],
+)
+def test_a_dead_worker_is_named_by_the_line_on_the_same_process_that_has_its_name(named: str, who: str) -> None:
+    assert deaths.dead_process(crash(TOLD.format(4, 5120) + "ray.exceptions.ActorDiedError: " + named)) == who

@@ -222,9 +222,13 @@ def _rays_workers(crash: Crash, first: WorkerDeath) -> str | None:
 
 
 def _with_its_pid(crash: Crash, death: WorkerDeath) -> WorkerDeath:
-    """The same death as another line reports it, where that one has the number: of one node, and of no other worker."""
-    if death.process.pid is not None or death.actor_name or death.class_name:
+    """The same death as another line reports it, where that one has the number: of one node, and of no other worker; or
+    where that one has the name, of the same number."""
+    if death.actor_name or death.class_name:
         return death
+    if death.process.pid is not None:
+        same = (one for one in crash.every(WorkerDeath) if one.process.pid == death.process.pid)
+        return next((one for one in same if one.actor_name or one.class_name), death)
     others = [one for one in crash.every(WorkerDeath) if one.process.pid is not None]
     alike = [one for one in others if (one.process.node, one.cause) == (death.process.node, death.cause)]
     return alike[0] if len(others) == 1 and alike else death
