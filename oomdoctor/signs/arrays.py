@@ -343,11 +343,10 @@ def _of_a_program(array: ArrayOutOfMemory, largest: ProgramBuffer) -> str:
     )
 
 
-# JAX's pool is three quarters of the GPU where nobody says
+# JAX's pool is three quarters of the GPU where nobody says; nothing shows a backward pass
 _FRACTIONS: Final = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
 _OF_A_POOL: Final = (
-    "fewer-environments", "smaller-microbatch", "smaller-input", "raise-allocator-cap", "gradient-checkpointing",
-    "shorter-sequences",
+    "fewer-environments", "smaller-microbatch", "raise-allocator-cap", "smaller-input", "shorter-sequences",
 )  # fmt: skip
 # Options that say how large a picture is
 _OF_PICTURES: Final = ("crop_size", "image_size", "img_size", "imgsz")
