@@ -13,9 +13,9 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.engine_facts import loading
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.checkpoint_names import billions, has_few_bits
 from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say
-from oomdoctor.patterns import late
 from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.units import show
@@ -28,20 +28,6 @@ _ADAPTERS: Final = (
 )  # fmt: skip
 # "train_dreambooth_lora_flux.py"
 _SCRIPT_OF_ADAPTERS: Final = r"(?i)(?:^|[\s/])(?:\w{1,60}_)?q?lora(?:_\w{1,60})?\.py\b"
-# In the names of checkpoints whose weights have four bits or fewer; GGUF files mostly have where they do not say more
-_FEW_BITS: Final = late(
-    r"(?i)(?:^|[-_/.:])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
-    r"i?q[2-4]_(?:[01k]|k_[sml]|xs|xxs))(?:$|[-_/.])"
-)
-_GGUF: Final = late(r"(?i)\bgguf\b")
-_MORE_BITS: Final = late(r"(?i)(?:^|[-_/.:])(?:b?f16|fp16|f32|q[568]_\w{1,4})(?:$|[-_/.:])")
-_SIZE: Final = late(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
-
-
-def has_few_bits(model: str) -> bool:
-    """Whether a checkpoint of this name has weights of four bits or fewer."""
-    of_ggml = _GGUF.search(model) is not None and _MORE_BITS.search(model) is None
-    return of_ggml or _FEW_BITS.search(model) is not None
 
 
 class Size(Struct, frozen=True):
@@ -60,22 +46,21 @@ def size_of_model(crash: Crash) -> Size | None:
         return None
     model = models.known(crash.context.models)
     if model is not None:
-        billions = f"{model.parameters / 1e9:.2f}"
-        told = say("{model}: {billions} B parameters", model=model.name, billions=billions)
+        told = say("{model}: {billions} B parameters", model=model.name, billions=f"{model.parameters / 1e9:.2f}")
         return Size(model.parameters, told)
     loaded = _loaded(crash)
     if loaded:
         ranks = tensor_parallel(crash)
         parameters = loaded * ranks // arithmetic.WEIGHT_BYTES
-        weights, billions = show(loaded), f"{parameters / 1e9:.2f}"
+        weights, count = show(loaded), f"{parameters / 1e9:.2f}"
         told = (
             say(
                 "{weights} of weights x {cards} GPUs / 2 bytes = {billions} B parameters",
-                weights=weights, cards=ranks, billions=billions,
+                weights=weights, cards=ranks, billions=count,
             )
             if ranks > 1
             else say(
-                "{weights} of weights / 2 bytes = {billions} B parameters", weights=weights, billions=billions
+                "{weights} of weights / 2 bytes = {billions} B parameters", weights=weights, billions=count
             )
         )  # fmt: skip
         return Size(parameters, told)
@@ -111,13 +96,10 @@ def _loaded(crash: Crash) -> int | None:
 
 
 def _named(crash: Crash) -> Size | None:
-    for name in crash.context.models:
-        match = _SIZE.search(name.rsplit("/", 1)[-1])
-        if match is not None:
-            billions = float(match[1].replace("_", "."))
-            told = say("{billions} B parameters (from the model's name)", billions=f"{billions:g}")
-            return Size(round(billions * 1e9), told)
-    return None
+    count = billions(crash.context.models)
+    if count is None:
+        return None
+    return Size(round(count * 1e9), say("{billions} B parameters (from the model's name)", billions=f"{count:g}"))
 
 
 def tensor_parallel(crash: Crash) -> int:
