@@ -52,6 +52,7 @@ CAUSE = Cause(
         Row(loading.weights_larger_than_the_share, Grade.PROVES, INFERENCE_KNOBS),
         Row(loading.executor_without_weights, Grade.PROVES, INFERENCE_KNOBS),
         Row(loading.weights_left_off_the_card, Grade.PROVES, OF_A_PLAN),
+        Row(loading.weights_by_their_name_fill_the_card, Grade.NAMES, INFERENCE_KNOBS),
         Row(loading.loading_fills_the_card, Grade.PROVES), Row(ggml.weights_refused, Grade.NAMES, BUFFER_KNOBS),
         Row(ggml.model_refused_by_ollama, Grade.NAMES, BUFFER_KNOBS), Row(loading.refused_by_vllm, Grade.NAMES),
         Row(loading.message_says_that_the_model_is_too_large, Grade.PROVES, INFERENCE_KNOBS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, engine, passes
+from oomdoctor.signs import Grade, engine, loading, passes
 from oomdoctor.signs.kv_cache import a_step_takes_a_whole_prompt
 from oomdoctor.signs.logits import sampler_working_on_logits
 
@@ -64,6 +64,7 @@ CAUSE = Cause(
         Row(engine.graphs_on_a_full_card, Grade.HINTS),
     ),
     against=(
+        Row(loading.weights_by_their_name_fill_the_card, Grade.HINTS),
         Row(engine.no_share_helps, Grade.HINTS),
         Row(engine.memory_saver_of_nobody_named, Grade.POINTS),
         Row(engine.the_engine_holds_too_little, Grade.HINTS),

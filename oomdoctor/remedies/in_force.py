@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.checkpoint_names import has_few_bits
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.settings import Spelling
-from oomdoctor.remedies.sizes import has_few_bits
 
 _OF_QUANTIZED: Final = late(r"(?i)\bthe quantized model\b")  # Accelerate's and Transformers' words
 # Layers of few bits: of vLLM and SGLang those that are not for the cache alone or for whole weights. Of bitsandbytes

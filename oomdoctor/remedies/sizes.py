@@ -13,29 +13,16 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.engine_facts import loading
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.checkpoint_names import billions, has_few_bits
 from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import say
-from oomdoctor.patterns import late
 from oomdoctor.remedies import models
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.signs.model_size import billions, trains_adapters
+from oomdoctor.signs.model_size import trains_adapters
 from oomdoctor.units import show
 
 ZERO_STAGE: Final = ("zero_stage", "zero_optimization_stage", "zero_optimization.stage")
 _NODES: Final = ("actor_num_nodes", "actor.num_nodes", "trainer.nnodes", "nnodes")
-# In the names of checkpoints whose weights have four bits or fewer; GGUF files mostly have where they do not say more
-_FEW_BITS: Final = late(
-    r"(?i)(?:^|[-_/.:])(?:[234]-?bits?|bnb|awq|gptq|int4|nf4|mxfp4|nvfp4|w4a(?:8|16)|exl[23]|"
-    r"i?q[2-4]_(?:[01k]|k_[sml]|xs|xxs))(?:$|[-_/.])"
-)
-_GGUF: Final = late(r"(?i)\bgguf\b")
-_MORE_BITS: Final = late(r"(?i)(?:^|[-_/.:])(?:b?f16|fp16|f32|q[568]_\w{1,4})(?:$|[-_/.:])")
-
-
-def has_few_bits(model: str) -> bool:
-    """Whether a checkpoint of this name has weights of four bits or fewer."""
-    of_ggml = _GGUF.search(model) is not None and _MORE_BITS.search(model) is None
-    return of_ggml or _FEW_BITS.search(model) is not None
 
 
 class Size(Struct, frozen=True):
@@ -98,11 +85,10 @@ def _loaded(crash: Crash) -> int | None:
 
 
 def _named(crash: Crash) -> Size | None:
-    for name in crash.context.models:
-        if (stated := billions(name)) is not None:
-            told = say("{billions} B parameters (from the model's name)", billions=f"{stated:g}")
-            return Size(round(stated * 1e9), told)
-    return None
+    count = billions(crash.context.models)
+    if count is None:
+        return None
+    return Size(round(count * 1e9), say("{billions} B parameters (from the model's name)", billions=f"{count:g}"))
 
 
 def tensor_parallel(crash: Crash) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.arithmetic import training
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.cuda_error import DeviceRefusal
 from oomdoctor.families.event import Frame
@@ -15,9 +16,10 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.families.vllm_error import WeightsDoNotFit
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.checkpoint_names import billions, has_few_bits
 from oomdoctor.job.doing import OF_A_TRACEBACK
 from oomdoctor.job.frames import places_a_model
-from oomdoctor.job.frameworks import some
+from oomdoctor.job.frameworks import among, some
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -60,6 +62,10 @@ _REPACKS: Final = r"\b\w{1,30}_repack\("
 _MAKES: Final = r"set_default_tensor_type"
 _HAS_MADE: Final = r"\bLoaded in \d"
 _STARTS_UP: Final = late(r"(?i)\binitiali[sz]ation\b")  # of the runtime: nothing of a model is on the card yet
+NEARLY_ALL: Final = 0.85  # of the card, in weights
+# lmdeploy/turbomind/builders and deploy: all that PyTorch computes while TurboMind loads a model
+_LAYS_OUT: Final = r"\b_nn\.pad\(|\bpad_(?:in|out)_dims?\b|\bcreate_weights\b|turbomind/(?:deploy|builders)/"
+_OTHER_WEIGHTS: Final = ("model_format", "quantization", "tp", "tensor_parallel_size")
 LITTLE: Final = 0.10  # of the card beside the weights: what an engine measures first needs more
 OWN_PART: Final = 0.5  # of the card: where this process holds less, others fill it
 _TRAINER = r"(?i)trainer\b|\btrain(?:ing)?\b|/train"
@@ -86,6 +92,28 @@ def weights_larger_than_the_share(crash: Crash) -> Seen | None:
         available=show(root.available_bytes),
     )
     return Seen(words=words, evidence=(root,))
+
+
+@sign
+def weights_by_their_name_fill_the_card(crash: Crash) -> Seen | None:
+    """An engine that allocates outside PyTorch was refused while PyTorch laid out a weight, and in 16 bits the weights
+    of a model of that name take 85 % of the GPU or more: before any KV cache."""
+    engine, it = next((one for one in among(crash.job.frameworks) if one.keeps_apart), None), card(crash)
+    count = billions(crash.context.models)
+    if engine is None or count is None or not it.total_bytes or not innermost(crash, _LAYS_OUT):
+        return None
+    if any(map(has_few_bits, crash.context.models)) or crash.setting(*_OTHER_WEIGHTS) is not None:
+        return None
+    weights = round(count * 1e9) * training.WEIGHT_BYTES
+    if weights < NEARLY_ALL * it.total_bytes:
+        return None
+    words = say(
+        "{billions} B parameters (from the model's name) x {each} bytes = {weights} of weights; the GPU has {total}. "
+        "{engine} was still laying them out, before its KV cache.",
+        billions=f"{count:g}", each=training.WEIGHT_BYTES, weights=show(weights), total=show(it.total_bytes),
+        engine=engine.title,
+    )  # fmt: skip
+    return Seen(words=words, evidence=(crash.root,), stage="model_load")
 
 
 @sign

@@ -6,8 +6,8 @@ from typing import Final
 
 from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.checkpoint_names import billions
 from oomdoctor.language import say
-from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import card
 from oomdoctor.units import show
@@ -18,16 +18,9 @@ _ADAPTERS: Final = (
 )  # fmt: skip
 # "train_dreambooth_lora_flux.py"
 _SCRIPT_OF_ADAPTERS: Final = r"(?i)(?:^|[\s/])(?:\w{1,60}_)?q?lora(?:_\w{1,60})?\.py\b"
-_SIZE: Final = late(r"(?<![A-Za-z0-9.])(\d{1,3}(?:[._]\d)?)[bB](?![a-zA-Z0-9])")
 _TYPE: Final = "model_type"  # ms-swift's name of a model: "qwen2-vl-7b-instruct"
 _OF_ADAPTERS: Final = 1.1  # times the weights: what adapters of a high rank and their states add (a rule of thumb)
 _SEVERAL: Final = ("rl",)  # tasks that have more models on a GPU than are named
-
-
-def billions(name: str) -> float | None:
-    """The parameters that a model's name states: 7.0 of "org/Model-7B-Instruct"."""
-    match = _SIZE.search(name.rsplit("/", 1)[-1])
-    return float(match[1].replace("_", ".")) if match is not None else None
 
 
 def trains_adapters(crash: Crash) -> bool:
@@ -42,7 +35,7 @@ def its_states_are_little_of_the_tensors(crash: Crash) -> Seen | None:
     live, named = card(crash).live_bytes, _named(crash)
     if live is None or not named or crash.job.task in _SEVERAL or crash.stage == "model_load":
         return None
-    sizes = [billions(each) for each in named]
+    sizes = [billions((each,)) for each in named]
     parameters = round(sum(each or 0 for each in sizes) * 1e9)
     only_adapters = trains_adapters(crash)
     each = arithmetic.FULL_PRECISION_BYTES * _OF_ADAPTERS if only_adapters else arithmetic.STATES_BYTES

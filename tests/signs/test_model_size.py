@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from gpu_logs import LOADING, crash, refused, trace
 
+from oomdoctor.job.checkpoint_names import billions
 from oomdoctor.signs import loading
-from oomdoctor.signs.model_size import billions, its_states_are_little_of_the_tensors
+from oomdoctor.signs.model_size import its_states_are_little_of_the_tensors
 
 SWIFT = "swift sft --model_type {} --sft_type {} --output_dir out"
 FULL = refused("2.00 GiB", total="80.00 GiB", own="78.00 GiB", allocated="76.00 GiB")
@@ -22,7 +23,7 @@ FULL = refused("2.00 GiB", total="80.00 GiB", own="78.00 GiB", allocated="76.00 
     ],
 )
 def test_what_a_name_says_of_the_parameters(name: str, size: float | None) -> None:
-    assert billions(name) == size
+    assert billions((name,)) == size
 
 
 @pytest.mark.parametrize(
