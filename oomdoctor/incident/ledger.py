@@ -258,17 +258,21 @@ def _pid_on_the_card(event: Event) -> int | None:
 
 
 def _engine(event: MemoryProfile) -> Ledger:
-    """What the engine planned for its share of the card, and what it left outside."""
-    line = event.at.line
+    """What the engine planned for its share of the card, and what it left outside; the share alone where that is too
+    small for the plan."""
+    line, is_short = event.at.line, (event.kv_bytes or 0) < 0 and event.requested_bytes is not None
     parts = (
         ("weights", event.weights_bytes),
         ("outside PyTorch", event.non_torch_bytes),
         ("weights and outside PyTorch", event.consumed_bytes),
         ("activation peak", event.activation_bytes),
         ("CUDA graphs", event.graph_bytes),
-        ("KV cache", event.kv_bytes),
+        ("KV cache", None if is_short else event.kv_bytes),
     )
     rows = [LedgerRow(what, size, "printed", line) for what, size in parts if size is not None]
+    if is_short:
+        share = say("the engine's share of {card}, as planned by it", card=_card_name(event))
+        return Ledger("gpu", share, event.requested_bytes, tuple(rows))
     if event.requested_bytes is not None and event.total_bytes is not None:
         beside = event.graph_bytes if _graphs_beside(event) else None
         rows.append(_rest("outside the engine's share", line, event.total_bytes, event.requested_bytes, beside))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from oomdoctor.families.event import Event
@@ -74,8 +74,9 @@ def _by_device(events: Sequence[Event]) -> Iterator[Ledger]:
     """Buffers by the device they lie on. Without a name (up to 2023) they are the host's or the one card's."""
     rows: dict[tuple[str, str], dict[str, LedgerRow]] = {}
     named = any(event.device for event in events if isinstance(event, Buffer))
+    refused = next((event for event in events if isinstance(event, BufferRefused)), None)
     for event in events:
-        if isinstance(event, BufferRefused):
+        if event is refused:
             break
         if not isinstance(event, Buffer | MemoryPart) or event.held_bytes is None or event.what == "total":
             continue
@@ -84,8 +85,17 @@ def _by_device(events: Sequence[Event]) -> Iterator[Ledger]:
         device = event.device or (say("host") if event.pool == "host_ram" else translated(GPU))
         what = _WORDS.get(event.what, event.what)
         rows.setdefault((event.pool, device), {})[what] = LedgerRow(what, event.held_bytes, "printed", event.at.line)
-    for (pool, device), found in rows.items():
-        yield Ledger(pool, device, None, tuple(found.values()))
+    yield from (Ledger(pool, device, None, tuple(rows[pool, device].values())) for pool, device in _told(rows, refused))
+
+
+def _told(devices: Collection[tuple[str, str]], refused: BufferRefused | None) -> list[tuple[str, str]]:
+    """That which had no room first; where nothing is known of it, others say nothing of the failure."""
+    if refused is None or refused.device is None:
+        return list(devices)
+    failed, unnamed = (refused.pool, refused.device), (refused.pool, translated(GPU))
+    if failed not in devices and unnamed not in devices:
+        return [each for each in devices if each[0] != refused.pool]
+    return sorted(devices, key=lambda each: each != failed)
 
 
 def _last(events: Sequence[Event], names: tuple[tuple[str, str], ...]) -> tuple[LedgerRow, ...]:

@@ -191,7 +191,7 @@ def node_memory(crash: Crash) -> NodeMemory | None:
         return NodeMemory(
             best, _of_rows(best.rows), best.used_bytes, best.total_bytes, store_bytes(crash, best), bool(best.cut)
         )
-    dumps = [event for event in crash.every(KernelKill) if event.tasks]
+    dumps = [event for event in crash.every(KernelKill) if event.tasks and not _is_one_row(event)]
     if dumps:
         dump = max(dumps, key=lambda event: len(event.tasks))
         named = [(task.name, task.pid, task.rss_bytes) for task in dump.tasks]
@@ -199,6 +199,11 @@ def node_memory(crash: Crash) -> NodeMemory | None:
         used = dump.listed_bytes if isinstance(dump, RecordedKill) else dump.used_bytes
         return NodeMemory(dump, _holders(named), used, dump.limit_bytes or dump.total_bytes, None, cut=False)
     return _of_tools(crash)
+
+
+def _is_one_row(dump: KernelKill) -> bool:
+    """Whether a single row is left of the kernel's table: without a figure for the whole that is all of itself."""
+    return len(dump.tasks) == 1 and not (dump.used_bytes or dump.limit_bytes or dump.total_bytes)
 
 
 def machine_before(crash: Crash) -> list[MachineMemory]:

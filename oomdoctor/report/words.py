@@ -426,11 +426,12 @@ def sentences(parts: Iterable[str]) -> str:
 
 
 def tells_much(ledger: Ledger) -> bool:
-    """Whether its rows come to half of the whole; of an unknown whole, whether they tell more than what is free."""
+    """Whether its rows come to half of the whole; of an unknown whole, whether there are two to hold against each
+    other."""
     known = [row.bytes for row in ledger.rows if row.bytes]
     if not known or (len(known) == 1 and is_free(ledger.rows[0])):
         return False
-    return ledger.total_bytes is None or sum(known) * 2 >= ledger.total_bytes
+    return len(known) > 1 if ledger.total_bytes is None else sum(known) * 2 >= ledger.total_bytes
 
 
 def is_free(row: LedgerRow) -> bool:

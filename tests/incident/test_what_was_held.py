@@ -6,13 +6,14 @@ import pytest
 from system_logs import crash_of
 
 from oomdoctor.causes import host_memory_exhausted, process_ram_hog
-from oomdoctor.incident.node import held_by, held_in_words, largest_kill
+from oomdoctor.incident.node import held_by, held_in_words, largest_kill, node_memory
 from oomdoctor.report.headline import headline
 from oomdoctor.signs.kills import (
     killed_process_was_large,
     largest_process_held_little,
     only_small_processes_were_killed,
 )
+from oomdoctor.signs.node import one_process_has_it
 
 KILLED = (
     "[ 1810.11] Out of memory: Killed process {pid} ({name}) total-vm:99999999kB, anon-rss:{anon}kB, file-rss:8kB, "
@@ -103,3 +104,18 @@ def test_what_is_rounded_is_no_figure_to_reckon_with() -> None:
         ("in use by all processes", "printed"),
         ("free", "printed"),
     ]
+
+
+ROW = "[ 1810.10] [{pid:7d}]     0 {pid}   200000    {pages}   450560        0             0 {name}\n"
+OF_A_NODE = "[ 1810.10] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task=indexer,pid=71,uid=0\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "is_a_table"),
+    [("", False), (ROW.format(pid=70, pages=900, name="bash"), True)],
+)
+def test_one_row_of_the_kernels_table_is_no_table(others: str, *, is_a_table: bool) -> None:
+    row = ROW.format(pid=71, pages=51200, name="indexer")
+    crash = crash_of(others + row + OF_A_NODE + killed(71, 204_800, name="indexer"))
+    assert (node_memory(crash) is not None) is is_a_table
+    assert (one_process_has_it(crash) is not None) is is_a_table
