@@ -14,12 +14,40 @@ _OF_PYTHON: Final = (
     r"\bsetup\.py\b|bdist_wheel|build_ext|Building wheel|\bpip\b|pyproject|CalledProcessError|/setuptools/"
 )
 # PyTorch's headers are there where an extension of it is compiled
-_OF_PYTORCH: Final = rf"{_OF_PYTHON}|/torch/include\b|cpp_extension"
+_WITH_PYTORCH: Final = r"/torch/include\b|cpp_extension"
+_OF_PYTORCH: Final = rf"{_OF_PYTHON}|{_WITH_PYTORCH}"
+
+
+# CMake's, of a package: what its setup.py hands to `cmake --build` is not in the log
+_BY_CMAKE: Final = r"\bCMakeFiles/|\bcmake --build\b"
+# CMake's variable goes to any build tool, make's to its own; a number on the command line counts before both:
+# Help/manual/cmake.1, --build; GNU Make's manual, 5.7.3 Options/Recursion
+_REACHES_MOST: Final = ("CMAKE_BUILD_PARALLEL_LEVEL", "MAKEFLAGS")
+_OF_ITS_EXTENSIONS: Final = "MAX_JOBS"
 
 
 def python_builds(crash: Crash) -> bool:
     """Whether setuptools or pip runs the build, so that nobody types the command of the build tool."""
     return crash.shows(_OF_PYTHON)
+
+
+def _of_a_package(crash: Crash) -> Proposal:
+    """By the environment, which is all that pip hands on."""
+    names = (*_REACHES_MOST, *((_OF_ITS_EXTENSIONS,) if crash.shows(_WITH_PYTORCH) else ()))
+    values = ("-j1" if name == "MAKEFLAGS" else "1" for name in names)
+    return Proposal(
+        action=say("Compile with one job, then raise the number while it fits"),
+        suggested=1,
+        derivation=say("1 is the minimum"),
+        snippet=f"export {' '.join(f'{name}={value}' for name, value in zip(names, values, strict=True))}",
+        setting=names[0],
+        assumes=(
+            say(
+                "the package's setup.py passes no `--parallel` or `-j` of its own, which counts before these; else "
+                "build from its source with `cmake --build build -j 1`"
+            ),
+        ),
+    )
 
 
 def _without_lto() -> Proposal:
@@ -37,6 +65,8 @@ def fewer_jobs(case: Case) -> Answer:
     """One, as the tool spells it that builds; only words where nothing shows which that is."""
     if whole_program_crate(case.crash) is not None:
         return _without_lto()
+    if python_builds(case.crash) and case.crash.shows(_BY_CMAKE):
+        return _of_a_package(case.crash)
     row = case.row or (next(of_knob(case.knob, "torch")) if case.crash.shows(_OF_PYTORCH) else None)
     if case.now is not None and case.number() == 1:
         return already(case.now, 1)

@@ -357,7 +357,17 @@ COMPILES = "g++ -c queue.cc -o {0}queue.o\ng++: fatal error: Killed signal termi
         (
             "src/CMakeFiles/pool.dir/",
             "Building wheel for pool (pyproject.toml)\n",
-            "export CMAKE_BUILD_PARALLEL_LEVEL=1",
+            "export CMAKE_BUILD_PARALLEL_LEVEL=1 MAKEFLAGS=-j1",
+        ),
+        (
+            "src/CMakeFiles/pool.dir/",
+            "Building wheel for pool (pyproject.toml)\nmake[2]: *** [queue.o] Error 1\n",
+            "export CMAKE_BUILD_PARALLEL_LEVEL=1 MAKEFLAGS=-j1",
+        ),
+        (
+            "src/CMakeFiles/pool.dir/",
+            "Building wheel for pool (pyproject.toml)\ng++ -I/env/site-packages/torch/include -c ops.cc\n",
+            "export CMAKE_BUILD_PARALLEL_LEVEL=1 MAKEFLAGS=-j1 MAX_JOBS=1",
         ),
         ("", "g++ -I/env/site-packages/torch/include -c ops.cc\n", "export MAX_JOBS=1"),
         ("", "subprocess.CalledProcessError: Command '['ninja', '-v']' returned 1\n", "export MAX_JOBS=1"),
