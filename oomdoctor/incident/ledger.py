@@ -33,6 +33,7 @@ FREE: Final = "free"
 RAYS_ROWS: Final = 10  # of its table of memory users; where there are fewer, the log may be cut
 _DRIVER: Final = "driver"  # a role
 _CHARACTERS: Final = 2000  # of a line
+OUTSIDE_THE_SHARE: Final = "outside the engine's share"
 OUTSIDE_AND_OTHERS: Final = "outside PyTorch, and other processes"
 
 
@@ -258,26 +259,33 @@ def _pid_on_the_card(event: Event) -> int | None:
 
 
 def _engine(event: MemoryProfile) -> Ledger:
-    """What the engine planned for its share of the card, and what it left outside; the share alone where that is too
-    small for the plan."""
-    line, is_short = event.at.line, (event.kv_bytes or 0) < 0 and event.requested_bytes is not None
+    """What the engine planned for its share of the card, and what it left outside."""
+    line = event.at.line
     parts = (
         ("weights", event.weights_bytes),
         ("outside PyTorch", event.non_torch_bytes),
         ("weights and outside PyTorch", event.consumed_bytes),
         ("activation peak", event.activation_bytes),
         ("CUDA graphs", event.graph_bytes),
-        ("KV cache", None if is_short else event.kv_bytes),
+        ("KV cache", event.kv_bytes),
     )
     rows = [LedgerRow(what, size, "printed", line) for what, size in parts if size is not None]
-    if is_short:
-        share = say("the engine's share of {card}, as planned by it", card=_card_name(event))
-        return Ledger("gpu", share, event.requested_bytes, tuple(rows))
     if event.requested_bytes is not None and event.total_bytes is not None:
         beside = event.graph_bytes if _graphs_beside(event) else None
-        rows.append(_rest("outside the engine's share", line, event.total_bytes, event.requested_bytes, beside))
+        rows.append(_rest(OUTSIDE_THE_SHARE, line, event.total_bytes, event.requested_bytes, beside))
     planned = say("{card}, as planned by the engine", card=_card_name(event))
     return Ledger("gpu", planned, event.total_bytes, tuple(rows))
+
+
+def to_show(ledger: Ledger) -> Ledger:
+    """Nothing holds less than nothing: of a plan that is larger than the engine's share, the share and what is to go
+    into it."""
+    beside = next((row.bytes for row in ledger.rows if row.what == OUTSIDE_THE_SHARE), None)
+    if beside is None or ledger.total_bytes is None or not any((row.bytes or 0) < 0 for row in ledger.rows):
+        return ledger
+    rows = tuple(row for row in ledger.rows if (row.bytes or 0) >= 0 and row.what != OUTSIDE_THE_SHARE)
+    share = say("the engine's share of {card}", card=ledger.device)
+    return Ledger(ledger.pool, share, ledger.total_bytes - beside, rows)
 
 
 def _graphs_beside(event: MemoryProfile) -> bool:

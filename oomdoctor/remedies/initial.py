@@ -49,9 +49,9 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
 
 
 def _is_named_with_a_value(key: str, crash: Crash) -> bool:
-    """What the log gives a value is not at its default, even where the value was not read."""
+    """What the log gives a value is not at its default, even where the value was not read; a quotient is no value."""
     name = re.escape(key.rsplit(".", 1)[-1]).replace("_", "[-_]")
-    return crash.mentions(rf"(?<![\w.-]){name}['\"`]?\s?[=:]\s?['\"]?\d") is not None
+    return crash.mentions(rf"(?<![\w.-])(?<!/ ){name}['\"`]?\s?[=:]\s?['\"]?\d") is not None
 
 
 def _is_another(value: float, case: Case) -> bool:

@@ -11,6 +11,7 @@ from oomdoctor.decision.diagnosis import Decision
 from oomdoctor.decision.ranking import Ranked
 from oomdoctor.families.event import Frame
 from oomdoctor.families.training_cut import CutTraining
+from oomdoctor.incident.ledger import to_show
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
 from oomdoctor.incident.timeline import in_order
@@ -123,7 +124,7 @@ def _ledger(crash: Crash) -> list[Ledger]:
             tuple(LedgerRow(row.what, row.bytes, row.basis, row.line, row.derivation) for row in ledger.rows),
             ledger.unexplained_bytes,
         )
-        for ledger in crash.ledgers
+        for ledger in map(to_show, crash.ledgers)
     ]
 
 

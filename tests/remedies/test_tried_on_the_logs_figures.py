@@ -90,6 +90,7 @@ def test_no_share_holds_what_is_in_use_already() -> None:
     [
         ("Trial 2 pruned; please compare per_device_train_batch_size: 3 of trial 1\n", 1),
         ("Please look at per_device_train_batch_size\n", 4),
+        ("Please compare rows / per_device_train_batch_size = 3\n", 4),
         ("Please compare my.other_per_device_train_batch_size: 3\n", 4),
         ("", 4),
     ],
