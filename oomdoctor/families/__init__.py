@@ -146,7 +146,7 @@ def _each(page: Page, waiting: list[tuple[Family, int]]) -> Iterator[tuple[int, 
                 continue
             for found in _read(family, page, index):
                 read_up_to[key] = max(read_up_to.get(key, 0), found.at.end_line)
-                if _tells(found) or _warns(found):
+                if _tells(found):
                     told_up_to[line.writer] = max(told_up_to.get(line.writer, 0), found.at.end_line)
                 lines_of[line.text] = found.at.end_line - line.number
                 yield index, found
@@ -174,11 +174,6 @@ def _turn(family: Family) -> str:
 def _tells(found: Read) -> bool:
     """Whether it speaks of a failure, or of what looks like one; a job's figures may stand on every second line."""
     return isinstance(found, Lookalike) or found.role != "context"
-
-
-def _warns(found: Read) -> bool:
-    """Whether it bears on a failure, though none of its own: a disk that is nearly full."""
-    return isinstance(found, Event) and found.strength > 0
 
 
 def _read(family: Family, page: Page, index: int) -> Iterator[Read]:

@@ -450,6 +450,8 @@ _IS_A_BOUND = late(
     r"(?i)\b(?:must|should|has to|have to|needs to) be"
     r" (?:(?:>=?|at least|greater than(?: or equal to)?|more than) ?[01]"
     r"(?![\d.,]*\d| ?[KMGT]i?B| \w{0,12} ?(?:gpus?|devices?|nodes?)\b)|positive\b|non-?negative\b|in \[)"
+    # Ray's src/ray/common/file_system_monitor.cc: that a disk is nearly full, whatever lies on it
+    r"|\bis over \d{1,3}(?:\.\d{1,3})?% full, available space\b"
 )
 # Another kind of array than the pool holds: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
 _IS_OF_ANOTHER_SHAPE = late(
