@@ -338,7 +338,8 @@ def with_advice(root: Event) -> str:
 def _lays_out(crash: Crash, root: Shortage) -> bool:
     if crash.stage in _BEFORE_SERVING:
         return True
-    return _LAYING_OUT.search(root.at.text) is not None and _HANDING_OUT.search(root.at.text) is None
+    said = "\n".join((root.at.text, *(text for _, text in root.at.below)))
+    return _LAYING_OUT.search(said) is not None and _HANDING_OUT.search(said) is None
 
 
 def _measures(crash: Crash) -> Shortage | None:
