@@ -42,9 +42,8 @@ CAUSE = Cause(
         mark("The model does not fit on {gpu}[ ({gpu_model})][ ({place})]"),
     ),
     pools=("gpu",), before=("activations", "gpu-memory-exhausted"), silent=(passes.simulating,),
-    excluded=(loading.beyond_loading,), signs=(
-        Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS), Row(made.of_all_gradients, Grade.PROVES),
-        Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
+    excluded=(loading.beyond_loading,), signs=(Row(snapshot.weights_hold_most, Grade.PROVES, KNOBS),
+        Row(made.of_all_gradients, Grade.PROVES), Row(arrays.arguments_larger_than_the_device, Grade.PROVES, KNOBS),
         Row(ggml.weights_larger_than_what_was_free, Grade.PROVES, BUFFER_KNOBS),
         Row(ggml.plan_larger_than_what_is_free, Grade.PROVES, BUFFER_KNOBS),
         Row(ggml.weights_larger_than_the_loaders_table, Grade.PROVES, BUFFER_KNOBS),
