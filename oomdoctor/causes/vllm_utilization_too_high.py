@@ -64,8 +64,7 @@ CAUSE = Cause(
         Row(engine.graphs_on_a_full_card, Grade.HINTS),
     ),
     against=(
-        Row(loading.weights_by_their_name_fill_the_card, Grade.HINTS),
-        Row(engine.no_share_helps, Grade.HINTS),
+        Row(loading.weights_by_their_name_fill_the_card, Grade.HINTS), Row(engine.no_share_helps, Grade.HINTS),
         Row(engine.memory_saver_of_nobody_named, Grade.POINTS),
         Row(engine.the_engine_holds_too_little, Grade.HINTS),
         Row(engine.tensors_beyond_a_share, Grade.HINTS),

@@ -183,7 +183,7 @@ CONTEXT = (
 )
 
 
-@pytest.mark.parametrize(("tokens", "first"), [(7344, "shorter-context"), (30000, "raise-engine-reservation")])
+@pytest.mark.parametrize(("tokens", "first"), [(9000, "shorter-context"), (30000, "raise-engine-reservation")])
 def test_a_length_far_beyond_the_cache_is_shortened_first(tmp_path: Path, tokens: int, first: str) -> None:
     _, knobs = diagnosed(tmp_path, CONTEXT.format(length=32768, tokens=tokens))
     assert knobs[0] == first

@@ -54,6 +54,7 @@ def test_the_model_is_too_large_before_any_cache(tmp_path: Path, model: str, cod
         ("some/Chat-8B", "--model-format awq", PAD, "15.00"),
         ("some/Chat-8B", "--tp 2", PAD, "15.00"),
         ("some/Chat-8B", "", SAMPLE, "15.00"),
+        ("some/Chat-8B", "", "    y = torch.cat(parts)\n", "15.00"),
         ("some/Chat-large", "", PAD, "15.00"),
     ],
 )
