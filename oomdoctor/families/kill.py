@@ -207,8 +207,8 @@ _REPORTERS: Final = tuple(
             r"^\[\d{1,4}\]\s{1,8}(?:[+-]\s{1,4})?\d{1,9} killed\s",  # zsh
             r"^fish: Job \d{1,4}, .{1,400} terminated by signal SIG[A-Z]{3,5}",
             r"^make(?:\[\d{1,3}\])?: \*\*\* \[[^\]\n]{1,200}\] (?:Killed|Error 137)",
-            r"(?:it/s|s/it|\bit|\d%|[\])|])\s{0,4}Killed\s{0,4}$",  # glued to a progress bar
-            r"[\d.…>]Killed\s{0,4}$",  # glued to a line that its program had not ended
+            rf"(?:it/s|s/it|\bit|\d%|[\])|])\s{{0,4}}(?:Killed|{_ABROAD})\s{{0,4}}$",  # glued to a progress bar
+            rf"[\d.…>](?:Killed|{_ABROAD})\s{{0,4}}$",  # glued to a line that its program had not ended
             rf"{_UNDER_WAY}[^\n]{{0,600}}(?:[\d%)\]]|\d[smh])\s{{1,4}}Killed\s{{0,4}}$",
             # a script's line in bash's own words for "line": riga, Zeile, ligne, línea, 行
             rf"{_LINE_OF_A_SCRIPT}(?:Killed|{_ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",

@@ -458,6 +458,8 @@ _IS_OF_ANOTHER_SHAPE = late(
     r"(?i)\bshape must be\b|\b\w{0,20}shape\b.{1,120}\b(?:require|expect|request|got|given)\w{0,3}:? shape\b"
 )
 # What watches a program loses records of its own: "profiler: event pool exhausted, allocation failed"
+# What the system says of a call for another reason: EEXIST, ENOENT, EACCES
+_IS_FOR_ANOTHER_REASON = late(r"(?i)[:(] ?(?:\[errno \d{1,3}\] )?(?:file exists|no such file|permission denied)\b")
 _OBSERVER = late(
     r"(?i)\b(?:profiler|inspector|tracer|tracing|telemetry|metrics?|span|flight recorder)\b"
     r"[^.]{0,60}\b(?:pool|ring|buffers?|slots?|queue)\b"
@@ -630,7 +632,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
               _LOOKS_UP.search, _IS_UNABLE.search,
               _IS_LACKING.search, _IS_OFF.search, _IS_A_MESSAGE.search, _IS_A_TARGET.search,
               _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search, _IS_A_BOUND.search,
-              _IS_LEFT_OUT.search)  # fmt: skip
+              _IS_LEFT_OUT.search, _IS_FOR_ANOTHER_REASON.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)
