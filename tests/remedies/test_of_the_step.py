@@ -184,9 +184,10 @@ def test_before_the_first_batch_less_of_it_changes_nothing(trace: str, given: bo
     assert bool(chosen) == given
 
 
+@pytest.mark.parametrize("head", ["python train.py", "lightning.pytorch: /env/pytorch_lightning/trainer/"])
 @pytest.mark.parametrize(("bar", "given"), [(EVALUATED, False), (TRAINED, True)])
-def test_an_evaluation_has_no_gradients(bar: str, given: bool) -> None:
-    log = f"python train.py\n{bar}torch.OutOfMemoryError: {cuda()}"
+def test_an_evaluation_has_no_gradients(bar: str, given: bool, head: str) -> None:
+    log = f"{head}\n{bar}torch.OutOfMemoryError: {cuda()}"
     chosen, _ = advise(log, "gradient-checkpointing", "low-memory-optimizer", BATCH, cause="activations")
     assert (("gradient-checkpointing" in chosen), ("low-memory-optimizer" in chosen)) == (given, given)
     assert BATCH in chosen
