@@ -170,6 +170,7 @@ MADE = (
     '  File "/env/lib/python3.11/site-packages/deepspeed/runtime/zero/stage_1_and_2.py", line 690, in '
     "initialize_optimizer_states\n    self.optimizer.step()\n"
 )
+OF_GRADIENTS = ("gradient-checkpointing", "low-memory-optimizer", "offload-activations")
 EVALUATED = "Epoch 3 (valid):  12%|#3        | 7/60 [00:01<00:46,  1.30s/it]\n"
 TRAINED = "Epoch 3 (train):  12%|#3        | 7/60 [00:01<00:46,  1.30s/it]\n"
 HEAD = 'Traceback (most recent call last):\n  File "/x/train.py", line 40, in <module>\n    engine = build(model)\n'
@@ -184,9 +185,10 @@ def test_before_the_first_batch_less_of_it_changes_nothing(trace: str, given: bo
     assert bool(chosen) == given
 
 
+@pytest.mark.parametrize("head", ["python train.py", "lightning.pytorch: /env/pytorch_lightning/trainer/"])
 @pytest.mark.parametrize(("bar", "given"), [(EVALUATED, False), (TRAINED, True)])
-def test_an_evaluation_has_no_gradients(bar: str, given: bool) -> None:
-    log = f"python train.py\n{bar}torch.OutOfMemoryError: {cuda()}"
-    chosen, _ = advise(log, "gradient-checkpointing", "low-memory-optimizer", BATCH, cause="activations")
-    assert (("gradient-checkpointing" in chosen), ("low-memory-optimizer" in chosen)) == (given, given)
+def test_an_evaluation_has_no_gradients(bar: str, given: bool, head: str) -> None:
+    log = f"{head}\n{bar}torch.OutOfMemoryError: {cuda()}"
+    chosen, _ = advise(log, *OF_GRADIENTS, BATCH, cause="activations")
+    assert [knob in chosen for knob in OF_GRADIENTS] == [given] * len(OF_GRADIENTS)
     assert BATCH in chosen
