@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, other_words, scheduling
 
 OF_A_FULL_CLUSTER = ("fix-environment", "fix-resource-request", "add-nodes", "separate-placement")
+OF_MISSING_NODES = ("add-nodes", "fix-resource-request", "fix-environment", "separate-placement")
 
 CAUSE = Cause(
     id="ray-unschedulable",
@@ -27,5 +28,9 @@ CAUSE = Cause(
         Row(other_words.resources_missing_in_other_words, Grade.POINTS),
     ),
     knobs=("fix-resource-request", "add-nodes", "fix-environment", "separate-placement"),
-    knobs_where=((scheduling.every_gpu_is_taken_by_the_launch, OF_A_FULL_CLUSTER),),
+    knobs_where=(
+        (scheduling.a_pod_of_the_cluster_is_down, OF_MISSING_NODES),
+        (scheduling.an_autoscaler_has_no_such_node, OF_MISSING_NODES),
+        (scheduling.every_gpu_is_taken_by_the_launch, OF_A_FULL_CLUSTER),
+    ),
 )

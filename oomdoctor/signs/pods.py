@@ -23,6 +23,12 @@ _TYPED: Final = late(
 _LISTED: Final = late(
     rf"^({_NAME}) {{2,}}\d{{1,3}}/\d{{1,3}} {{2,}}(?:CrashLoopBackOff|OOMKilled|Error|Evicted|ContainerStatusUnknown)\b"
 )
+# A row of one that does not run, or not yet; a job's own pod ends in "Error", too:
+# printPod in pkg/printers/internalversion/printers.go of Kubernetes
+_DOWN: Final = late(
+    rf"^\s{{0,8}}({_NAME})\s{{2,}}\d{{1,3}}/\d{{1,3}}\s{{2,}}(Pending|Init:[\w/]{{1,40}}|PodInitializing|ContainerCreating|"
+    r"ImagePullBackOff|ErrImagePull|CrashLoopBackOff|OOMKilled|Evicted|ContainerStatusUnknown)(?=\s|$)"
+)
 _SPACE_DESCRIBED: Final = late(rf"^Namespace: {{3,20}}({_NAME})\s{{0,4}}$")
 _SPACE_TYPED: Final = late(rf"\bkubectl [^\n|;]{{0,200}}?(?:-n|--namespace)[ =]({_NAME})(?=\s|$)")
 # Who controls it; a ReplicaSet's name is its deployment's, and the hash of its template
@@ -60,6 +66,13 @@ def pod(crash: Crash) -> Pod:
     )
 
 
+def down(crash: Crash) -> tuple[str, str] | None:
+    """A pod that does not run, and its state: "Init:0/2"."""
+    line = crash.mentions(_DOWN.pattern)
+    match = _DOWN.search(line) if line else None
+    return (match[1], match[2]) if match else None
+
+
 def _told(crash: Crash, pattern: str) -> str | None:
     line = crash.mentions(pattern)
     match = late(pattern).search(line) if line else None
@@ -87,4 +100,4 @@ def _container(crash: Crash, pod_name: str | None) -> str | None:
     return named if re.fullmatch(_NAME, named) else None
 
 
-__all__ = ["Pod", "pod"]
+__all__ = ["Pod", "down", "pod"]

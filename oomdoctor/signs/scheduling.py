@@ -10,8 +10,10 @@ from msgspec import Struct
 from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import all_of, counted, joined, mark, say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import SCHEDULED
+from oomdoctor.signs.pods import down
 from oomdoctor.units import show
 
 # Requests that Ray calls impossible, or gave up on, are no matter of waiting.
@@ -28,6 +30,22 @@ _OF_ALL_NODES: Final = "Not enough GPUs available. Requested"
 _OF_ALL_POOLS: Final = "is less than total desired GPUs"
 _ON_ONE_NODE: Final = "STRICT_PACK"  # ray/util/placement_group.py
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
+# An autoscaler's configuration: doc/source/cluster/vms/references/ray-cluster-configuration.rst of Ray, and
+# ray-operator/config/samples of KubeRay. What it does and lacks: autoscaler.py and resource_demand_scheduler.py of
+# ray/autoscaler/_private; who speaks to it: ray/autoscaler/sdk/sdk.py
+KUBERAY: Final = r"\b(?:rayStartParams|workerGroupSpecs|enableInTreeAutoscaling):|\bkind: Ray(?:Cluster|Service|Job)\b"
+CLUSTER_YAML: Final = r"^\s{0,20}(?:available_node_types|head_node_type|min_workers):"
+_AN_AUTOSCALER: Final = (
+    KUBERAY,
+    CLUSTER_YAML,
+    r"\bAdding \d{1,6} node\(s\) of type ",
+    r"autoscaler could not find a node type",
+    r"\bautoscaler\.sdk\b.{0,40}\brequest_resources\(",
+)
+_ITS_WORD: Final = "node type"  # in what it says of a request that it never can serve
+# What Ray counts by itself: ray/_private/accelerators
+_FOUND_BY_RAY: Final = frozenset({"CPU", "GPU", "memory", "object_store_memory", "TPU", "NPU", "HPU", "neuron_cores"})
+_OWN_NAME: Final = late(r"(?!bundle|TPU-)[A-Za-z]\w{0,60}")
 _ROLES = ("actor", "ref", "critic", "reward")
 # Roles that share GPUs by these flags of OpenRLHF (openrlhf/cli/train_ppo_ray.py)
 _SHARED: Final = {"colocate_actor_ref": ("actor", "ref"), "colocate_critic_reward": ("critic", "reward")}
@@ -228,6 +246,35 @@ def every_gpu_is_taken_by_the_launch(crash: Crash) -> Seen | None:
     return _waiting(crash, request) if asked.gpus == cluster(crash, request).get("GPU") else None
 
 
+@sign
+def an_autoscaler_has_no_such_node(crash: Crash) -> Seen | None:
+    """None of its node types has what is requested, whatever their machines have."""
+    request = request_of(crash)
+    if request is None or request.state != "infeasible" or _ITS_WORD not in request.at.text:
+        return None
+    if bound_to(request) is not None or request.within is not None or not request.requested:
+        return None
+    return _waiting(crash, request) if any(crash.mentions(each) for each in _AN_AUTOSCALER) else None
+
+
+@sign
+def a_pod_of_the_cluster_is_down(crash: Crash) -> Seen | None:
+    """A row of `kubectl get pods` beside a request that is not placed: its node is not there."""
+    request = request_of(crash)
+    return _waiting(crash, request) if request is not None and down(crash) is not None else None
+
+
+def custom(request: Unschedulable) -> dict[str, float]:
+    """What it requests of resources that somebody has to declare on a node; no label of Ray's own, which has a colon,
+    and nothing of a placement group."""
+    amounts = (request.requested or {}).items()
+    return {name: each for name, each in amounts if name not in _FOUND_BY_RAY and _is_ones_own(name)}
+
+
+def _is_ones_own(name: str) -> bool:
+    return "_group_" not in name and _OWN_NAME.fullmatch(name) is not None
+
+
 def _taken(asked: Asked, have: Mapping[str, float]) -> str:
     """Which of them; one more holder and the last bundle waits."""
     whole = say("{count:g} CPUs", count=have["CPU"]) if asked.gpus == have.get("CPU") else ""
@@ -336,13 +383,12 @@ def _sentence(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -
     if request.state in ENGINE_CHECKS:
         whose = engines_whole(request)
         return say("vLLM needs more GPUs (tensor_parallel_size x pipeline_parallel_size) than {whose}.", whose=whose)
-    group, node = group_of(crash, request), bound_to(request)
-    if group is not None and node is not None:
-        return _of_a_group(group, node, end_of(request))
     what, end, count = what_of(request), end_of(request), request.count or 1
     if request.state == "infeasible" and adds_up(crash, request, have):
         few = say("all nodes together have too little")
         end = few if request.free is None else say("all nodes together have too little free")
+    if (group := group_of(crash, request)) is not None:
+        return _of_a_group(group, bound_to(request), end)
     if request.placement_group and (request.requested or request.bundles):
         if count > 1:
             return say(
@@ -361,14 +407,15 @@ def _sentence(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -
     return say("Ray has not placed a request for {what}: {end}.", what=what, end=end)
 
 
-def _of_a_group(group: Group, node: str, end: str) -> str:
-    what = say(
-        "Ray has not placed a placement group with {count} x {what}, one of them bound to node {node}: {end}.",
-        count=group.count,
-        what=amounts_in_words(group.bundle),
-        node=node,
-        end=end,
-    )
+def _of_a_group(group: Group, node: str | None, end: str) -> str:
+    figures = {"count": group.count, "what": amounts_in_words(group.bundle), "end": end}
+    what = say("Ray has not placed a placement group with {count} x {what}: {end}.", **figures)
+    if node is not None:
+        what = say(
+            "Ray has not placed a placement group with {count} x {what}, one of them bound to node {node}: {end}.",
+            node=node,
+            **figures,
+        )
     waited = say("It has waited for {seconds:g} s.", seconds=group.seconds) if group.seconds else ""
     return joined((what, waited))
 

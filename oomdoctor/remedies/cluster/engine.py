@@ -9,6 +9,7 @@ from oomdoctor.arithmetic import vllm
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.cluster import states
 from oomdoctor.remedies.conditions import LOCAL_RAY
 from oomdoctor.remedies.engine.known import in_python
@@ -18,6 +19,8 @@ from oomdoctor.signs import commands, releases
 from oomdoctor.signs.scheduling import Group, amounts_in_words
 
 _GPUS: Final = "GPUS"
+# ray/_private/worker.py, `init`
+_JOINED: Final = late(r"\bto existing Ray cluster at address: (\d{1,3}(?:\.\d{1,3}){3}):\d{1,5}\b")
 
 
 def cards_of_vllm(crash: Crash, short: Sequence[tuple[str, float, float]]) -> Proposal | None:
@@ -44,7 +47,21 @@ def cards_of_vllm(crash: Crash, short: Sequence[tuple[str, float, float]]) -> Pr
 
 
 def of_vllms_own_node(crash: Crash, group: Group, node: str) -> Proposal:
-    """vLLM binds a worker to the address of its own machine, which Ray may know by another one."""
+    """vLLM binds a worker to the address of its own machine, which Ray may know by another one: "No available node
+    types can fulfill resource request" in docs/serving/distributed_troubleshooting.md of vLLM."""
+    if (head := _head(crash)) not in (None, node):
+        return Proposal(
+            action=say(
+                "Set VLLM_HOST_IP to the address that Ray has of this machine, on each node its own: vLLM needs one of "
+                "its {count} on {node}, and the cluster's head is {head}",
+                count=group.count,
+                node=node,
+                head=head,
+            ),
+            subject=node,
+            setting="VLLM_HOST_IP",
+            snippet=f"export VLLM_HOST_IP={head}   # if vLLM starts on the head\n{states.of_each_node(crash)}",
+        )
     return Proposal(
         action=say(
             "See whether Ray lists this machine as {node} with {what}: vLLM needs one of its {count} there; where Ray "
@@ -57,6 +74,13 @@ def of_vllms_own_node(crash: Crash, group: Group, node: str) -> Proposal:
         setting="VLLM_HOST_IP",
         snippet=states.of_each_node(crash),
     )
+
+
+def _head(crash: Crash) -> str | None:
+    """The address by which the driver found the cluster; a loopback is every machine's."""
+    line = crash.mentions(_JOINED.pattern)
+    match = _JOINED.search(line) if line else None
+    return match[1] if match and not match[1].startswith("127.") else None
 
 
 def of_the_engine(crash: Crash) -> Answer:

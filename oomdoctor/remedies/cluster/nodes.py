@@ -8,12 +8,16 @@ from oomdoctor.families.gpu_visibility import GpuVisibility
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import listed, say
+from oomdoctor.remedies.cluster.declared import node_type
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
+from oomdoctor.signs import commands
+from oomdoctor.signs.pods import down
 from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
     RESERVED,
     adds_up,
     amounts_in_words,
+    an_autoscaler_has_no_such_node,
     asked_gpus,
     bound_to,
     cluster,
@@ -43,6 +47,10 @@ def add_nodes(case: Case) -> Answer:
         return Skip()  # bundles do not grow with the cluster
     if request is not None and request.state == RESERVED:
         return Skip()
+    if (pod := down(crash)) is not None and crash.pool == "scheduling":
+        return _started_pod(*pod)
+    if request is not None and an_autoscaler_has_no_such_node(crash) is not None and crash.pool == "scheduling":
+        return node_type(crash, request)
     if request is not None and request.state in FOR_NO_NODE and request.requested and crash.pool == "scheduling":
         if bound_to(request) is not None:
             return Skip()  # a further node is not that one
@@ -67,6 +75,18 @@ def add_nodes(case: Case) -> Answer:
             have=f"{have:g}",
             missing=f"{asked.gpus - have:g}",
         ),
+    )
+
+
+def _started_pod(name: str, state: str) -> Proposal:
+    """Its events say what it waits for: an image, a volume, a node with room, or the cluster's head."""
+    return Proposal(
+        action=say(
+            "Get pod {pod} to run ({state}): without it, a node of the cluster may be missing", pod=name, state=state
+        ),
+        subject=name,
+        setting="",
+        snippet=commands.POD.replace("POD", name),
     )
 
 

@@ -12,6 +12,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import listed, say
 from oomdoctor.remedies import ray_workers
 from oomdoctor.remedies.cluster import states
+from oomdoctor.remedies.cluster.declared import custom_resource
 from oomdoctor.remedies.cluster.engine import (
     cards_of_vllm,
     of_the_engine,
@@ -26,6 +27,7 @@ from oomdoctor.signs.scheduling import (
     FOR_NO_NODE,
     RESERVED,
     SHORT,
+    an_autoscaler_has_no_such_node,
     asked_gpus,
     bound_to,
     enough_is_free,
@@ -97,16 +99,29 @@ def _of_what_is_named(case: Case, request: Unschedulable, have: Mapping[str, flo
             snippet=states.scheduled(crash),
         )
     if not short and request.state in FOR_NO_NODE:
-        return _in_smaller_bundles(request) or Proposal(
-            action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
-            snippet=states.scheduled(crash),
-        )
+        return _of_one_node(crash, request, have)
     if not short and not have and request.placement_group:
         return _of_a_group(case, request)
     group = group_of(crash, request)
     if group is not None and group.of_vllm and (fewer := cards_of_vllm(crash, short)) is not None:
         return fewer
     return _of_less(crash, request, have, short)
+
+
+def _of_one_node(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> Answer:
+    scales = an_autoscaler_has_no_such_node(crash) is not None
+    if scales and _is_least(request):
+        return Skip()
+    declared = None if scales else custom_resource(crash, request, have)
+    return declared or _in_smaller_bundles(request) or Proposal(
+        action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
+        snippet=states.scheduled(crash),
+    )  # fmt: skip
+
+
+def _is_least(request: Unschedulable) -> bool:
+    """Whether it asks for one CPU or GPU at most: who needs it cannot ask for less."""
+    return all(amount <= 1 for amount in (request.requested or {}).values())
 
 
 def _within_what_is_free(case: Case, request: Unschedulable) -> Proposal:
