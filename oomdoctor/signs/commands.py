@@ -358,16 +358,17 @@ def of_docker(crash: Crash) -> str:
 
 def of_pod(crash: Crash) -> str:
     """What Kubernetes knows of the pod, by the names that the log has."""
-    return f"{POD.replace('POD', pod(crash).name or 'POD')}{_space(crash)}"
+    return _of_the_named_pod(POD, crash)
 
 
 def events_of_pod(crash: Crash) -> str:
-    return f"{EVENTS_OF_THE_POD.replace('POD', pod(crash).name or 'POD')}{_space(crash)}"
+    return _of_the_named_pod(EVENTS_OF_THE_POD, crash)
 
 
-def _space(crash: Crash) -> str:
-    space = pod(crash).namespace
-    return f" -n {space}" if space else ""
+def _of_the_named_pod(command: str, crash: Crash) -> str:
+    named = pod(crash)
+    words = command.replace("POD", named.name or "POD")
+    return " ".join((words, "-n", named.namespace)) if named.namespace else words
 
 
 def in_slurm(crash: Crash) -> bool:

@@ -240,7 +240,7 @@ REMAINING = {
     "job": {"deepspeed", "ray", "sglang", "torch", "trl", "vllm"},
     "remedies": {  # worlds, and whose arithmetic or arguments they are
         "deepspeed", "diffusers", "jax", "keras", "llama.cpp", "mlx", "optax", "ray", "sglang", "tensorflow", "torch",
-        "unsloth",
+        "transformers", "unsloth",
     },
     "report": {  # folders of libraries
         "cupy", "deepspeed", "java", "jax", "llama.cpp", "numba", "numpy", "pandas", "postgresql", "pyarrow", "ray",
