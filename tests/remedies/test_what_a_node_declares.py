@@ -172,3 +172,18 @@ def test_headline_and_text_count_the_same_bundles(tmp_path: Path) -> None:
     assert "a placement group of 3 x (1 GPU)" in first["headline"]
     assert "3 x 1 GPU: still waiting" in first["explanation"]
     assert "waited for 70 s" in first["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("line", "scales"),
+    [
+        ("(autoscaler +5s) Adding 2 node(s) of type big.\n", True),
+        (">>> ray.autoscaler.sdk.request_resources(num_cpus=9)\n", True),
+        ("head_node_type: small\n", True),
+        ("Adding 2 replicas of type big.\n", False),
+        (">>> client.request_resources(num_cpus=9)\n", False),
+    ],
+)
+def test_what_shows_an_autoscaler(tmp_path: Path, line: str, *, scales: bool) -> None:
+    first = next(iter(remedies(tmp_path, line + ERROR.format(asked=BIG)).values()))
+    assert ("in one node type of the autoscaler" in first["action"]) is scales
