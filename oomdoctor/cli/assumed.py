@@ -16,11 +16,12 @@ from oomdoctor.remedies.knobs import KNOBS
 
 # Names that the causes and remedies ask for and no table holds.
 _BESIDE_THE_TABLES: Final = (
+    "buffer_count",
     "actor_num_nodes", "colocate", "colocate_actor_ref", "colocate_critic_reward", "critic_num_gpus_per_node",
     "critic_num_nodes", "critic_pretrain", "data_parallel_size", "deepspeed_stage", "ds_zero_stage",
     "forward_micro_batch_size_per_gpu", "free_gpu_memory_fraction", "grad_offload", "kv_cache_memory",
     "kv_cache_memory_bytes", "log_prob_max_token_len_per_gpu", "log_prob_micro_batch_size",
-    "log_prob_micro_batch_size_per_gpu", "max_capture_size", "micro_forward_batch_size", "num_engines",
+    "log_prob_micro_batch_size_per_gpu", "max_capture_size", "max_in_cpu", "micro_forward_batch_size", "num_engines",
     "num_generations", "num_inference_engines", "padded_vocab_size", "port", "PYTORCH_HIP_ALLOC_CONF",
     "ref_num_gpus_per_node", "ref_num_nodes", "reward_num_gpus_per_node", "reward_num_nodes", "reward_pretrain",
     "rm_path", "total_num_nodes", "vllm_kv_cache_dtype", "vllm_num_engines", "vocab_size",
