@@ -30,4 +30,5 @@ CAUSE = Cause(
     against=(Row(builds.a_compiler_stopped_beside_free_memory, Grade.HINTS),),
     knobs_where=((builds.a_compiler_ended_itself, OF_A_REFUSAL),),
     knobs=("fewer-build-jobs", "raise-container-limit", "more-host-memory"),
+    before=("too-many-workers",),
 )

@@ -223,7 +223,7 @@ _FAILS = late(
     r"|core dumped|OOM when|Traceback)\b"
 )
 # The last two: tensorflow/core/common_runtime/gpu/gpu_device.cc and stream_executor/cuda/cuda_driver.cc
-_CPU = late(
+ON_THE_CPU = late(
     r"CpuDevice\(|TFRT_CPU|Falling back to cpu\b|(?i:jax_platforms?(?:_name)?)\W{1,4}cpu\b"
     r"|Skipping registering GPU devices|failed call to cuInit: (?:CUDA_ERROR_NO_DEVICE|UNKNOWN ERROR \(303\))"
 )
@@ -591,7 +591,7 @@ def _on_cpu(page: Page, index: int, text: str) -> bool:
     A card's refusal says "while trying to allocate" since the exception is called JaxRuntimeError (JAX 0.4.3x).
     """
     before = [line.text[:400] for line in page.before(index)]
-    if any(_CPU.search(line) for line in before):
+    if any(ON_THE_CPU.search(line) for line in before):
         return True
     if _DEVICE_CUT.search(text):
         around = [line.raw[:400] for line in (*page.before(index), *page.after(index, ABOVE_LINES))]

@@ -321,6 +321,8 @@ _AFTER_A_DEATH = late(
     r"Sending process \d|closing signal|Killing subprocess \d|failed \(exitcode|^\W{0,20}$|resource_tracker"
     r"|warnings\.warn|leaked (?:semaphore|shared_memory)"
 )
+# xdist/dsession.py: it does not know how its worker ended
+_OF_XDIST = late(r"worker '\w{1,20}' crashed while running '")
 LINES_OF_A_BAR: Final = 12
 
 
@@ -328,7 +330,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS].removeprefix("##[error]")  # of CI systems; not a comment
     if "ChildFailedError" in text:
         yield from _table(page, index)
-    elif "BrokenProcessPool" in text or "abruptly died" in text:
+    elif "BrokenProcessPool" in text or "abruptly died" in text or _OF_XDIST.match(text):
         yield from _pool(page, index, text)
     elif "TerminatedWorkerError" in text:
         yield from _joblib(page, index)
@@ -650,9 +652,8 @@ def _stated(name: str, value: str) -> dict[str, Any]:
 
 
 def _pool(page: Page, index: int, text: str) -> Iterator[Read]:
-    if echo(text) in {COMMENT, SOURCE} or not re.search(
-        r"terminated abruptly|abruptly died|BrokenProcessPool(?::|$)", text
-    ):
+    told = re.search(r"terminated abruptly|abruptly died|BrokenProcessPool(?::|$)", text) or _OF_XDIST.match(text)
+    if told is None or echo(text) in {COMMENT, SOURCE}:
         return
     yield from _vanished(page, index, "datasets" if "abruptly died" in text else "pool")
 

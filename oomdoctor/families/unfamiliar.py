@@ -32,6 +32,7 @@ from oomdoctor.families.ended import LAST_WORDS, came_up, ends_well
 from oomdoctor.families.event import SIDES, Event, Lookalike, Process, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD
+from oomdoctor.families.jax_tf import ON_THE_CPU
 from oomdoctor.families.likeness import likeness
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, goes_on, place_of, process_of
 from oomdoctor.families.loudness import (
@@ -635,11 +636,16 @@ def _is_bare(found: Shortfall, text: str) -> bool:
 
 def _unnamed(page: Page, refuser: str) -> str:
     """Which memory it was, by what stands around."""
-    return "gpu" if refuser != "kernel" and page.once(_names_a_card) else "host_ram"
+    on_a_card = refuser != "kernel" and page.once(_names_a_card) and not page.once(_computes_on_the_cpu)
+    return "gpu" if on_a_card else "host_ram"
 
 
 def _names_a_card(page: Page) -> bool:
     return any(_CARD.search(message(line.text[:AT_MOST])) for line in page.lines)
+
+
+def _computes_on_the_cpu(page: Page) -> bool:
+    return any(ON_THE_CPU.search(line.text[:AT_MOST]) for line in page.lines)
 
 
 FAMILY = Family(

@@ -433,6 +433,8 @@ def _is_of_no_batches(crash: Crash) -> bool:
     refused, batch = crash.root, crash.setting(*KNOBS["smaller-microbatch"].settings)
     if not isinstance(refused, HostAllocation) or not refused.shape:
         return False
+    own = own_options.own_option("smaller-microbatch", crash) if batch is None else None
+    batch = own.setting if own is not None else batch
     size = batch.whole if batch is not None else None
     return size is not None and size > 0 and all(int(axis) % size for axis in _AXIS.findall(refused.shape))
 

@@ -27,11 +27,11 @@ _READING: Final = (
     r"\bdatasets/|load_dataset|arrow_dataset|pyarrow/|pandas/|read_(?:csv|parquet|json|pickle)|numpy/lib/npyio"
     r"|\btokenize_|\btokeni[sz]e\w*\(|preprocess_dataset|get_dataset\b|build_dataset|cache_images|load_image|imread"
     r"|torch/utils/data|DataLoader|data_?loaders?(?:/|\.py)|dask/|(?i:replay_?(?:buffers?|memory)(?:/|\.py|\())"
-    # libraries that hold the whole of their data
+    # libraries that hold the whole of their data; a factorization of a matrix is none
     # whole files at once
     r"|\bjson/(?:__init__|decoder)\.py|\bpickle\.loads?\(|/csv\.py|\.readlines\(|\bsqlite3?\b.{0,40}\b(?:fetchall|executemany)"
     r"|\b(?:fetchall|executemany|toarray|todense)\(|\bPIL/|\bcv2\.|\bimageio/|\brasterio/|\bxarray/|\bnetworkx/"
-    r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
+    r"|\b(?:h5py|zarr|polars|modin|sklearn|scipy/sparse(?!/linalg)|faiss|catboost|lightgbm|xgboost|cudf)/|_catboost\.pyx"
 )
 # pandas' own steps on tables that are in memory (pandas/core at 3.1); what reads them is beside it, or the job's own
 _ON_TABLES: Final = late(r"\bpandas/core/(?:reshape|internals|groupby)/")
