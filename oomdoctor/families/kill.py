@@ -178,6 +178,7 @@ _REPORTERS: Final = tuple(
             r"srun: error: \S{1,200}: tasks? [\d,\-\[\]]{1,80}: (?:Killed|Bus error|Segmentation fault|Aborted)",
             r"srun: error: \S{1,200}: tasks? [\d,\-\[\]]{1,80}: (?:Terminated|Exited with exit code (?:137|135))",
             r"^\s{0,20}\d{1,12}[\w.]{0,20}[\s|][^\n]{0,200}\bFAILED[\s|]{1,12}0:9\b",  # sacct: of signal 9
+            r"\bJobId=\d{1,12}\S{0,20} WTERMSIG 9\b",  # slurmctld: src/slurmctld/job_mgr.c
         ),
         ("spawn", r"terminated with signal SIG[A-Z]{3,5}"),
         ("celery", r"Worker exited prematurely: signal \d", r"\bexited with 'signal \d"),
@@ -745,6 +746,7 @@ FAMILY = Family(
         "xited with",
         "exit_status ",
         "0:9",
+        "WTERMSIG 9",
         "xited (",
         " died",
         "crashed while",

@@ -60,3 +60,23 @@ JAX = (
 )
 def test_where_jax_computes(device: str, pool: str, tmp_path: Path) -> None:
     assert body(tmp_path, JAX.format(device))["diagnoses"][0]["pool"] == pool
+
+
+BOUND = (
+    "======== Autoscaler status: 2031-01-02 03:04:05.678901 ========\nNode status\n-----------\nHealthy:\n 1 node_8\n"
+    "Resources\n-----------\nTotal Usage:\n 2.0/8.0 CPU\n\nDemands:\n "
+    "{%s'node:10.1.2.3': 0.01}: 2+ pending tasks/actors\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("beside", "started"), [("", "Start Ray on node"), ("'CPU': 1.0, ", "Start Ray with 1 CPU on")]
+)
+def test_a_request_that_is_bound_to_a_node(beside: str, started: str, tmp_path: Path) -> None:
+    first = body(tmp_path, BOUND % beside)["diagnoses"][0]
+    assert first["remedies"][0]["action"].startswith(started)
+
+
+@pytest.mark.parametrize(("status", "verdict"), [("WTERMSIG 9", "inconclusive"), ("WTERMSIG 15", "no-oom")])
+def test_the_signal_that_slurms_controller_saw(status: str, verdict: str, tmp_path: Path) -> None:
+    assert body(tmp_path, f"[2031-01-02T03:04:05.678] _job_complete: JobId=4711 {status}")["verdict"] == verdict

@@ -89,12 +89,15 @@ def _of_what_is_named(case: Case, request: Unschedulable, have: Mapping[str, flo
         group = group_of(crash, request)
         if group is not None and group.of_vllm:
             return of_vllms_own_node(crash, group, node)
+        what = what_of(request)
         return Proposal(
             action=say(
                 "Start Ray with {what} on node {node}, or do not bind the request to it (node:{node})",
                 node=node,
-                what=what_of(request),
-            ),
+                what=what,
+            )
+            if what
+            else say("Start Ray on node {node}, or do not bind the request to it (node:{node})", node=node),
             subject=node,
             snippet=states.scheduled(crash),
         )
