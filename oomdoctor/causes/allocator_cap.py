@@ -74,4 +74,5 @@ CAUSE = Cause(
     against=(Row(allocator.watermark_filled_by_its_own, Grade.POINTS),),
     knobs=("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences"),
     knobs_where=((ggml.a_program_of_ggml, ("smaller-prefill", "shorter-context", "pin-version")),),
+    before=("non-torch-memory",),
 )
