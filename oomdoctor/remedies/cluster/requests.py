@@ -71,7 +71,7 @@ def fix_request(case: Case) -> Answer:
     have, request = of_cluster(crash), request_of(crash)
     if request is not None and request.state == RESERVED:
         return Skip()  # less would change nothing: it holds all that it asks for
-    if request is not None and of_all_pools(request):
+    if request is not None and of_all_pools(request) and not_free(request):
         return _within_what_is_free(case, request)
     if asked is not None:
         return _launch(crash, asked.gpus, asked.sum, have)
