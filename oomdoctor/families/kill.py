@@ -322,8 +322,10 @@ _AFTER_A_DEATH = late(
     r"Sending process \d|closing signal|Killing subprocess \d|failed \(exitcode|^\W{0,20}$|resource_tracker"
     r"|warnings\.warn|leaked (?:semaphore|shared_memory)"
 )
-# xdist/dsession.py: it does not know how its worker ended
-_OF_XDIST = late(r"worker '\w{1,20}' crashed while running '")
+# The last: xdist/dsession.py, which does not know how its worker ended
+_OF_A_POOL = late(
+    r"terminated abruptly|abruptly died|BrokenProcessPool(?::|$)|\Aworker '\w{1,20}' crashed while running '"
+)
 LINES_OF_A_BAR: Final = 12
 
 
@@ -331,7 +333,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
     text = page.lines[index].text[:CHARACTERS].removeprefix("##[error]")  # of CI systems; not a comment
     if "ChildFailedError" in text:
         yield from _table(page, index)
-    elif "BrokenProcessPool" in text or "abruptly died" in text or _OF_XDIST.match(text):
+    elif "BrokenProcessPool" in text or "abruptly died" in text or "' crashed while running '" in text:
         yield from _pool(page, index, text)
     elif "TerminatedWorkerError" in text:
         yield from _joblib(page, index)
@@ -653,8 +655,7 @@ def _stated(name: str, value: str) -> dict[str, Any]:
 
 
 def _pool(page: Page, index: int, text: str) -> Iterator[Read]:
-    told = re.search(r"terminated abruptly|abruptly died|BrokenProcessPool(?::|$)", text) or _OF_XDIST.match(text)
-    if told is None or echo(text) in {COMMENT, SOURCE}:
+    if echo(text) in {COMMENT, SOURCE} or _OF_A_POOL.search(text) is None:
         return
     yield from _vanished(page, index, "datasets" if "abruptly died" in text else "pool")
 

@@ -450,9 +450,9 @@ _IS_A_BOUND = late(
     r"(?i)\b(?:must|should|has to|have to|needs to) be"
     r" (?:(?:>=?|at least|greater than(?: or equal to)?|more than) ?[01]"
     r"(?![\d.,]*\d| ?[KMGT]i?B| \w{0,12} ?(?:gpus?|devices?|nodes?)\b)|positive\b|non-?negative\b|in \[)"
-    # Ray's src/ray/common/file_system_monitor.cc: that a disk is nearly full, whatever lies on it
-    r"|\bis over \d{1,3}(?:\.\d{1,3})?% full, available space\b"
 )
+# Ray's src/ray/common/file_system_monitor.cc: that a disk is nearly full, whatever lies on it
+_IS_OF_A_DISK = late(r"\bis over \d{1,3}(?:\.\d{1,3})?% full, available space\b")
 # Another kind of array than the pool holds: "allocate from pool failed, has shape [2, 64], require shape [4, 64]"
 _IS_OF_ANOTHER_SHAPE = late(
     r"(?i)\bshape must be\b|\b\w{0,20}shape\b.{1,120}\b(?:require|expect|request|got|given)\w{0,3}:? shape\b"
@@ -632,7 +632,7 @@ def shortfall(text: str, *, raised: bool) -> Shortfall | None:
               _LOOKS_UP.search, _IS_UNABLE.search,
               _IS_LACKING.search, _IS_OFF.search, _IS_A_MESSAGE.search, _IS_A_TARGET.search,
               _IS_OF_ANOTHER_SHAPE.search, _IS_OF_ANOTHER_THING.search, _IS_A_BOUND.search,
-              _IS_LEFT_OUT.search, _IS_FOR_ANOTHER_REASON.search)  # fmt: skip
+              _IS_LEFT_OUT.search, _IS_FOR_ANOTHER_REASON.search, _IS_OF_A_DISK.search)  # fmt: skip
     if _ABOUT.search(text) is None or any(is_another(text) for is_another in others):
         return None
     words = as_words(text)

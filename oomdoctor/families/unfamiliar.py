@@ -594,9 +594,9 @@ def _told_further(page: Page, index: int) -> Shortfall | None:
 
 def _tells_of_a_cache(page: Page, index: int) -> bool:
     """Whether the exception's second line says that it was an engine's cache that found no room."""
-    texts = (line.text[:CHARACTERS] for line in page.lines[index + 1 : index + 2])
-    said = ((shortfall(text, raised=True), text) for text in texts)
-    return any(found is not None and pool_of(found, text) == "kv_cache" for found, text in said)
+    text = page.lines[index + 1].text[:CHARACTERS] if index + 1 < len(page.lines) else ""
+    found = shortfall(text, raised=True)
+    return found is not None and pool_of(found, text) == "kv_cache"
 
 
 def _file_of(line: Line) -> str:

@@ -16,14 +16,13 @@ _OF_PYTHON: Final = (
 # PyTorch's headers are there where an extension of it is compiled
 _WITH_PYTORCH: Final = r"/torch/include\b|cpp_extension"
 _OF_PYTORCH: Final = rf"{_OF_PYTHON}|{_WITH_PYTORCH}"
-
-
 # CMake's, of a package: what its setup.py hands to `cmake --build` is not in the log
 _BY_CMAKE: Final = r"\bCMakeFiles/|\bcmake --build\b"
 # CMake's variable goes to any build tool, make's to its own; a number on the command line counts before both:
 # Help/manual/cmake.1, --build; GNU Make's manual, 5.7.3 Options/Recursion
-_REACHES_MOST: Final = ("CMAKE_BUILD_PARALLEL_LEVEL", "MAKEFLAGS")
-_OF_ITS_EXTENSIONS: Final = "MAX_JOBS"
+_BY_CMAKES_VARIABLE: Final = "CMAKE_BUILD_PARALLEL_LEVEL"
+_ONE_JOB: Final = f"export {_BY_CMAKES_VARIABLE}=1 MAKEFLAGS=-j1"
+_ONE_OF_PYTORCH: Final = " MAX_JOBS=1"
 
 
 def python_builds(crash: Crash) -> bool:
@@ -33,14 +32,12 @@ def python_builds(crash: Crash) -> bool:
 
 def _of_a_package(crash: Crash) -> Proposal:
     """By the environment, which is all that pip hands on."""
-    names = (*_REACHES_MOST, *((_OF_ITS_EXTENSIONS,) if crash.shows(_WITH_PYTORCH) else ()))
-    values = ("-j1" if name == "MAKEFLAGS" else "1" for name in names)
     return Proposal(
         action=say("Compile with one job, then raise the number while it fits"),
         suggested=1,
         derivation=say("1 is the minimum"),
-        snippet=f"export {' '.join(f'{name}={value}' for name, value in zip(names, values, strict=True))}",
-        setting=names[0],
+        snippet=_ONE_JOB + (_ONE_OF_PYTORCH if crash.shows(_WITH_PYTORCH) else ""),
+        setting=_BY_CMAKES_VARIABLE,
         assumes=(
             say(
                 "the package's setup.py passes no `--parallel` or `-j` of its own, which counts before these; else "

@@ -91,8 +91,8 @@ _WITHOUT_BATCHES: Final = ("data", "inference")  # tasks
 _ENGINES: Final = ("vllm_num_engines", "vllm.num_engines", "num_inference_engines", "data_parallel_size")
 _CONCURRENT: Final = late(r"(?i)concurren|parallelism|in_?flight|max_?pending")
 _WORKERS: Final = r"multiprocess|concurrent/futures|joblib|torch/utils/data/_utils/worker|dask|/ray/"
-_NAMES_WORKERS: Final = r"(?i)worker|\bray\b|num_?proc|n_jobs|joblib|multiprocess|process pool"
-_NAMES_OTHERS: Final = _NAMES_WORKERS.replace(r"|\bray\b", "")  # beside Ray, whose store every such log names
+_NAMES_OTHERS: Final = r"(?i)worker|num_?proc|n_jobs|joblib|multiprocess|process pool"  # than Ray's own
+_NAMES_WORKERS: Final = rf"{_NAMES_OTHERS}|\bray\b"
 _OF_RANKS: Final = r"torch/distributed/distributed_c10d|init_process_group"
 _OF_JAVA: Final = "jvm"  # an allocator, of a process beside the one that computes batches
 _WIDE: Final = frozenset({"float64", "int64", "uint64", "complex128", "float128", "longdouble", "object"})
@@ -430,11 +430,11 @@ def _shows_batches_of_one(crash: Crash) -> bool:
 
 def _is_of_no_batches(crash: Crash) -> bool:
     """No axis of the array is a number of whole batches: it is of the data, before any batch is cut."""
-    refused, batch = crash.root, crash.setting(*KNOBS["smaller-microbatch"].settings)
+    refused = crash.root
     if not isinstance(refused, HostAllocation) or not refused.shape:
         return False
-    own = own_options.own_option("smaller-microbatch", crash) if batch is None else None
-    batch = own.setting if own is not None else batch
+    own = own_options.own_option("smaller-microbatch", crash)
+    batch = crash.setting(*KNOBS["smaller-microbatch"].settings) or (own.setting if own is not None else None)
     size = batch.whole if batch is not None else None
     return size is not None and size > 0 and all(int(axis) % size for axis in _AXIS.findall(refused.shape))
 
@@ -599,7 +599,7 @@ def _several(case: Case) -> bool:
         return True
     if several_tasks(crash) or ranks_beside_the_killed(crash) is not None:
         return True
-    return crash.mentions(_NAMES_WORKERS if crash.pool != "object_store" else _NAMES_OTHERS) is not None
+    return crash.mentions(_NAMES_OTHERS if crash.pool == "object_store" else _NAMES_WORKERS) is not None
 
 
 def _kernel_lists_one(crash: Crash) -> bool:

@@ -65,8 +65,7 @@ def _the_same_alone(crash: Crash) -> Proposal | None:
 
 def _of_ray(crash: Crash) -> Answer:
     """A kill of Ray's leaves no line in the kernel's log."""
-    through = commands.through_the_cluster(crash)
-    asked = of_its_system((one for one in commands.raylet_log(crash) if one not in through), crash)
+    asked = of_its_system(commands.raylets_own_log(crash), crash)
     node = commands.node_of(crash)
     if not _ray_killed(crash):
         action = (

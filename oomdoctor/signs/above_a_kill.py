@@ -29,8 +29,6 @@ _ENDED: Final = {
     "build": mark("after the engine was built"),
     "quantize": mark("after the weights were quantized"),
 }
-
-
 _OF_WEIGHTS: Final = ("convert", "quantize")
 
 

@@ -211,9 +211,8 @@ def devices_now(crash: Crash) -> str:
 def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
-    of_raylet = raylet_log(crash) if of_ray else ()
-    later = tuple(command for command in of_raylet if command in through_the_cluster(crash))
-    records = (*(command for command in of_raylet if command not in later), *of_its_manager(crash))
+    records = (*(raylets_own_log(crash) if of_ray else ()), *of_its_manager(crash))
+    later = through_the_cluster(crash) if of_ray else ()
     if in_a_pod(crash):
         records = (*records, events_of_pod(crash))
     if isinstance(crash.root, FatalSignal) or (isinstance(crash.root, Kill) and crash.root.signal == SIGBUS):
@@ -273,6 +272,11 @@ def of_its_killer(asked: Iterable[str], crash: Crash) -> tuple[str, ...]:
 
 def raylet_log(crash: Crash) -> tuple[str, ...]:
     """The commands that show the table of a kill of Ray's: the file on its node, then through the cluster."""
+    return (*raylets_own_log(crash), *through_the_cluster(crash))
+
+
+def raylets_own_log(crash: Crash) -> tuple[str, ...]:
+    """The same without the cluster, which may have ended."""
     if raised_by_rays_old_monitor(crash):
         return (IN_THE_EXCEPTION,)
     if any(map(is_raylets, crash.context.files)):  # its own log is among those that were read
@@ -281,13 +285,13 @@ def raylet_log(crash: Crash) -> tuple[str, ...]:
     if isinstance(crash.root, NodeDeath):
         return (_OF_A_DEAD_NODE.format(node=node or "NODE"),)
     rows = (ROWS_BELOW,) if rays_table_is_cut_off(crash) else ()
-    return (*rows, RAYLETS_OWN, *through_the_cluster(crash))
+    return (*rows, RAYLETS_OWN)
 
 
 def through_the_cluster(crash: Crash) -> tuple[str, ...]:
-    """The same while the cluster runs, where its node is known: the cluster of a program's own ends with it."""
+    """The same file while the cluster runs, where its node is known: the cluster of a program's own ends with it."""
     node = node_of(crash)
-    if node is None or crash.mentions(_OWN_CLUSTER) is not None:
+    if node is None or crash.mentions(_OWN_CLUSTER) is not None or RAYLETS_OWN not in raylets_own_log(crash):
         return ()
     return (f"ray logs raylet.out --tail -1 -ip {node} | oomdoctor diagnose -  # while the cluster runs",)
 

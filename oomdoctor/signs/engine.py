@@ -26,7 +26,7 @@ from oomdoctor.incident.engine_facts import (
     takes_its_pool,
 )
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among, engines, trainers
+from oomdoctor.job.frameworks import among, engines, outside_pytorch, trainers
 from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.library import SUSPICIOUS, VERY, buffers_between_cards_were_refused
@@ -282,7 +282,7 @@ def refused_with_figures(crash: Crash) -> Seen | None:
 def an_engine_outside_pytorch(crash: Crash) -> Seen | None:
     """An engine that allocates outside PyTorch runs in this process, which holds at least 3 GiB and a fifth of the GPU
     there."""
-    engine = next((one for one in among(crash.context.frameworks) if one.keeps_apart), None)
+    engine = outside_pytorch(crash.context.frameworks)
     it = card(crash)
     outside = it.non_torch_bytes or 0
     if engine is None or outside < SUSPICIOUS or (it.share(outside) or 0) < VERY:

@@ -15,7 +15,7 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.families.vllm_cascade import WORKER_DIED, EngineFailed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among
+from oomdoctor.job.frameworks import outside_pytorch
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
@@ -500,7 +500,7 @@ def _unsaid() -> str:
 
 
 def _is_no_engines(crash: Crash) -> bool:
-    return not crash.job.in_engine and not any(one.keeps_apart for one in among(crash.context.frameworks))
+    return not crash.job.in_engine and outside_pytorch(crash.context.frameworks) is None
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:

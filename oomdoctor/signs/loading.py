@@ -19,7 +19,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.checkpoint_names import billions, has_few_bits
 from oomdoctor.job.doing import OF_A_TRACEBACK
 from oomdoctor.job.frames import places_a_model
-from oomdoctor.job.frameworks import among, some
+from oomdoctor.job.frameworks import outside_pytorch, some
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -98,7 +98,7 @@ def weights_larger_than_the_share(crash: Crash) -> Seen | None:
 def weights_by_their_name_fill_the_card(crash: Crash) -> Seen | None:
     """An engine that allocates outside PyTorch was refused while PyTorch laid out a weight, and in 16 bits the weights
     of a model of that name take 85 % of the GPU or more: before any KV cache."""
-    engine, it = next((one for one in among(crash.job.frameworks) if one.keeps_apart), None), card(crash)
+    engine, it = outside_pytorch(crash.job.frameworks), card(crash)
     count = billions(crash.context.models)
     if engine is None or count is None or not it.total_bytes or not innermost(crash, _LAYS_OUT):
         return None

@@ -187,3 +187,18 @@ def test_headline_and_text_count_the_same_bundles(tmp_path: Path) -> None:
 def test_what_shows_an_autoscaler(tmp_path: Path, line: str, *, scales: bool) -> None:
     first = next(iter(remedies(tmp_path, line + ERROR.format(asked=BIG)).values()))
     assert ("in one node type of the autoscaler" in first["action"]) is scales
+
+
+BOUND = (
+    "======== Autoscaler status: 2031-01-02 03:04:05.678901 ========\nNode status\n-----------\nHealthy:\n 1 node_8\n"
+    "Resources\n-----------\nTotal Usage:\n 2.0/8.0 CPU\n\nDemands:\n "
+    "{%s'node:10.1.2.3': 0.01}: 2+ pending tasks/actors\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("beside", "started"), [("", "Start Ray on node"), ("'CPU': 1.0, ", "Start Ray with 1 CPU on")]
+)
+def test_a_request_that_is_bound_to_a_node(beside: str, started: str, tmp_path: Path) -> None:
+    first = body(tmp_path, BOUND % beside)["diagnoses"][0]
+    assert first["remedies"][0]["action"].startswith(started)

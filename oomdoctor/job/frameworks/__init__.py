@@ -166,11 +166,6 @@ class Framework:
         return f"<{self.name}: {self.world}, {self.task}>"
 
     @property
-    def keeps_apart(self) -> bool:
-        """Whether what it allocates is no tensor of PyTorch's."""
-        return "allocates outside PyTorch" in self.traits
-
-    @property
     def trains(self) -> bool:
         """With one of these in the log, a bare refusal may be the trainer's."""
         return self.task in ("rl", "training")
@@ -209,6 +204,11 @@ def among(names: Iterable[str]) -> list[Framework]:
 def of_devices(device: str, name: str) -> Framework | None:
     """What ports the framework of this name to such devices: without it none of them runs."""
     return next((each for each in frameworks() if device in each.devices and name in each.builds_on), None)
+
+
+def outside_pytorch(names: Iterable[str]) -> Framework | None:
+    """The engine among these whose weights and cache are no tensors of PyTorch's."""
+    return next((one for one in among(names) if "allocates outside PyTorch" in one.traits), None)
 
 
 def some(names: Iterable[str], trait: Trait) -> bool:

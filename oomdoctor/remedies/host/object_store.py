@@ -175,7 +175,9 @@ def _with_more_room(case: Case) -> Proposal | Refusal | None:
                 amount=show(full.object_bytes),
             ),
             snippet=_beside_the_usual(case.row, full.object_bytes),
-            derivation=say("Ray's usual share of the free RAM + {amount} that did not fit", amount=full.object_bytes),
+            derivation=say(
+                "Ray's usual share of the free RAM + {amount} that did not fit", amount=show(full.object_bytes)
+            ),
             assumes=(
                 say("nobody set the store's size (not in the log), and the machine and its /dev/shm have the memory"),
             ),

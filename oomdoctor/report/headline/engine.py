@@ -23,7 +23,7 @@ from oomdoctor.families.vllm_figures import EncoderProfile, WeightsLoaded
 from oomdoctor.families.vllm_rs import PromptRefused
 from oomdoctor.incident.engine_facts import EngineFacts, Loading, facts, loading, phase, takes_its_pool
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import among
+from oomdoctor.job.frameworks import among, outside_pytorch
 from oomdoctor.language import counted, mark, say, translated
 from oomdoctor.report.headline.card import start
 from oomdoctor.report.headline.figures import GPUS, TOKENS, shown
@@ -130,7 +130,8 @@ def beside_weights(crash: Crash) -> str:
 @where(engine_share.an_engine_outside_pytorch)
 def apart_from_pytorch(crash: Crash) -> str | None:
     """The engine that holds its memory outside PyTorch."""
-    return next((one.title for one in among(crash.context.frameworks) if one.keeps_apart), None)
+    engine = outside_pytorch(crash.context.frameworks)
+    return engine.title if engine is not None else None
 
 
 def waking(crash: Crash) -> str | None:
