@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from effort import seconds
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -209,11 +208,8 @@ def test_any_margin_comes_off(margin: str, blank: bool) -> None:
     ],
 )
 def test_hostile_lines_take_time_in_proportion_to_their_number(line: str) -> None:
-    def seconds(number: int) -> float:
+    def needed(number: int) -> float:
         lines = [line.format(n % 7) for n in range(number)]
-        started = time.process_time()
-        margins(lines)
-        return time.process_time() - started
+        return seconds(lambda: margins(lines))
 
-    seconds(200)
-    assert seconds(8000) < 12 * max(seconds(2000), 0.02)
+    assert needed(8000) < 12 * max(needed(2000), 0.02)

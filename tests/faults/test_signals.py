@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from started import COMMAND, ENVIRONMENT, HEALTHY, OOM, built_shim, in_session, run, until, with_logs
@@ -122,18 +125,20 @@ def test_at_any_moment_of_the_start(logs: Path, number: int, code: int) -> None:
 def test_whoever_is_to_outlive_the_terminal_does(logs: Path) -> None:
     """As under nohup."""
     with started(*COMMAND, "diagnose", stdin=subprocess.PIPE, env={**ENVIRONMENT, "NOHUP": "1"}) as process:
-        assert process.stdin is not None
-        process.stdin.write(HEALTHY.encode())
-        process.stdin.flush()
-        assert until(lambda: "wait" in Path(f"/proc/{process.pid}/wchan").read_text() or _waits(process.pid))
+        pipe = process.stdin
+        assert pipe is not None
+        pipe.write(HEALTHY.encode())
+        pipe.flush()
+        assert until(lambda: _unread(pipe) == 0), "it never began to read"
         process.send_signal(signal.SIGHUP)
         printed, _ = process.communicate(HEALTHY.encode(), timeout=60)
     assert process.returncode == 0
     assert printed.startswith(b"NO MEMORY FAILURE")
 
 
-def _waits(pid: int) -> bool:
-    return "S (sleeping)" in Path(f"/proc/{pid}/status").read_text()
+def _unread(pipe: IO[bytes]) -> int:
+    """How many bytes the other end has not taken yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.mark.slow
