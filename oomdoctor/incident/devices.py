@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from oomdoctor.families.event import SIDES
@@ -34,6 +34,10 @@ _MAKERS: Final = (
     ("Tenstorrent", r"\b[Tt]enstorrent\b|\bttnn\b|\btt[-_](?:metal|xla|mlir)\b|\b(?:DRAM|L1) buffer across \d+ banks"),
 )
 _NVIDIA: Final = r"\bCUDA\b|\bcuda[A-Z]\w{2,40}|\bcu(?:BLAS|DNN)|\bNVIDIA\b"
+# What PyTorch calls the devices: ROCm's go by CUDA's name
+_TORCH_TYPES: Final[Mapping[str, str]] = {
+    NVIDIA: "cuda", "AMD": "cuda", "Intel": "xpu", "NPU": "npu", "HPU": "hpu", "Apple": "mps",
+}  # fmt: skip
 _A_GPU: Final = r"\b(?:GPU|CUDA|cuda|HIP|ROCm|XPU|MPS|Vulkan|Metal)\b"
 
 
@@ -64,3 +68,7 @@ def maker(crash: Crash) -> str:
     if said is not None or re.search(_NVIDIA, text):
         return said or NVIDIA
     return next((maker for maker, words in _MAKERS if crash.shows(words)), NVIDIA)
+
+
+def torch_type(crash: Crash) -> str | None:
+    return _TORCH_TYPES.get(maker(crash))

@@ -72,6 +72,16 @@ _DUMP: Final = late(r"\s*(?:[\w .\-\"]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
 _RENDERED: Final = late(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
 _DOTTED: Final = late(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
 _TWO_COLUMNS: Final = late(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
+# tabulate, DuckDB's shell, rich, psql; where all lines of a page stand in a box, its sides are gone
+_HEAD_OF_SETTINGS: Final = late(
+    r"\s{0,20}[|│┃]?\s{0,80}(?:config(?:uration)?|(?:hyper[- ]?)?param(?:eter)?s?|(?:arg(?:ument)?|option|setting|name"
+    r"|key|flag)s?)\s{0,80}[|│┃]\s{0,80}(?:value|setting)s?\s{0,80}[|│┃]?\s{0,4}\Z",
+    re.IGNORECASE,
+)
+_TWO_CELLS: Final = late(
+    r"\s{0,20}[|│┃]?\s{0,80}([A-Za-z_][\w.]{0,80})\s{0,80}[|│┃]\s{0,80}([^\s|│┃][^|│┃\n]{0,300}?)\s{0,200}[|│┃]?\s{0,4}\Z"
+)
+_RULES: Final = " |+-=:─━═│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇╈╞╡╪╭╮╰╯╶╴"
 _YAML: Final = late(r"(\s{0,40})(?:- )?([A-Za-z_][\w.\-]{0,80}):(?:\s+(\S.{0,200}))?\s{0,4}$")
 _OVERRIDE: Final = late(
     r"\b(?:Override|Set args\.|Overriding) ?(?P<by>\w{1,80})(?: from \S{1,80})?(?: with \w+=| to )(?P<to>\S{1,100})"
@@ -291,6 +301,18 @@ def two_columns(here: Here) -> Iterator[Stated]:
             return
 
 
+def ruled(here: Here) -> Iterator[Stated]:
+    """A table with lines between its columns, whose head says that each row is a setting and its value."""
+    if not _HEAD_OF_SETTINGS.match(here.text):
+        return
+    for line in here.page.after(here.index, 300)[1:]:
+        match = _TWO_CELLS.match(line.text)
+        if match:
+            yield Stated(match[1], typed(match[2].strip("\"'")), line)
+        elif line.text.strip(_RULES):
+            return
+
+
 def overridden(here: Here) -> Iterator[Stated]:
     """A framework says that it changed a setting by itself, or that it leaves what the user has set."""
     match = _OVERRIDE.search(here.text)
@@ -414,6 +436,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ((*_LISTS, "', '--", '", "--'), listed_command),
     ((" .. ", " ..."), dotted),
     (("- config key -",), two_columns),
+    ((" value", " Value", " VALUE", " setting", " Setting"), ruled),
     (("Override ", "Overriding ", "Set args.", " already set by user to "), overridden),
     (("offload_optimizer", "offload_param", "CPU Offload: "), offloaded),
     (

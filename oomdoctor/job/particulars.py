@@ -170,7 +170,11 @@ _TABLE: Final = (
         r"\b[Bb]atch[ _]size(?: per \w{1,12})?[\"']?[ :=]{1,3}(\d{1,7})\b(?!\.\d)",
     ),
     ("parameters", ("arameters",), r"\b[Pp]arameters(?: ?[:=] ?)(\d[\d,]{2,18})\b(?!\.\d)"),
-    ("image_size", (" of size ", "image_size "), r"\b(?:of size|image_size) (\d{2,6})(?:x(\d{2,6}))?(?=[\s,.;]|$)"),
+    (
+        "image_size",
+        (" of size ", "image_size "),
+        r"\b(?:of size|image_size) (\d{2,6})(?:x(\d{2,6}))?(?=[\s,;]|\.?$|\. )(?! ?[KMGT]?i?B\b)",
+    ),
     ("fraction", ("fraction",), r"\bfraction\w{0,40}(?: is|[:=]){0,1} ?(\d\.\d{1,6})\b"),
     ("blocks", (" blocks",), r"\b(\d{1,9}) (?:free |total )?blocks\b"),
     ("tokens", (" tokens ", " tokens,", " tokens)"), r"\b(\d{2,12}) (?:total |free )?tokens\b(?!/)"),

@@ -470,6 +470,12 @@ def _stands_in_a_file(row: Spelling, crash: Crash) -> bool:
     return stated is not None and isinstance(stated.value, str)
 
 
+def _for_its_device(snippet: str, crash: Crash) -> str:
+    """PyTorch's other devices have modules and a type of their own."""
+    kind = devices.torch_type(crash) if crash.job.world == "torch" else None
+    return snippet.replace("torch.cuda.", f"torch.{kind}.").replace('"cuda"', f'"{kind}"') if kind else snippet
+
+
 def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
     row = case.row
     spelled = (None, row.setting) if row is not None else (None,)
@@ -482,6 +488,8 @@ def _remedy(knob: Knob, case: Case, answer: Proposal) -> Remedy:
         snippet = f"{row.key}={answer.suggested}"  # an engine's flag is no option of the framework that starts it
     if snippet is None and answer.suggested is not None and (row is None or inner):
         snippet = case.as_launched(answer.suggested)
+    if snippet is not None:
+        snippet = _for_its_device(snippet, case.crash)
     if snippet is not None and is_on_windows(case.crash):
         snippet = shells.in_powershell(snippet)
     elif snippet is not None and knob.id == _OF_A_BUILD and in_a_dockerfile(case.crash):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.ray_kill import KillCount, NodeOutOfMemory
-from oomdoctor.incident.devices import NVIDIA, maker
+from oomdoctor.incident.devices import torch_type
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies.proposal import PROCESS_HOG, REFUSED_WHAT_IS_FREE, REWARD_HOG, Answer, Case, Proposal, Skip
@@ -17,8 +16,6 @@ from oomdoctor.signs import commands
 from oomdoctor.signs.machine import of_its_system
 from oomdoctor.units import show
 
-# What PyTorch calls the devices: ROCm's go by CUDA's name
-_TYPES: Final[Mapping[str, str]] = {NVIDIA: "cuda", "AMD": "cuda", "Intel": "xpu", "NPU": "npu", "HPU": "hpu"}
 _PODS: Final = "kubectl top pod -A --sort-by=memory | head -20; kubectl describe node NODE"
 
 
@@ -51,7 +48,7 @@ def _the_same_alone(crash: Crash) -> Proposal | None:
     root = crash.root
     if not isinstance(root, DeviceOutOfMemory) or crash.job.world != "torch" or root.tried_bytes is None:
         return None
-    kind = _TYPES.get(maker(crash))
+    kind = torch_type(crash)
     if kind is None:
         return None
     device = kind if root.process.gpu is None else f"{kind}:{root.process.gpu}"

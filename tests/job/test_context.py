@@ -190,6 +190,25 @@ def test_two_columns_and_dotted_tables() -> None:
     assert settings(deepspeed) == {"zero_optimization_stage": 3, "micro_batch_size": 2}
 
 
+def test_a_ruled_table_whose_head_says_what_its_rows_are() -> None:
+    plain = (
+        "|     name      |   value    |\n"
+        "|---------------|------------|\n"
+        "| max_memory    | 476.8 MiB  |\n"
+        "| threads       | 1          |\n"
+        "SELECT 1;\n"
+        "| later         | 3          |\n"
+    )
+    assert settings(plain) == {"max_memory": "476.8 MiB", "threads": 1}
+    rich = (
+        "┏━━━━━━━━━━━━━━━━┳━━━━━━━┓\n┃ Hyperparameter ┃ Value ┃\n┡━━━━━━━━━━━━━━━━╇━━━━━━━┩\n"
+        "│ hidden         │ 32    │\n└────────────────┴───────┘\ndone\n│ later          │ 3     │\n"
+    )
+    assert settings(rich) == {"hidden": 32}
+    assert settings("| metric | value |\n|----|----|\n| loss | 3 |\n") == {}
+    assert settings("| name | value | unit |\n|----|----|----|\n| loss | 3 | nat |\n") == {}
+
+
 def test_the_json_that_deepspeed_prints() -> None:
     log = 'json = {\n    "steps_per_print": 100, \n    "zero_optimization": {\n        "stage": 3\n    }\n}\n'
     assert settings(log * 2) == {"steps_per_print": 100, "zero_optimization.stage": 3}

@@ -154,6 +154,8 @@ def test_what_stands_there(line: str, name: str, values: tuple[object, ...]) -> 
         ("a batch size of 0.5", "batch_size"),
         ("parameters of the model: many", "parameters"),
         ("of size 4 x", "image_size"),
+        ("failed to allocate data of size 256.0 MiB", "image_size"),
+        ("a block of size 4096 KiB", "image_size"),
         ("a fraction of 3", "fraction"),
         ("12.5 tokens/s", "tokens"),
         ("roadblocks: 4 ahead", "blocks"),

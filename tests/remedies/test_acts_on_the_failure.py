@@ -524,6 +524,25 @@ def test_a_mac_has_no_flash_attention_and_one_memory(refused: str, there: dict[s
         assert (found is not None and (not flash or "flash_attention_2" in (found.snippet or ""))) is is_there, knob
 
 
+@pytest.mark.parametrize(
+    ("refused", "line"),
+    [
+        (MPS, 'with torch.autocast("mps", dtype=torch.bfloat16):'),
+        (cuda(), 'with torch.autocast("cuda", dtype=torch.bfloat16):'),
+        (cuda().replace("CUDA", "HIP"), 'with torch.autocast("cuda", dtype=torch.bfloat16):'),
+        (cuda().replace("CUDA", "XPU"), 'with torch.autocast("xpu", dtype=torch.bfloat16):'),
+    ],
+)
+def test_autocast_is_of_the_device_that_ran_out(refused: str, line: str) -> None:
+    log = f"  x = self.attend(x)\nRuntimeError: {refused}"
+    assert advise(log, "mixed-precision", cause="activations")[0]["mixed-precision"].snippet == line
+
+
+def test_the_record_of_a_macs_memory_is_another() -> None:
+    line = advise(MPS, "collect-evidence", cause="gpu-memory-exhausted")[0]["collect-evidence"].snippet
+    assert line is None or "cuda" not in line
+
+
 STAYED = (
     "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 6144 tokens.\n"
     "Available full tokens: {both} (full_available_size={free} + full_evictable_size_={more})\n"
