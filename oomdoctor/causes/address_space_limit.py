@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, builds, ggml, other_words, set_limits
+from oomdoctor.signs import Grade, address_space, builds, ggml, heaps, other_words, set_limits
 from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
 from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
@@ -17,6 +17,7 @@ OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-m
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
+OF_A_HEAP = ("smaller-buffers", "more-address-space", "more-host-memory")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
 # Its limit is another one than that of more-address-space, and stands in the headline
 OF_DATA = ("fewer-workers", "clear-references", "low-memory-loading")
@@ -39,6 +40,7 @@ CAUSE = Cause(
         mark("{data_process} reached its limit on private memory of {data_limit} (ulimit -d)"),
         mark("{saver} could not fork for its background save: no memory for a copy of the process"),
         mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
+        mark("{heap_of} was refused memory for its heap[: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
     ),
@@ -52,6 +54,8 @@ CAUSE = Cause(
         Row(address_space.a_thread_was_refused, Grade.NAMES),
         Row(set_limits.address_space_is_limited, Grade.NAMES),
         Row(set_limits.overcommit_is_off, Grade.NAMES),
+        Row(address_space.the_program_is_of_32_bits, Grade.NAMES),
+        Row(heaps.addresses_for_javas_heap_were_refused, Grade.POINTS, OF_A_HEAP),
         Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
         Row(address_space.data_of_a_process_is_limited, Grade.PROVES, OF_DATA),

@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, databases, ggml, kills, limits
+from oomdoctor.signs.heaps import memory_for_javas_heap_was_refused
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
@@ -21,7 +22,7 @@ from oomdoctor.signs.records import killed_outside_its_limit
 
 OF_A_POD = ("collect-evidence", "raise-container-limit", "fewer-workers", "more-host-memory")
 OF_A_REFUSAL = ("smaller-microbatch", "fewer-workers", "stream-data", "narrow-dtypes", "more-host-memory")
-OF_A_DATABASE = ("smaller-buffers", "more-host-memory")
+OF_WHAT_IS_SET_ASIDE = ("smaller-buffers", "more-host-memory")
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
 CAUSE = Cause(
@@ -48,6 +49,7 @@ CAUSE = Cause(
         mark("{swapless} found no more swap space: RAM and swap are full"),
         mark("{database} could not allocate its {set_aside_by_it}[ of {database_requested}] when it started"),
         mark("An allocation of {query_requested} for a PostgreSQL query failed"),
+        mark("{heap_of} was refused memory for its heap[: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}]"),
         mark("An allocation of RAM failed[ {doing}]: an array of {array}"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
@@ -65,8 +67,9 @@ CAUSE = Cause(
         Row(kills.nearly_full_before_the_kill, Grade.POINTS),
         Row(no_more_swap, Grade.HINTS),
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),
-        Row(databases.database_was_refused_at_its_start, Grade.POINTS, OF_A_DATABASE),
-        Row(databases.query_was_refused, Grade.POINTS, OF_A_DATABASE),
+        Row(databases.database_was_refused_at_its_start, Grade.POINTS, OF_WHAT_IS_SET_ASIDE),
+        Row(databases.query_was_refused, Grade.POINTS, OF_WHAT_IS_SET_ASIDE),
+        Row(memory_for_javas_heap_was_refused, Grade.POINTS, OF_WHAT_IS_SET_ASIDE),
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),
         Row(ggml.small_piece_of_the_host_refused, Grade.HINTS),

@@ -210,6 +210,7 @@ _ALLOCATORS: Final = tuple(
             r"os::commit_memory\(.{0,200}(?:Cannot allocate memory|Not enough space)",
             r"OutOfMemoryError: requested \d{1,20} bytes for .{1,80}Out of swap space",  # before JDK 7
             r"Native memory allocation \(m(?:alloc|map)\) failed to",
+            r"^Could not reserve enough space for (?:\d{1,15}KB )?(?:object heap|code cache)",
             # what it sets aside at its start
             (
                 r"^Could not allocate (?:metaspace|compressed class space|code cache|(?:java |object )?heap"
@@ -812,6 +813,7 @@ _TRIGGERS: Final = (
     "signal: killed",
     "(Killed): ",
     "runtime: out of memory",
+    "Could not reserve enough space",
     "runtime: cannot allocate",
     "posix_memalign",
     "Failed on request of size",

@@ -36,6 +36,13 @@ _ON_A_MAC: Final = r"^/(?:Users|Library|opt/homebrew)/"
 _SHARED_TENSOR: Final = late(r"unable to mmap \d{1,20} bytes from file <.{0,8}/?torch_\d")
 # /torch_PID_NUMBER, since 1.13 /torch_PID_RANDOM_NUMBER: how many tensors the process had shared before
 _NUMBERED: Final = late(r"/?torch_\d{1,10}_(?:\d{1,10}_)?(\d{1,9})>")
+# Go's runtime/asm_386.s and the names of its releases; Python's installers for Windows, wheels' tags and
+# sys.version; a Raspberry Pi's; R, Java and Node.js in their folders; a JVM's banner: only 32 bits had a client's
+_OF_32_BITS: Final = (
+    r"\basm_(?:386|arm)\.s\b|[-_]386[-_./\\]|[-_./\\](?:i[36]86|ia32|armv[67]l)(?:[-_./\\\s]|$)|\bPython\d{2,3}-32\b"
+    r"|\bProgram Files \(x86\)[/\\](?:Python|R[/\\]|Java|nodejs)"
+    r"|\b32[- ]bit(?: \((?:Intel|AMD)|,? (?:Python|JVM|Server VM))|\bHotSpot\(TM\) Client VM\b|\bwin32-ia32\b"
+)
 _BY_DEFAULT: Final = 65_530  # vm.max_map_count: DEFAULT_MAX_MAP_COUNT of include/linux/mm.h
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT
 WINDOWS_RESOURCES: Final = (8, 14, 1450)  # ERROR_NOT_ENOUGH_MEMORY, _OUTOFMEMORY, _NO_SYSTEM_RESOURCES
@@ -168,6 +175,22 @@ def limit_of_r_is_hit(crash: Crash) -> Seen | None:
         limit=show(refused.limit_bytes),
     )
     return Seen(words=words, evidence=(refused,), knobs=_OF_R)
+
+
+@sign
+def the_program_is_of_32_bits(crash: Crash) -> Seen | None:
+    """A folder, a source file or a banner is of a program for a processor of 32 bits."""
+    refused = host_refusal(crash)
+    if refused is None or not crash.shows(_OF_32_BITS):
+        return None
+    words = say(
+        "The program is built for 32 bits: such a process can address 2 to 4 GiB in all, and less in one piece, "
+        "however much RAM is free."
+    )
+    if refused.tried_bytes is None:
+        return Seen(words=words, evidence=(refused,), knobs=OF_A_LIMIT_ALONE)
+    asked = say("An allocation of {tried} failed.", tried=show(refused.tried_bytes))
+    return Seen(words=joined((asked, words)), evidence=(refused,), knobs=OF_A_LIMIT_ALONE)
 
 
 @sign

@@ -13,7 +13,7 @@ from oomdoctor.remedies.host.limits import MORE, in_units_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import set_limits
-from oomdoctor.signs.address_space import a_fork_was_refused, kill_at_a_virtual_limit
+from oomdoctor.signs.address_space import a_fork_was_refused, kill_at_a_virtual_limit, the_program_is_of_32_bits
 from oomdoctor.units import gib_up, show
 
 _ALWAYS: Final = 1  # vm.overcommit_memory: Documentation/mm/overcommit-accounting.rst of Linux
@@ -25,6 +25,8 @@ def more_address_space(case: Case) -> Answer:
     kill = kill_at_a_virtual_limit(case.crash)
     if kill is not None:
         return _without_yarns_check(case.crash) if kill.manager == "yarn" else _more_of_the_scheduler(kill, case.crash)
+    if the_program_is_of_32_bits(case.crash) is not None:
+        return Proposal(action=say("Install the program built for 64 bits"), setting="", cost="")
     if set_limits.address_limit(case.crash) is None and a_fork_was_refused(case.crash) is not None:
         return _promise_to_a_fork(case.crash)
     if case.row is None or case.row.framework != "windows":

@@ -10,7 +10,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.remedies import held
-from oomdoctor.remedies.host import databases
+from oomdoctor.remedies.host import databases, heaps
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
 from oomdoctor.remedies.training import checkpoints
 from oomdoctor.signs.ggml import copies_of_inputs
@@ -26,7 +26,8 @@ _KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/p
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
 _WITH_THE_OPTION: Final = "3.5"
 _OF_ITS_OWN: Final = (
-    databases.smaller_pool, held.below_the_limit, held.smaller_histograms, held.smaller_bucket, held.smaller_stacks,
+    databases.smaller_pool, heaps.smaller_heap, held.below_the_limit, held.smaller_histograms, held.smaller_bucket,
+    held.smaller_stacks,
     held.smaller_buffer, held.smaller_capacity, checkpoints.one_save_at_a_time,
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly, shown
 from oomdoctor.report.headline.slot import about, first, root, where
-from oomdoctor.signs import address_space, databases, set_limits
+from oomdoctor.signs import address_space, databases, heaps, set_limits
 from oomdoctor.signs.host_growth import small_array_refused_after_many_steps
 from oomdoctor.signs.optimizer import paged_states_were_refused
 from oomdoctor.signs.pinned import (
@@ -35,6 +35,7 @@ from oomdoctor.units import show
 _REQUESTS: Final = (HostAllocation, ArrayOutOfMemory, BufferRefused, Short, Shortage)
 _OF_THE_HOST: Final = ("host_ram", "cgroup", "none")
 _ERRORS: Final = ("std::bad_alloc", "ArrowMemoryError", "MemoryError", "DefaultCPUAllocator", "OutOfMemoryError")
+_RUNTIMES: Final = {"jvm": "Java"}
 _PINS: Final = late(r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Register)|cudaMallocHost")
 _SAVES: Final = late(
     r"(?:(?:^|\s)\[?(\d{1,10})(?::[MCSX]|\]) .{0,80})?\bCan't (?:save|rewrite append only file) in background: fork: "
@@ -96,6 +97,12 @@ def set_aside_by_it(of: tuple[str, str]) -> str | None:
 def database_requested(size: int) -> str | None:
     """How much that is."""
     return briefly(size)
+
+
+@about(heaps.refused_heap)
+def heap_of(refused: HostAllocation) -> str | None:
+    """The runtime that was refused memory for its heap."""
+    return _RUNTIMES.get(refused.allocator)
 
 
 @where(databases.query_was_refused)
