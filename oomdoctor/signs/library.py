@@ -15,7 +15,6 @@ from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.families.vllm_cascade import WORKER_DIED, EngineFailed
 from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import outside_pytorch
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, commands, sign
@@ -333,14 +332,14 @@ def very_much_outside_pytorch(crash: Crash) -> Seen | None:
     """This process, not an engine's, holds at least 3 GiB and a fifth of the GPU outside PyTorch."""
     it = card(crash)
     return (
-        _outside_pytorch(crash, it) if _is_no_engines(crash) and (it.share(it.non_torch_bytes) or 0) >= VERY else None
+        _outside_pytorch(crash, it) if not crash.job.in_engine and (it.share(it.non_torch_bytes) or 0) >= VERY else None
     )
 
 
 @sign
 def much_outside_pytorch(crash: Crash) -> Seen | None:
     """This process, not an engine's, holds at least 3 GiB and a tenth of the GPU outside PyTorch."""
-    return _outside_pytorch(crash, card(crash)) if _is_no_engines(crash) else None
+    return None if crash.job.in_engine else _outside_pytorch(crash, card(crash))
 
 
 @sign
@@ -497,10 +496,6 @@ def _is_bare(crash: Crash) -> bool:
 
 def _unsaid() -> str:
     return say("the log does not say how much was free")
-
-
-def _is_no_engines(crash: Crash) -> bool:
-    return not crash.job.in_engine and outside_pytorch(crash.context.frameworks) is None
 
 
 def _outside_pytorch(crash: Crash, it: Card) -> Seen | None:
