@@ -20,9 +20,10 @@ _ANSWERS: Final = ("serving", "inference", "unknown")  # tasks
 _LENGTHS: Final = ("max_model_len", "max_seq_len", "max_context_length", "context_length", "n_ctx", "ctx_size")
 _OF_A_PASS: Final = frozenset({"forward", "backward", "optimizer_step", "logprob", "rollout", "eval"})
 _MODEL: Final = r"(?:^|/)torch/nn/|keras/(?:src/)?layers|(?:^|/)torch/(?:autograd|optim)/|/modeling_\w{1,40}\.py"
-# vLLM: vllm/v1/worker/cpu_worker.py, cpu_model_runner.py and vllm/platforms/cpu.py
+# vLLM: vllm/v1/worker/cpu_worker.py, cpu_model_runner.py, vllm/platforms/cpu.py and __init__.py
 _ENGINE_ON_THE_CPU: Final = (
     r"\bcpu_(?:worker|model_runner)\b|\bCPU(?:Worker|ModelRunner)|\bCPU backend\b|\bCpuPlatform\b"
+    r"|\bdetected platform cpu\b|\bVLLM_CPU_KVCACHE_SPACE\b"
 )
 
 
@@ -30,7 +31,7 @@ _ENGINE_ON_THE_CPU: Final = (
 def an_engine_computes_on_the_host(crash: Crash) -> Seen | None:
     """A serving engine ran out of host memory and runs on the CPU, by its own words or because llama.cpp has no GPU
     buffer: weights, cache and scratch space are in host memory."""
-    ways = (_was_refused, _on_the_processor, _without_a_card, _with_a_cache_of_its_own)
+    ways = (_was_refused, on_the_processor, _without_a_card, _with_a_cache_of_its_own)
     if crash.pool not in RAM or not any(way(crash) for way in ways):
         return None
     words = say("The engine runs on the CPU: its weights, KV cache and buffers are in host memory.")
@@ -42,7 +43,8 @@ def _was_refused(crash: Crash) -> bool:
     return crash.proven and crash.root.pool in RAM and engine_printing(crash.root.family) is not None
 
 
-def _on_the_processor(crash: Crash) -> bool:
+def on_the_processor(crash: Crash) -> bool:
+    """Whether a serving engine says that it runs on the CPU."""
     device = crash.setting(*_DEVICES)
     told = device is not None and str(device.value).lower() == "cpu" and crash.job.task == "serving"
     return told or crash.mentions(_ENGINE_ON_THE_CPU) is not None

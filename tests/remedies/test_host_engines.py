@@ -30,7 +30,8 @@ KNOBS = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-pre
 def test_an_engine_computes_on_the_host(log: str) -> None:
     assert an_engine_computes_on_the_host(crashes_of(log)[0]) is not None
     chosen, _ = advise(log, *KNOBS)
-    assert chosen.keys() >= {"shorter-context", "quantize-kv-cache"}
+    assert chosen.keys() >= {"shorter-context"}
+    assert ("quantize-kv-cache" in chosen) is ("LLM engine" not in log)
     assert {"host_ram", "cgroup"} <= set(chosen["shorter-context"].relieves)
     assert "gpu" not in chosen["shorter-context"].relieves
 
@@ -105,3 +106,46 @@ def test_a_pass_on_the_host_keeps_its_activations_there() -> None:
 def test_an_array_of_the_jobs_own_and_a_kill_are_no_pass(log: str) -> None:
     assert a_pass_computes_on_the_host(crashes_of(log)[0]) is None
     assert advise(log, "gradient-checkpointing", "chunked-logits")[0] == {}
+
+
+CPU = (
+    "WARNING 03-04 09:12:01 [cpu.py:118] Environment variable VLLM_CPU_KVCACHE_SPACE (GiB) for CPU backend is not set, "
+    "using 4 by default.\n"
+)
+DETECTED = "INFO [__init__.py:239] Automatically detected platform cpu.\n"
+ADVICE = "Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.\n"
+COUNTED = (
+    "ERROR 03-04 09:12:31 [core.py:396] ValueError: The model's max seq len ({length}) is larger than the maximum "
+    f"number of tokens that can be stored in KV cache ({{held}}). {ADVICE}"
+)
+WEIGHED = (
+    "ERROR 03-04 09:12:31 [core.py:842] ValueError: To serve at least one request with the models's max seq len "
+    "(40960), (4.38 GiB KV cache is needed, which is larger than the available KV cache memory (4.00 GiB). Based on "
+    f"the available memory, the estimated maximum model length is 37376. {ADVICE}"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "suggested"),
+    [
+        (CPU + COUNTED.format(length=65536, held=18720), 15),  # 14.004
+        (CPU + COUNTED.format(length=32768, held=32767), 5),
+        (
+            DETECTED + COUNTED.format(length=65536, held=18720),
+            None,
+        ),
+        (DETECTED + WEIGHED, 5),
+    ],
+)
+def test_the_cache_of_an_engine_on_a_cpu_is_set_by_a_variable(log: str, suggested: int | None) -> None:
+    knobs = ("raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "eager-mode", "engine-sleep")
+    chosen, _ = advise(log, *knobs, cause="max-model-len-too-long")
+    assert set(chosen) == {"raise-engine-reservation"}
+    remedy = chosen["raise-engine-reservation"]
+    assert (remedy.setting, remedy.suggested) == ("VLLM_CPU_KVCACHE_SPACE", suggested)
+
+
+@pytest.mark.parametrize("before", ["", "INFO [__init__.py:239] Automatically detected platform cuda.\n"])
+def test_the_cache_of_an_engine_on_a_gpu_is_not(before: str) -> None:
+    chosen, _ = advise(before + WEIGHED, "raise-engine-reservation", cause="max-model-len-too-long")
+    assert chosen["raise-engine-reservation"].setting == "--gpu-memory-utilization"

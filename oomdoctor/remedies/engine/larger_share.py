@@ -13,6 +13,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import say
 from oomdoctor.remedies import Beside, fractions
+from oomdoctor.remedies.engine.in_ram import larger_cache
 from oomdoctor.remedies.engine.known import card_total, free_at_start, one_request, token_bytes, weights_bytes
 from oomdoctor.remedies.engine.share import as_known, fixed_cache, share
 from oomdoctor.remedies.initial import default_of
@@ -42,7 +43,7 @@ def _raised_pool(crash: Crash) -> Proposal | None:
 
 def raise_share(case: Case) -> Answer:
     crash = case.crash
-    fixed = fixed_cache(crash) or _raised_pool(crash)
+    fixed = fixed_cache(crash) or _raised_pool(crash) or larger_cache(crash)
     if fixed is not None:
         return fixed
     if fractions.reckons_otherwise(crash):
