@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, builds, ggml, heaps, other_words, set_limits
-from oomdoctor.signs.flight_record import a_limit_on_address_space_was_recorded
+from oomdoctor.signs import Grade, address_space, builds, flight_record, ggml, heaps, other_words, set_limits
 from oomdoctor.signs.refused_work import the_refused_array_is_shown, the_refused_work_is_shown
 
 # Where RAM itself may be short: it is part of what Windows promises, and a large piece may really not be there.
@@ -17,10 +16,8 @@ OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-m
 # Where nothing but the refusal stands: who asks for less needs no other limit.
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
-OF_A_HEAP = ("smaller-buffers", "more-address-space", "more-host-memory")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
-# Its limit is another one than that of more-address-space, and stands in the headline
-OF_DATA = ("fewer-workers", "clear-references", "low-memory-loading")
+OF_DATA = ("fewer-workers", "clear-references", "low-memory-loading")  # its limit, another one, is in the headline
 
 CAUSE = Cause(
     id="address-space-limit",
@@ -55,8 +52,8 @@ CAUSE = Cause(
         Row(set_limits.address_space_is_limited, Grade.NAMES),
         Row(set_limits.overcommit_is_off, Grade.NAMES),
         Row(address_space.the_program_is_of_32_bits, Grade.NAMES),
-        Row(heaps.addresses_for_javas_heap_were_refused, Grade.POINTS, OF_A_HEAP),
-        Row(a_limit_on_address_space_was_recorded, Grade.PROVES),
+        Row(heaps.addresses_for_javas_heap_were_refused, Grade.POINTS),
+        Row(flight_record.a_limit_on_address_space_was_recorded, Grade.PROVES),
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
         Row(address_space.data_of_a_process_is_limited, Grade.PROVES, OF_DATA),
         Row(address_space.a_shared_tensor_was_not_mapped, Grade.NAMES, OF_MAPS),

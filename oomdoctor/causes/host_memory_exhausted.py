@@ -5,8 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, databases, ggml, kills, limits
-from oomdoctor.signs.heaps import memory_for_javas_heap_was_refused
+from oomdoctor.signs import Grade, databases, ggml, heaps, kills, limits, records
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.host_refusals import (
     host_array_refused,
@@ -18,11 +17,10 @@ from oomdoctor.signs.host_refusals import (
 )
 from oomdoctor.signs.node import a_table_names_the_holder, first_rows_are_missing, nobody_stands_out, table_misses_half
 from oomdoctor.signs.ray_kills import ray_killed_a_good_share, ray_killed_without_a_table
-from oomdoctor.signs.records import killed_outside_its_limit
 
 OF_A_POD = ("collect-evidence", "raise-container-limit", "fewer-workers", "more-host-memory")
 OF_A_REFUSAL = ("smaller-microbatch", "fewer-workers", "stream-data", "narrow-dtypes", "more-host-memory")
-OF_WHAT_IS_SET_ASIDE = ("smaller-buffers", "more-host-memory")
+OF_A_DATABASE = ("smaller-buffers", "more-host-memory")
 OF_A_PASS = ("smaller-microbatch", "more-host-memory", "collect-evidence")
 
 CAUSE = Cause(
@@ -62,14 +60,14 @@ CAUSE = Cause(
         Row(nobody_stands_out, Grade.HINTS),
         Row(ray_killed_without_a_table, Grade.HINTS),
         Row(kills.only_small_processes_were_killed, Grade.HINTS, ("collect-evidence",)),
-        Row(killed_outside_its_limit, Grade.POINTS),
+        Row(records.killed_outside_its_limit, Grade.POINTS),
         Row(kills.killed_for_the_nodes_memory, Grade.HINTS),
         Row(kills.nearly_full_before_the_kill, Grade.POINTS),
         Row(no_more_swap, Grade.HINTS),
         Row(no_memory_in_a_pass_on_the_cpu, Grade.HINTS, OF_A_PASS),
-        Row(databases.database_was_refused_at_its_start, Grade.POINTS, OF_WHAT_IS_SET_ASIDE),
-        Row(databases.query_was_refused, Grade.POINTS, OF_WHAT_IS_SET_ASIDE),
-        Row(memory_for_javas_heap_was_refused, Grade.POINTS, OF_WHAT_IS_SET_ASIDE),
+        Row(databases.database_was_refused_at_its_start, Grade.POINTS, OF_A_DATABASE),
+        Row(databases.query_was_refused, Grade.POINTS, OF_A_DATABASE),
+        Row(heaps.memory_for_javas_heap_was_refused, Grade.POINTS),
         Row(host_memory_short_in_other_words, Grade.LEFT),
         Row(host_array_refused, Grade.LEFT),
         Row(ggml.small_piece_of_the_host_refused, Grade.HINTS),

@@ -19,6 +19,7 @@ _OF_JAVA: Final = late(r"\bobject heap\b|\bos::commit_memory\(|\bNative memory a
 _RESERVED: Final = late(r"\bobject heap\b")
 _AT_ITS_START: Final = r"\bobject heap\b|\binitialization of VM\b"
 _LEAST: Final = 64 * MIB
+_KNOBS: Final = ("smaller-buffers", "more-address-space", "more-host-memory")
 _NOW: Final = (FREE, OVERCOMMIT)
 
 
@@ -58,7 +59,7 @@ def _seen(crash: Crash, refused: HostAllocation, words: str) -> Seen:
         words = joined((say("An allocation of {tried} failed.", tried=show(refused.tried_bytes)), words))
     free = say("the log does not say how much was free")
     stage = "launch" if crash.mentions(_AT_ITS_START) is not None else None
-    return Seen(words=words, evidence=(refused,), against=(free,), stage=stage, next_evidence=_NOW)
+    return Seen(words=words, evidence=(refused,), against=(free,), stage=stage, knobs=_KNOBS, next_evidence=_NOW)
 
 
 __all__ = ["addresses_for_javas_heap_were_refused", "memory_for_javas_heap_was_refused", "refused_heap"]
