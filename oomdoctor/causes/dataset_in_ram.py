@@ -17,7 +17,6 @@ OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes
 OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory")
-# Where nothing shows what took it, the next run does
 OF_A_JUMP = ("collect-evidence", "stream-data", "smaller-buffers", "more-host-memory")
 OF_ONE_PIECE = ("stream-data", "smaller-input")  # a tensor of all data is as large whatever a step takes of it
 # The vectors themselves, which come in batches already
@@ -70,7 +69,8 @@ CAUSE = Cause(
         Row(host_data.an_array_of_data_was_refused, Grade.HINTS), Row(own_arrays.a_line_fills_the_memory, Grade.HINTS),
         Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
         Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
-        Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS), Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
+        Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
+        Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
         Row(host_data.vanished_while_reading_data, Grade.LEFT), Row(other_words.data_by_the_message, Grade.POINTS),
         Row(host_growth.machine_filled_at_once, Grade.POINTS, OF_A_JUMP),
     ),
