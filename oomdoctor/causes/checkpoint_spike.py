@@ -12,6 +12,7 @@ from oomdoctor.signs.checkpoints import (
     in_code_that_loads_an_optimizers_state,
     in_code_that_saves_a_state,
     killed_at_a_step_that_saves,
+    no_memory_is_named,
     saves_run_in_the_background,
     saves_wait_in_the_background,
     while_a_checkpoint_was_written_or_read,
@@ -21,6 +22,7 @@ from oomdoctor.signs.host_loading import several_models_were_loaded
 
 OPTIMIZER_KNOBS = ("low-memory-loading", "clear-references", "sharded-checkpoint", "offload-optimizer",
                    "low-memory-optimizer", "more-host-memory")  # fmt: skip
+OF_A_CUT_LOG = ("sharded-checkpoint", "more-host-memory")  # each of the others spends what may have been full
 OF_THE_BACKGROUND = ("smaller-buffers", "sharded-checkpoint", "low-memory-optimizer", "more-host-memory")
 
 CAUSE = Cause(
@@ -35,7 +37,7 @@ CAUSE = Cause(
         mark("{checkpointing} ran out of {ram}[: {ram_requested} requested]"),
         mark("{checkpointing} ran out of memory[: {ram_requested} requested]"),
     ),
-    pools=("host_ram", "cgroup", "gpu", "shm"),
+    pools=("host_ram", "cgroup", "gpu", "shm", "none"),
     silent=(several_models_were_loaded,),
     signs=(
         Row(a_copy_of_a_state_was_refused, Grade.PROVES),
@@ -50,6 +52,6 @@ CAUSE = Cause(
         Row(other_words.state_by_the_message, Grade.HINTS),
     ),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
-    knobs_where=((saves_run_in_the_background, OF_THE_BACKGROUND),),
+    knobs_where=((saves_run_in_the_background, OF_THE_BACKGROUND), (no_memory_is_named, OF_A_CUT_LOG)),
     before=("host-memory-exhausted", "killed-without-evidence", "process-ram-hog", "too-many-workers"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, held_data, host_data, made, other_words, own_arrays, replays
+from oomdoctor.signs import Grade, held_data, host_data, host_growth, made, other_words, own_arrays, replays
 
 KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
          "smaller-microbatch", "smaller-input", "more-host-memory")  # fmt: skip
@@ -17,6 +17,7 @@ OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes
 OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory")
+OF_A_JUMP = ("collect-evidence", "stream-data", "smaller-buffers", "more-host-memory")
 OF_ONE_PIECE = ("stream-data", "smaller-input")  # a tensor of all data is as large whatever a step takes of it
 # The vectors themselves, which come in batches already
 OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
@@ -25,6 +26,7 @@ CAUSE = Cause(
     id="dataset-in-ram",
     title=mark("Loading, tokenizing or caching data fills the memory"),
     headlines=(
+        mark("Memory of {node} rose at once: {machine_jump} came between two prints"),
         mark("{held_buffer} filled the memory until the job was killed"),
         mark("The data that the job collects filled its memory: {collected}"),
         mark("{killed_process} was killed ({kill_code}) after {cached_before_a_death} of data were cached in RAM"),
@@ -59,8 +61,7 @@ CAUSE = Cause(
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES),
         Row(replays.a_buffer_is_laid_out, Grade.POINTS),
         Row(made.of_all_pairs_in_ram, Grade.POINTS), Row(host_data.a_wide_table_was_refused, Grade.POINTS),
-        Row(host_data.strings_of_one_width, Grade.NAMES),
-        Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
+        Row(host_data.strings_of_one_width, Grade.NAMES), Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
         Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
         Row(host_data.refused_among_tables, Grade.POINTS, OF_TABLES),
         Row(host_data.refused_while_reading_data, Grade.POINTS),
@@ -70,8 +71,8 @@ CAUSE = Cause(
         Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
         Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
         Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
-        Row(host_data.vanished_while_reading_data, Grade.LEFT),
-        Row(other_words.data_by_the_message, Grade.POINTS),
+        Row(host_data.vanished_while_reading_data, Grade.LEFT), Row(other_words.data_by_the_message, Grade.POINTS),
+        Row(host_growth.machine_filled_at_once, Grade.POINTS, OF_A_JUMP),
     ),
     knobs=KNOBS,
     knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT),),

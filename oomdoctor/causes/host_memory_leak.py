@@ -36,6 +36,7 @@ CAUSE = Cause(
     excluded=(host_growth.host_memory_stays,),
     signs=(
         Row(host_growth.host_memory_grew, Grade.PROVES),
+        Row(host_growth.machine_filled_at_once, Grade.LEFT),
         Row(host_growth.machine_filled_up, Grade.NAMES),
         Row(host_growth.machine_was_full_the_next_time, Grade.POINTS),
         Row(host_growth.small_array_refused_after_many_steps, Grade.POINTS),

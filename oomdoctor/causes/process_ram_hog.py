@@ -17,6 +17,7 @@ OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-m
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading", "collect-evidence")
 # A process of the cluster's own: its code is not the job's
 OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")
+OF_A_DRIVER = ("smaller-buffers", "restart-periodically", "more-host-memory", "collect-evidence")
 OF_A_TASK = ("smaller-partitions", "narrow-dtypes", "smaller-microbatch", "move-process", "more-host-memory")
 OF_A_CLUSTER = ("clear-references", "smaller-buffers", "move-process", "restart-periodically", "smaller-microbatch",
                 "more-host-memory")  # fmt: skip
@@ -64,6 +65,7 @@ CAUSE = Cause(
         (node.a_helper_of_the_cluster_is_the_largest, OF_A_HELPER),
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
         (node.several_hold_as_much, OF_EQUALS),
+        (node.a_driver_is_the_largest, OF_A_DRIVER),
         (node.a_task_is_the_largest, OF_A_TASK),
         (node.a_rank_is_the_largest, OF_A_TRAINER),
         (node.an_engine_is_the_largest, OF_AN_ENGINES_WORKER),

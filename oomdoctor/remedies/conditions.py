@@ -73,6 +73,7 @@ from oomdoctor.signs.node import a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
     optimizer_on_the_cpu,
+    ranks_may_keep_their_states,
     refused_beside_an_option_that_offloads,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
@@ -650,6 +651,7 @@ _SIGNS_OF_OFFLOADING: Final = (
     its_lines_move_to_the_host,
     lmcache_was_refused,
     optimizer_on_the_cpu,
+    ranks_may_keep_their_states,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     refused_beside_an_option_that_offloads,

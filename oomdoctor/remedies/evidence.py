@@ -13,6 +13,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies.proposal import PROCESS_HOG, REFUSED_WHAT_IS_FREE, REWARD_HOG, Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import commands
+from oomdoctor.signs.host_growth import the_jump
 from oomdoctor.signs.machine import of_its_system
 from oomdoctor.units import show
 
@@ -34,6 +35,8 @@ def collect(case: Case) -> Answer:
             action=say("Record what holds GPU memory just before the failure"),
             snippet=_in_its_world(case),
         )
+    if the_jump(crash) is not None:
+        return _of_a_jump()
     if case.cause in (PROCESS_HOG, REWARD_HOG):
         return _of_the_next_run(crash)
     if "ray" in crash.context.frameworks or _ray_killed(crash):
@@ -93,6 +96,18 @@ def _of_the_next_run(crash: Crash) -> Answer:
     return Proposal(
         action=say(
             "Record the memory of the next run: it shows whether it grows slowly (a leak) or jumps at one place"
+        ),
+        snippet="oomdoctor run -- COMMAND",
+        cost=say("none"),
+    )
+
+
+def _of_a_jump() -> Proposal:
+    """When it came is known, for what is not."""
+    return Proposal(
+        action=say(
+            "Find what starts between the last two prints (data that are loaded, an evaluation, a save): the record of "
+            "the next run shows when memory jumps"
         ),
         snippet="oomdoctor run -- COMMAND",
         cost=say("none"),

@@ -31,6 +31,7 @@ from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.signs.evaluation import may_keep_a_graph
+from oomdoctor.signs.host_growth import the_jump
 from oomdoctor.signs.set_limits import address_limit
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -283,11 +284,14 @@ def _only_delays(remedy: Remedy) -> bool:
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
     """The command that finds the holder goes first where nobody knows it, behind what the job states a number of, and
-    the one that shows who killed behind what can be done at once; before a leak that nothing shows, too."""
+    the one that shows who killed behind what can be done at once; before a leak that nothing shows, too, and before
+    everything where memory jumped and nothing shows for what."""
     command = next((one for one in remedies if one.knob == EVIDENCE and one.snippet), None)
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
+    if the_jump(crash) is not None:
+        return [command, *rest]
     if cause == UNPROVEN:
         ready = next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
         return [*rest[:ready], command, *rest[ready:]]

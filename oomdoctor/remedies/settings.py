@@ -289,7 +289,7 @@ def of_call(
         return row
     known = known_versions(row.framework, context)
     others = [one for one in of_knob(row.knob, row.framework) if one.takes_value and not one.is_code]
-    fitting = [one for one in others if _is_there(one, context) and one.versions.overlaps(known)]
+    fitting = [one for one in others if is_there(one, context) and one.versions.overlaps(known)]
     by_name = (one for name in names for one in fitting if name in one.key.replace(".", "_") and in_sight(one))
     return next(by_name, row)
 
@@ -308,7 +308,7 @@ def left_behind(context: Context) -> frozenset[str]:
 def _best(knob: str, framework: str, context: Context, in_sight: Callable[[Spelling], bool]) -> Spelling | None:
     """The first row of a framework's file that fits the log; one that the log itself spells out before others."""
     known = known_versions(framework, context)
-    fitting = [row for row in of_knob(knob, framework) if _is_there(row, context) and row.versions.overlaps(known)]
+    fitting = [row for row in of_knob(knob, framework) if is_there(row, context) and row.versions.overlaps(known)]
     stated = next((row for row in fitting if row.key in context.settings and in_sight(row)), None)
     return stated or next(filter(in_sight, fitting), None)
 
@@ -323,7 +323,7 @@ def _options(knob: str, framework: str) -> list[Spelling]:
     return [row for row in of_knob(knob, framework) if row.type not in NO_OPTION]
 
 
-def _is_there(row: Spelling, context: Context) -> bool:
+def is_there(row: Spelling, context: Context) -> bool:
     """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
     for need in row.beside:
         name, stated, _ = need.partition("=")

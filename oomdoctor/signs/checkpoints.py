@@ -58,6 +58,7 @@ _END_OF_A_SAVE: Final = late(
 _CHARACTERS: Final = 300  # of a line
 SEVERAL: Final = 2
 MOST: Final = 0.75
+NO_MEMORY: Final = "none"  # a pool
 _STATE_DICT_ENTRY: Final = r"Failed to clone\(\) tensor with name .{0,200}state_dict"
 
 
@@ -88,6 +89,12 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
     )
     words = joined((words, _gathers(crash)))
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
+
+
+@sign
+def no_memory_is_named(crash: Crash) -> Seen | None:
+    """The log ends before it says which memory ran out, if one did."""
+    return Seen(words="") if crash.pool == NO_MEMORY else None
 
 
 @sign

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import NEARLY_FULL, machine_before, total_bytes, used_bytes
 from oomdoctor.job.model import Trajectory
+from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.series import change, no_growth
@@ -26,6 +28,7 @@ ENOUGH_POINTS: Final = 5
 LONG_S: Final = 300  # of what a recorder samples: a job loads its data and weights for minutes
 LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
 MANY_STEPS: Final = 10_000
+JUMP: Final = 5  # times as much as the rises before it usually are
 _FILLS_ONCE: Final = ("data_load", "model_load", "checkpoint_load", "engine_init")
 HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
 
@@ -79,6 +82,57 @@ def machine_filled_up(crash: Crash) -> Seen | None:
     failure shows 90% in use."""
     filled = prints_that_fill(crash)
     return _seen_to_fill(crash, filled) if filled is not None and len(filled) >= LEAST_POINTS else None
+
+
+@sign
+def machine_filled_at_once(crash: Crash) -> Seen | None:
+    """Three or more prints of the machine's memory rise each time, and most of what came stands in the last of them
+    alone: five times as much as in those before it."""
+    jump = the_jump(crash)
+    if jump is None:
+        return None
+    words = say(
+        "{rise} of the {used} in use came between the last two prints (lines {before} and {last}), {earlier} in all "
+        "those before: a jump, no slow growth.",
+        rise=show(jump.rise_bytes),
+        used=show(jump.last.in_use_bytes or 0),
+        before=jump.before.at.line,
+        last=jump.last.at.line,
+        earlier=show(jump.earlier_bytes),
+    )
+    doubt = say("an evaluation, a save or a model that is loaded takes memory in one go, too")
+    return Seen(words=words, evidence=(jump.last, crash.root), against=(doubt,), shows_memory=True)
+
+
+class Jump(Struct, frozen=True):
+    """The last two of several prints, between which most of the machine's memory was filled."""
+
+    before: MachineMemory
+    last: MachineMemory
+    rise_bytes: int
+    earlier_bytes: int  # from the first print to the one before the last
+
+
+def the_jump(crash: Crash) -> Jump | None:
+    prints = prints_that_fill(crash) or []
+    sizes = [one.in_use_bytes for one in prints if one.in_use_bytes is not None]
+    if len(sizes) < LEAST_POINTS or len(sizes) < len(prints):
+        return None
+    *earlier, last = (to - at for at, to in pairwise(sizes))
+    apart = _seconds_between(prints)
+    *waits, wait = apart or [1.0] * len(prints[1:])
+    usual = median(rise / waited for rise, waited in zip(earlier, waits, strict=True))
+    if last <= sum(earlier) or last <= JUMP * usual * wait:
+        return None
+    return Jump(prints[-2], prints[-1], last, sum(earlier))
+
+
+def _seconds_between(prints: list[MachineMemory]) -> list[float] | None:
+    """How long after one print the next one stands; None where a print has no time."""
+    times = [moment(one.time) for one in prints]
+    known = [one for one in times if one is not None]
+    apart = [seconds_since(one, other) for one, other in pairwise(known)]
+    return apart if len(known) == len(prints) and all(each > 0 for each in apart) else None
 
 
 @sign

@@ -276,6 +276,14 @@ def a_helper_of_the_cluster_is_the_largest(crash: Crash) -> Seen | None:
 
 
 @sign
+def a_driver_is_the_largest(crash: Crash) -> Seen | None:
+    """The largest process of the table is a worker of Ray that drives a job: what the others send goes through it."""
+    memory = table(crash)
+    top = memory.heaviest if memory is not None else None
+    return Seen(words="") if top is not None and top.is_a_worker and top.role == "driver" else None
+
+
+@sign
 def a_task_is_the_largest(crash: Crash) -> Seen | None:
     """The largest process of the table is a task of Ray: a function that keeps nothing from one call to the next."""
     memory = table(crash)

@@ -12,6 +12,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, TOGETHER, machine_after
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import joined, listed, mark, say, translated
@@ -32,6 +33,8 @@ from oomdoctor.signs.host_caches import (
     table_or_root,
 )
 from oomdoctor.signs.node import first_rows_are_missing, table
+from oomdoctor.signs.node_groups import there_is_one_for_each_gpu
+from oomdoctor.signs.ray_kills import a_rank_was_killed
 from oomdoctor.units import GIB, percent, show
 
 # vLLM's own default: a setting of this size is no decision of the job.
@@ -410,6 +413,16 @@ def partitions_off_the_card(crash: Crash) -> Seen | None:
     words = say("DeepSpeed was partitioning the states and none was on the GPU, so they are in host memory.")
     doubt = say("the log does not say how much they take")
     return Seen(words=words, evidence=(reports[-1], crash.root), against=(doubt,), shows_memory=True)
+
+
+@sign
+def ranks_may_keep_their_states(crash: Crash) -> Seen | None:
+    """Ranks hold the memory in use, of a program that moves their states to host memory between its phases where its
+    options say so; the log does not show these options."""
+    if not some(crash.context.frameworks, "brings states back") or _switches(crash):
+        return None
+    hold = there_is_one_for_each_gpu(crash) or a_rank_was_killed(crash)
+    return Seen(words="") if hold is not None else None
 
 
 @sign

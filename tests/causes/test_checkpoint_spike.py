@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from gpu_logs import FORWARD, finding, frame, ranking, refused, says, trace
 from host_logs import TRAINERS, kill
 
+from oomdoctor import diagnose
 from oomdoctor.causes.checkpoint_spike import CAUSE
 from oomdoctor.signs import Grade
 
@@ -64,3 +68,30 @@ def test_a_step_at_which_a_checkpoint_is_due_is_no_saving_that_was_seen() -> Non
     ).why
     assert "is due" not in named + said
     assert "saved a checkpoint" in named
+
+
+CUT = (
+    "step 20 loss 0.2",
+    "Traceback (most recent call last):",
+    '  File "/opt/rl/train.py", line 472, in fit',
+    "    policy.{call}(",
+    '  File "/opt/rl/policy.py", line 325, in {call}',
+    "    ray.get(futures)",
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "end", "saves"),
+    [
+        ("save_checkpoint", "", True),
+        ("generate", "", False),
+        ("save_checkpoint", "OSError: [Errno 28] No space left on device", False),
+    ],
+)
+def test_a_log_that_ends_where_a_state_is_saved(tmp_path: Path, call: str, end: str, *, saves: bool) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("\n".join((*CUT, end)).format(call=call))
+    report = diagnose(log).as_json()
+    assert [answer["cause"] for answer in report["diagnoses"]] == (["checkpoint-spike"] if saves else [])
+    knobs = {remedy["knob"] for answer in report["diagnoses"] for remedy in answer["remedies"]}
+    assert "offload-parameters" not in knobs

@@ -114,3 +114,16 @@ def test_a_refused_allocation_is_sure() -> None:
 def test_what_was_cached_is_not_made_smaller_by_batches() -> None:
     assert "smaller-microbatch" not in finding(CAUSE, FULL, REFUSED).knobs
     assert "smaller-microbatch" in finding(CAUSE, "Running tokenizer on dataset:  71%|███ | 63/90", *kill()).knobs
+
+
+def memory(*used: int) -> list[str]:
+    return [f"Mem:  100000  {size}  {99000 - size}  0  1000  {100000 - size}" for size in used]
+
+
+def test_memory_that_comes_at_once_is_no_leak() -> None:
+    at_once = (*memory(3_000, 6_000, 10_000, 95_000), "Killed")
+    assert "a jump, no slow growth" in finding(CAUSE, *at_once).why
+    assert ranking(*at_once)[0] == "dataset-in-ram"
+    steadily = (*memory(20_000, 40_000, 62_000, 94_000), "Killed")
+    assert says(CAUSE, *steadily) is None
+    assert ranking(*steadily)[0] == "host-memory-leak"

@@ -73,3 +73,25 @@ TABLE = "".join(f"{4000 + n}\t{size}\tray::Roller.run\n" for n, size in enumerat
 def test_fewer_of_those_that_hold_nothing_free_nothing(held: str, rows: str, fewer: bool) -> None:
     log = kill(60.0, 62.0, rows).replace("8.80GB", held).replace("LLMRayActor", "Roller")
     assert (WORKERS in advise(log, WORKERS, cause="host-memory-exhausted")[0]) is fewer
+
+
+def free(*used: int) -> str:
+    """What `free` prints now and then, until the shell says that the job was killed."""
+    return "".join(f"Mem:  100000  {size}  {99000 - size}  0  1000  {100000 - size}\n" for size in used) + "Killed\n"
+
+
+def test_a_jump_is_looked_for_in_the_next_run_first() -> None:
+    at_once, steadily = free(3_000, 6_000, 10_000, 95_000), free(20_000, 40_000, 62_000, 94_000)
+    firsts = [
+        enough_remedies("dataset-in-ram", (EVIDENCE, "stream-data"), crashes_of(log)[0])[0][0].snippet
+        for log in (at_once, steadily)
+    ]
+    assert [first == "oomdoctor run -- COMMAND" for first in firsts] == [True, False]
+
+
+@pytest.mark.parametrize(("steps", "grows"), [(0, False), (6, True)])
+def test_one_look_at_a_process_shows_no_growth(steps: int, *, grows: bool) -> None:
+    prints = "".join(f"[step {n}] memory used = {30 * n + 20:.2f} GiB\n" for n in range(steps))
+    log = prints + kill(239.0, 251.5, "900\t200.00\tray::Sweep.run\n")
+    action = advise(log, "clear-references", cause="process-ram-hog")[0]["clear-references"].action
+    assert action.startswith("Drop references" if grows else "If it grows")

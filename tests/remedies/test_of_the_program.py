@@ -803,3 +803,58 @@ def test_a_line_of_code_is_for_who_has_the_code(place: str, *, own: bool) -> Non
     chosen, _ = advise(APPLIES.format(place), "mixed-precision", "quantize-weights", cause="model-does-not-fit")
     assert ("mixed-precision" in chosen) is own
     assert own or chosen["quantize-weights"].snippet == "--load-in-4bit"
+
+
+# host memory of a program that moves its states between the phases
+
+VERL, EASY = "python3 -m verl.trainer.main_ppo", '  File "/workspace/EasyR1/verl/trainer/main.py", line 9, in run'
+MEGATRON = '  File "/env/lib/python3.11/site-packages/megatron/core/optimizer/optimizer.py", line 9, in step'
+RANKS = "".join(
+    f"{4100 + n}\t{56.1 + n / 10:.2f}\tray::WorkerDict.actor_rollout_generate_sequences\n" for n in range(4)
+)
+ACTORS = RANKS.replace("WorkerDict.actor_rollout_generate_sequences", "PolicyModelActor.fit")
+OFF, STATES, OF_REF = "less-offload", ("optimizer", "param"), "ref.fsdp.enable_cpu_offload"
+
+
+@pytest.mark.parametrize(
+    ("above", "rows", "options"),
+    [
+        (VERL, RANKS, [*(f"actor.fsdp_config.{kind}_offload" for kind in STATES), "ref.fsdp_config.param_offload"]),
+        (f"{VERL}\n{MEGATRON}", RANKS, ["actor.megatron.optimizer_offload"]),
+        (EASY, RANKS, ["actor.offload.offload_optimizer", "actor.offload.offload_params", OF_REF]),
+        (VERL, "4100\t200.00\tpython reward_server.py\n", []),
+        (OPENRLHF, ACTORS, []),
+        ("python train.py", RANKS.replace("WorkerDict", "Walker"), []),
+    ],
+)  # fmt: skip
+def test_what_ranks_may_keep_in_ram_between_the_phases(above: str, rows: str, options: list[str]) -> None:
+    chosen, _ = advise(f"{above}\n{kill(239.0, 251.5, rows)}", OFF, cause="too-many-workers")
+    written = (chosen[OFF].snippet or "").split() if OFF in chosen else []
+    assert [one.split("=")[0].partition(".")[2] for one in written] == options
+    assert all(one.lower().endswith("=false") for one in written)
+
+
+def test_what_is_stated_is_not_asked_again() -> None:
+    stated = f"{VERL} actor_rollout_ref.actor.fsdp_config.param_offload=False\n{kill(239.0, 251.5, RANKS)}"
+    chosen, rejected = advise(stated, OFF, cause="too-many-workers")
+    assert OFF not in chosen
+    assert "already off" in rejected[OFF].why
+
+
+DRIVER = "358\t230.00\tray::TaskRunner.run\n99\t1.70\tray::IDLE\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "there"),
+    [
+        (kill(239.0, 251.5, DRIVER), True),
+        (f"{VERL}\n{kill(239.0, 251.5, DRIVER)}", True),
+        (f"{VERL}\n{kill(239.0, 251.5, RANKS)}", False),
+        (f"{VERL}\nray::TaskRunner.run() (pid=358, ip=10.0.0.5)\n{OOM}", False),
+        (kill(239.0, 251.5, DRIVER.replace("TaskRunner.run", "Runner.run")), False),
+    ],
+)
+def test_a_driver_gathers_as_much_as_a_step_has(log: str, there: bool) -> None:
+    chosen, _ = advise(log, "smaller-buffers", cause="process-ram-hog")
+    named = chosen["smaller-buffers"].setting if "smaller-buffers" in chosen else None
+    assert (named == "data.train_batch_size") is there

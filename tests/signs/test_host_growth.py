@@ -95,6 +95,32 @@ def test_a_machine_that_fills_from_print_to_print(used: tuple[int, ...], three: 
     assert (host_growth.machine_was_full_the_next_time(filled(*used)) is not None) == two
 
 
+@pytest.mark.parametrize(
+    ("used", "at_once"),
+    [
+        ((3_000, 6_000, 10_000, 95_000), True),
+        ((3_000, 3_100, 96_000), True),
+        ((3_000, 95_000), False),  # with nothing to compare
+        ((20_000, 40_000, 62_000, 94_000), False),
+        ((20_000, 75_000, 80_000, 93_000), False),  # it had jumped before, and grew until the kill
+        ((10_000, 45_000, 48_000, 51_000, 92_000), False),  # half of it came before
+    ],
+)
+def test_what_comes_between_two_prints_is_no_growth(used: tuple[int, ...], *, at_once: bool) -> None:
+    assert (host_growth.machine_filled_at_once(filled(*used)) is not None) == at_once
+
+
+def test_a_print_that_stands_later_than_the_others_may_show_more() -> None:
+    def at(*minutes: int) -> Crash:
+        prints = zip(minutes, (3_000, 6_000, 9_000, 95_000), strict=True)
+        stamped = (f"2031-02-03 {4 + m // 60:02}:{m % 60:02}:00,000 {table(size)}" for m, size in prints)
+        return crash(*stamped, "Killed")
+
+    assert host_growth.machine_filled_at_once(at(0, 1, 2, 3)) is not None
+    assert host_growth.prints_that_fill(at(0, 1, 2, 60)) is not None
+    assert host_growth.machine_filled_at_once(at(0, 1, 2, 60)) is None
+
+
 def test_prints_behind_the_kill_fill_nothing() -> None:
     late = crash("Killed", *(table(size) for size in (20_000, 50_000, 95_000)))
     assert host_growth.machine_filled_up(late) is None

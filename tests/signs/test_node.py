@@ -122,3 +122,12 @@ def test_rays_table_comes_before_tops() -> None:
     seen = node.one_process_has_it(crash(*lines))
     assert seen is not None
     assert "job.py" in seen.words
+
+
+@pytest.mark.parametrize(
+    ("command", "drives"),
+    [("ray::TaskRunner.run", True), ("python train.py", False), ("ray::WorkerDict.update_actor", False)],
+)
+def test_a_worker_of_ray_that_drives_the_job(command: str, drives: bool) -> None:
+    log = crash(*kill((7, 80.0, command), (8, 20.0, "ray::IDLE"), used=100.0, total=110.0))
+    assert (node.a_driver_is_the_largest(log) is not None) is drives

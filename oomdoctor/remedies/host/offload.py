@@ -10,19 +10,21 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.sglang import HostCacheTooLarge
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes
+from oomdoctor.job.frameworks import some
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import listed, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import reach
 from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
-from oomdoctor.remedies.settings import known_versions, of_knob, spelling
+from oomdoctor.remedies.settings import Spelling, is_there, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import nodes, size_of_model, size_of_trained
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.offload import (
     TO_A_DISK,
     optimizer_on_the_cpu,
     option_that_offloads,
+    ranks_may_keep_their_states,
     refused_for_parameters_on_the_host,
     refused_for_the_buffer_of_parameters,
     sleeping_engines_have_it,
@@ -50,6 +52,8 @@ _SIZES_A_CACHE: Final = late(
     r"(?P<name>(?:--)?(?:[a-z]\w{0,20}[._-]){0,3}(?:hicache|host|offload\w{0,3}|cpu|swap)(?:[._-][a-z]\w{0,20}){0,3}"
     r"[._-](?:size|ratio|fraction|space|gi?b|mi?b|bytes)(?:[._-][a-z]{1,8})?)\b"
 )
+# Of the models that every job has: not every one has a critic
+_OF_STATES: Final = late(r"^(?!critic\b).*(?:(?:param|optimizer)_offload|offload_(?:params|optimizer)|cpu_offload)$")
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
 
 
@@ -73,6 +77,7 @@ def less_offload(case: Case) -> Answer:
                 or _smaller_buffers_to_a_disk(case)
                 or _parameters_back(case)
                 or _states_back(case)
+                or _between_the_phases(case)
                 or _without(case)
             )
         return Refusal(say("{name} is already off ({place})", name=stated[0].name, place=stated[0].place))
@@ -227,6 +232,40 @@ def _states_back(case: Case) -> Proposal | None:
         snippet=row.write if switch is None else None,
         cost=say("12 bytes of GPU memory per parameter, divided by the GPUs over which they are sharded"),
     )
+
+
+def _between_the_phases(case: Case) -> Proposal | None:
+    """Of ranks whose states wait in RAM while the engine works: of options that are not in the log."""
+    rows = _switches_of_states(case.crash)
+    if not rows or ranks_may_keep_their_states(case.crash) is None:
+        return None
+    return Proposal(
+        action=say(
+            "Turn off what keeps the trainer's states in RAM between the phases, where it is on: {names}",
+            names=listed(row.setting for row in rows),
+        ),
+        setting=rows[0].setting,
+        snippet=" ".join(filter(None, (row.snippet(row.value) for row in rows))),
+        assumes=(say("they are on (not in the log): many of the program's examples turn them on"),),
+        cost=say("the GPU holds what was offloaded"),
+    )
+
+
+def _switches_of_states(crash: Crash) -> list[Spelling]:
+    """Of the outermost program that has any: one for each model and kind of state."""
+    for name in crash.context.frameworks:
+        if not some([name], "brings states back"):
+            continue
+        known = known_versions(name, crash.context)
+        rows = (row for row in of_knob("less-offload", name) if row.versions.overlaps(known))
+        fitting = [row for row in rows if is_there(row, crash.context) and _OF_STATES.search(row.key)]
+        return list({_model_and_state(row): row for row in reversed(fitting)}.values())[::-1]
+    return []
+
+
+def _model_and_state(row: Spelling) -> tuple[str, str]:
+    *path, state = row.key.split(".")
+    return ".".join(path[:-1]), state
 
 
 def _smaller_buffers_of_ranks(size: float, ranks: float) -> Proposal:

@@ -98,6 +98,17 @@ def _of_a_leak(case: Case) -> Answer:
     )
 
 
+def _of_old_results(crash: Crash) -> Proposal:
+    """One look at who held the memory shows no growth."""
+    if node_memory(crash) is None or (crash.trajectory is not None and crash.trajectory.growth_bytes):
+        return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
+    return Proposal(
+        action=say(
+            "If it grows from step to step, drop references to old results: lists, dicts or caches that only grow"
+        )
+    )
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
@@ -124,7 +135,7 @@ def clear_references(case: Case) -> Answer:
     if (own := _of_an_evaluation(case) or _of_a_leak(case)) is not None:
         return own
     if case.crash.pool in RAM and job.world != "torch":
-        return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
+        return _of_old_results(case.crash)
     if job.world in ("torch", "none") and job.task not in WITHOUT_TRAINING:
         return None
     return Proposal(action=say("Drop references to old arrays and results before you create new ones"))

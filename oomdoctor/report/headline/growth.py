@@ -70,6 +70,12 @@ def machine_filled(prints: list[MachineMemory]) -> str | None:
     return say("{first} to {last}", first=percent(prints[0].share), last=percent(prints[-1].share)) if prints else None
 
 
+@about(host_growth.the_jump)
+def machine_jump(jump: host_growth.Jump) -> str | None:
+    """How much of what is in use came at once: "51 of 63 GiB"."""
+    return say("{rise} of {used} in use", rise=brief(jump.rise_bytes), used=brief(jump.last.in_use_bytes or 0))
+
+
 def _process(figure: Trajectory) -> str | None:
     one = _OF_PROCESS.fullmatch(figure.what)
     if one is None:
