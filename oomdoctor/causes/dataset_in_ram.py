@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, held_data, host_data, host_growth, made, other_words, own_arrays, replays
+from oomdoctor.signs import Grade, held_data, host_data, host_growth, made, other_words, own_arrays, pieces, replays
 
 KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
          "smaller-microbatch", "smaller-input", "more-host-memory")  # fmt: skip
@@ -27,6 +27,7 @@ CAUSE = Cause(
     title=mark("Loading, tokenizing or caching data fills the memory"),
     headlines=(
         mark("Memory of {node} rose at once: {machine_jump} came between two prints"),
+        mark("Memory grew with the work that was done: {pieces_of_work}, {growth_course}"),
         mark("{held_buffer} filled the memory until the job was killed"),
         mark("The data that the job collects filled its memory: {collected}"),
         mark("{killed_process} was killed ({kill_code}) after {cached_before_a_death} of data were cached in RAM"),
@@ -59,16 +60,15 @@ CAUSE = Cause(
         Row(held_data.things_were_collected, Grade.POINTS), Row(held_data.data_were_being_read, Grade.POINTS),
         Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_TABLES),
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES),
-        Row(replays.a_buffer_is_laid_out, Grade.POINTS),
+        Row(replays.a_buffer_is_laid_out, Grade.POINTS), Row(pieces.memory_grew_with_the_work, Grade.NAMES),
         Row(made.of_all_pairs_in_ram, Grade.POINTS), Row(host_data.a_wide_table_was_refused, Grade.POINTS),
         Row(host_data.strings_of_one_width, Grade.NAMES), Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
         Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
         Row(host_data.refused_among_tables, Grade.POINTS, OF_TABLES),
-        Row(host_data.refused_while_reading_data, Grade.POINTS),
+        Row(host_data.refused_while_reading_data, Grade.POINTS), Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
         Row(host_data.arrow_was_refused, Grade.HINTS), Row(host_data.a_data_library_was_refused, Grade.POINTS),
         Row(host_data.an_array_of_data_was_refused, Grade.HINTS), Row(own_arrays.a_line_fills_the_memory, Grade.HINTS),
         Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
-        Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
         Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
         Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
         Row(host_data.vanished_while_reading_data, Grade.LEFT), Row(other_words.data_by_the_message, Grade.POINTS),

@@ -11,6 +11,7 @@ from oomdoctor.signs.offload import (
     engine_makes_cache_and_swap_space_anew,
     engine_makes_its_cache_anew,
 )
+from oomdoctor.signs.pieces import memory_grew_with_the_work
 
 KNOBS = (
     "clear-references",
@@ -32,7 +33,7 @@ CAUSE = Cause(
         mark("A small allocation of RAM failed after {steps_before_a_small_refusal} steps: memory filled up meanwhile"),
     ),
     pools=("host_ram", "cgroup"),
-    silent=(evaluation.host_memory_grew_within_an_evaluation,),
+    silent=(evaluation.host_memory_grew_within_an_evaluation, memory_grew_with_the_work),
     excluded=(host_growth.host_memory_stays,),
     signs=(
         Row(host_growth.host_memory_grew, Grade.PROVES),

@@ -18,6 +18,7 @@ from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import limits
 from oomdoctor.signs.kills import Ranks, ranks_beside_the_killed
 from oomdoctor.signs.machine import is_on_windows
+from oomdoctor.signs.pieces import needed_bytes
 from oomdoctor.units import show
 
 _IN_MEMORY: Final = late(r"(?<![\w/.-])/dev/shm/\S{1,200} is over ")
@@ -29,6 +30,12 @@ def more_host_memory(case: Case) -> Answer:
     if isinstance(crash.root, BufferFull):
         return Proposal(
             action=say("Use a node with more memory if the larger buffer does not fit: it has a fixed size")
+        )
+    if (needed := needed_bytes(crash)) is not None:
+        return Proposal(
+            action=say("Use a machine, or a limit, of more than {needed}", needed=show(needed[0])),
+            derivation=needed[1],
+            assumes=(say("the rest takes as much as what was done"),),
         )
     total, used = total_bytes(crash), used_bytes(crash)
     if total is None:

@@ -13,6 +13,7 @@ from oomdoctor.remedies.settings import comes_later
 from oomdoctor.remedies.training.batches import halved
 from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
 from oomdoctor.signs.passes import of_a_recording
+from oomdoctor.signs.pieces import work_of
 from oomdoctor.spellings import title
 from oomdoctor.units import show
 
@@ -31,6 +32,12 @@ def stream_data(case: Case) -> Answer:
     """tensorflow/python/data/ops/from_tensor_slices_op.py: slices of tensors stay where these are."""
     if case.row is not None and case.row.setting == _CACHE:
         return _no_cache(case)
+    if (work := work_of(case.crash)) is not None:
+        return Proposal(
+            action=say("Write out or drop what is made of the {what} before the next ones are taken", what=work.what),
+            setting="",
+            cost=say("results are put together at the end"),
+        )
     if data_goes_to_the_card_in_one_piece(case.crash) is None:
         return None
     return Proposal(

@@ -15,7 +15,7 @@ from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.host import node
 from oomdoctor.report.headline.names import with_pid
 from oomdoctor.report.headline.slot import about
-from oomdoctor.signs import host_growth
+from oomdoctor.signs import host_growth, pieces
 from oomdoctor.units import percent
 
 _OF_PROCESS: Final = late(r"PID (\d{1,12})(?: \((.{1,400})\))?")
@@ -74,6 +74,14 @@ def machine_filled(prints: list[MachineMemory]) -> str | None:
 def machine_jump(jump: host_growth.Jump) -> str | None:
     """How much of what is in use came at once: "51 of 63 GiB"."""
     return say("{rise} of {used} in use", rise=brief(jump.rise_bytes), used=brief(jump.last.in_use_bytes or 0))
+
+
+@about(pieces.work_of)
+def pieces_of_work(work: pieces.Work) -> str | None:
+    """How much of the work was done that the memory grew with."""
+    if work.total is None:
+        return say("{count:,} {what}", what=work.what, count=work.count)
+    return say("{count:,} of {total:,} {what}", what=work.what, count=work.count, total=work.total)
 
 
 def _process(figure: Trajectory) -> str | None:
