@@ -37,7 +37,9 @@ _JOINED = (
 )
 # torch/nn/functional.py, softmax without a `dtype`: verl/utils/torch_functional.py, entropy_from_logits, up to 0.7
 _IN_ITS_OWN_TYPE: Final = late(r"torch/nn/functional\.py ret = input\.softmax\(dim\)")
-_OF_A_LAYER: Final = r"(?i)attention|attn|modeling_\w{1,40}\.py|/hf_rollout\.py|\b(?:_?sample|generate)\b"
+_OF_A_LAYER: Final = (
+    r"(?i)attention|attn|modeling_\w{1,40}\.py|/hf_rollout\.py|\brollout\.generate|\b(?:_?sample|generate)\b"
+)
 # vllm/v1/worker/gpu_model_runner.py and sglang/srt/layers/logits_processor.py: of the prompts of a step
 OF_PROMPTS: Final = r"\b_get_prompt_logprobs_dict\b|\bprocess_input_logprobs"
 # vLLM's functions for the tokens of prompts, V0 (layers/sampler.py) and V1 (gpu_model_runner.py)
