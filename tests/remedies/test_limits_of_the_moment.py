@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remedy_logs import advise
+from remedy_logs import advise, crashes_of
 
 from oomdoctor import diagnose
+from oomdoctor.signs.address_space import a_loader_was_not_forked
 
 FORK = """\
 Traceback (most recent call last):
@@ -271,6 +272,7 @@ def test_without_workers_a_loader_forks_nothing(above: str, line: str, file: str
     chosen, _ = advise(text, "fewer-workers", cause="address-space-limit")
     found = chosen["fewer-workers"].snippet if "fewer-workers" in chosen else None
     assert found == snippet
+    assert (a_loader_was_not_forked(crashes_of(text)[0]) is not None) is (snippet is not None)
 
 
 def test_workers_that_were_not_started_go_before_what_the_launch_states(tmp_path: Path) -> None:
