@@ -8,6 +8,7 @@ from oomdoctor.signs import Grade, evaluation, made
 
 # What is kept in the end is the same in smaller batches
 OF_RESULTS = ("smaller-buffers", "clear-references", "narrow-dtypes", "smaller-input", "more-host-memory")
+OF_LOGITS = ("clear-references", *OF_RESULTS[:1], *OF_RESULTS[2:])
 OF_SUMS = ("smaller-buffers", "tiled-processing", "smaller-input", "clear-references", "more-host-memory")
 
 CAUSE = Cause(
@@ -35,5 +36,6 @@ CAUSE = Cause(
         Row(evaluation.during_an_evaluation, Grade.HINTS),
     ),
     knobs=("smaller-buffers", "clear-references", "smaller-microbatch"),
+    knobs_where=((evaluation.keeps_logits_where_it_could_generate, OF_LOGITS),),
     before=("activations", "killed-without-evidence", "process-ram-hog"),
 )

@@ -52,6 +52,7 @@ CAUSE = Cause(
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),
         Row(logits.working_on_logits, Grade.NAMES),
+        Row(logits.softmax_of_a_policy, Grade.NAMES),
         Row(logits.array_over_a_vocabulary, Grade.NAMES),
         Row(logits.scores_of_a_context_were_refused, Grade.NAMES, CONTEXT_KNOBS),
         Row(logits.engine_scoring_tokens, Grade.NAMES, ENGINE_KNOBS),

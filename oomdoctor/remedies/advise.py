@@ -160,6 +160,7 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     told = by_function.proposal(case)
     if told is None and not (conditions.holds(knob, case) and _acts(knob, crash, row)):
         return None
+    row = _beside(told, row)
     wrong = _wrong_sign(knob, crash, row)
     if wrong is not None:
         return Rejected(knob.id, wrong)
@@ -193,6 +194,11 @@ def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     if remedy is None:
         return None
     return from_outside.marked(remedy if own is not None else own_line.referring(remedy, case), case, heard)
+
+
+def _beside(told: Proposal | Skip | None, row: Spelling | None) -> Spelling | None:
+    """What is known of the function says more than a line for any program."""
+    return None if isinstance(told, Proposal) and row is not None and own_line.of_a_library(row) else row
 
 
 def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:

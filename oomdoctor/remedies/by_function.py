@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import Remedy
@@ -15,6 +16,9 @@ from oomdoctor.signs.made import FLOAT32, OF_ONE_INPUT, Made, made_of, nodes_tha
 from oomdoctor.units import show
 
 SLOWER: Final = mark("slower")
+_COUNT: Final = "cap-primitives"
+_OF_A_PIXEL: Final = 3 * FLOAT32  # bytes
+_USUAL: Final = (1920, 1080)
 _BLOCKS: Final = ("smaller-microbatch", "smaller-partitions")
 # What changes nothing in such an array: what is computed beside it, and autocast, under which it keeps its type
 _OF_PASSES: Final = frozenset(
@@ -39,7 +43,11 @@ def proposal(case: Case) -> Proposal | Skip | None:
         return None
     if found.row.instead and found.row.knob == case.knob:
         cost = translated(_COSTS.get(found.kind, SLOWER))
-        return Proposal(action=translated(found.row.instead), subject=found.function, setting="", cost=cost)
+        counted, assumed = _as_pictures(found, case.crash)
+        return Proposal(
+            action=translated(found.row.instead), subject=found.function, setting="", cost=cost,
+            derivation=counted, assumes=assumed,
+        )  # fmt: skip
     own = _of_its_kind(found, case)
     return Skip() if own is None and case.knob in _IDLE.get(found.kind, ()) else own
 
@@ -50,10 +58,29 @@ def _of_its_kind(found: Made, case: Case) -> Proposal | None:
     if found.kind == "pairs" and case.knob in _BLOCKS:
         action = say("Compute them in blocks of rows, and keep only what you need of each")
         return Proposal(action=action, subject=found.function, setting="", cost=translated(SLOWER))
+    if found.kind == "boxes" and case.knob == _COUNT:
+        action = say("Crop the images with the most boxes into parts, or leave them out")
+        cost = say("fewer crowded images to learn from")
+        return Proposal(action=action, subject=found.function, setting="", cost=cost)
     if found.kind in OF_ONE_INPUT and case.knob == SIZE:
         action = say("Scale the input down before you hand it on, or cut it into parts")
         return Proposal(action=action, subject=found.function, setting="")
     return None
+
+
+def _as_pictures(found: Made, crash: Crash) -> tuple[str | None, tuple[str, ...]]:
+    """How many pictures of a usual size are as large as what was asked for."""
+    tried = crash.root.tried_bytes if isinstance(crash.root, HostAllocation) else None
+    if found.kind != "frames" or not tried or tried % _OF_A_PIXEL:
+        return None, ()
+    width, height = _USUAL
+    pixels = tried // _OF_A_PIXEL
+    counted = say(
+        "{tried} bytes / {each} = {pixels} pixels, as in {count} frames of {width} x {height}",
+        tried=f"{tried:,}", each=_OF_A_PIXEL, pixels=f"{pixels:,}", count=f"{pixels // (width * height):,}",
+        width=width, height=height,
+    )  # fmt: skip
+    return counted, (say("three channels in float32"),)
 
 
 def _fewer_nodes(case: Case) -> Proposal:

@@ -31,7 +31,7 @@ from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.engine.requests import decoded_at_once
 from oomdoctor.remedies.host.offload import OFFLOADS
-from oomdoctor.remedies.host.processes import of_threads, several_tasks
+from oomdoctor.remedies.host.processes import NEARLY_ALL, of_threads, several_tasks
 from oomdoctor.remedies.inputs import (
     OF_NATURE,
     axes_of_the_largest,
@@ -147,7 +147,6 @@ _OF_TENSORS: Final = (
     "shard-states",
 )
 MUCH: Final = 0.25  # of the card with somebody else
-NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit when it is halved, either
 
 

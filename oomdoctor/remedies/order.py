@@ -123,7 +123,9 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         # Each process has a limit of `ulimit -v` for itself: fewer of them change nothing
         each = address_limit(decision.crash_of(answer)) is not None and own[0] != _WORKERS
         asked = [knob for knob in stated if knob != _WORKERS or not each]
-        return tuple(dict.fromkeys((*asked[:FREE_BEFORE], *own)))
+        # What was not started may not be needed at all
+        unstarted = own[:1] if own[0] == _WORKERS else ()
+        return tuple(dict.fromkeys((*unstarted, *asked[:FREE_BEFORE], *own)))
     if not answer.cause.only_ends:
         # Of workers that hold little there may be fewer: it changes nothing for the one process
         first = (knob for knob in stated if knob != _WORKERS or _may_be_fewer(decision.crash_of(answer)))

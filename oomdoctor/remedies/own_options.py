@@ -24,6 +24,7 @@ from oomdoctor.remedies.held import that_fits
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Proposal
 from oomdoctor.remedies.settings import typed
+from oomdoctor.signs.address_space import a_loader_was_not_forked
 from oomdoctor.signs.first_step import killed_bare_before_the_first_step
 
 NUMBER: Final = "number"
@@ -42,6 +43,8 @@ _FIRST_PIECES: Final = 64
 _TEN: Final = 10
 _FIRST_PARTS: Final = 8
 _OF_THE_BATCH: Final = "smaller-microbatch"
+_OF_WORKERS: Final = "fewer-workers"
+_WORKER: Final = "workers"  # what scripts call those of a data loader
 _QUARTER: Final = 4
 _OF_SIZES: Final = frozenset({"kb", "kib", "mb", "mib", "gb", "gib", "bytes"})
 
@@ -61,7 +64,7 @@ class OwnOption(Struct, frozen=True):
 
     row: Row
     setting: Setting
-    share: int = 2  # into how many parts a number goes of which less is to be
+    share: int = 2  # into how many parts a number goes of which less is to be; 0 where none is to be left
 
     @property
     def then(self) -> Value:
@@ -70,7 +73,7 @@ class OwnOption(Struct, frozen=True):
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS):
             return typed(self.row.then, "bool" if self.row.then in _SWITCHED else "str") if self.row.then else None
         if self.row.then == HALF:
-            return number // self.share if number > 0 else _FIRST_PIECES
+            return (number // self.share if self.share else 0) if number > 0 else _FIRST_PIECES
         return number * _TEN if self.row.then == TENFOLD else number * 2 if number > 1 else _FIRST_PARTS
 
     @property
@@ -80,7 +83,7 @@ class OwnOption(Struct, frozen=True):
         if number is None or number < 1 or (self.row.then == PARTS and number == 1):
             return None
         if self.row.then == HALF:
-            return f"{number} / {self.share} = {then}"
+            return f"{number} / {self.share} = {then}" if self.share else say("0 is the minimum")
         return {TENFOLD: f"{_TEN} x {number} = {then}", PARTS: f"2 x {number} = {then}"}.get(self.row.then)
 
 
@@ -115,7 +118,10 @@ def parts(crash: Crash) -> bool:
 
 
 def _share(knob: str, setting: Setting, crash: Crash) -> int:
-    """A half, and a quarter where a kill has left no size: half is often too little for what nobody knows."""
+    """A half, and a quarter where a kill has left no size: half is often too little for what nobody knows. None of the
+    workers that could not be forked: each is as large as its parent."""
+    if knob == _OF_WORKERS and _WORKER in words_of(setting.name) and a_loader_was_not_forked(crash) is not None:
+        return 0
     if (setting.whole or 0) < 2 * _QUARTER:
         return 2
     bare = isinstance(crash.root, Kill) and not crash.proven

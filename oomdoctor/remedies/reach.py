@@ -23,6 +23,7 @@ from oomdoctor.signs.machine import is_on_windows
 
 _NOT: Final = "!"
 _STROKE: Final = r"\|"
+_BUT: Final = " !! "
 # What the host is asked for: pages that stay in place, by the system's own call or through a GPU's driver, or any
 _PINNED: Final = "pinned"  # a pool, too
 _LOCKED: Final = "locked"
@@ -36,6 +37,7 @@ class Row(Struct, frozen=True):
     options: tuple[str, ...]
     within: str
     never: str
+    spared: str  # what makes that no matter
     times: float | None  # the device
     allocators: tuple[str, ...]
     systems: tuple[str, ...]
@@ -48,12 +50,14 @@ def table() -> tuple[Row, ...]:
 
 
 def _row(cell: tuple[str, ...]) -> Row:
-    knob, options, within, never, times, allocators, systems, devices, _ = cell
+    knob, options, within, outside, times, allocators, systems, devices, _ = cell
+    never, _, spared = outside.replace(_STROKE, "|").partition(_BUT)
     return Row(
         knob=knob,
         options=tuple(options.replace(",", " ").split()),
         within=within.replace(_STROKE, "|"),
-        never=never.replace(_STROKE, "|"),
+        never=never,
+        spared=spared,
         times=float(times) if times else None,
         allocators=tuple(allocators.split()),
         systems=tuple(systems.split()),
@@ -69,7 +73,7 @@ def acts(knob: str, crash: Crash, row: Spelling | None = None) -> bool:
 
 
 def _holds(row: Row, crash: Crash) -> bool:
-    if (row.within and not crash.shows(row.within)) or (row.never and crash.shows(row.never)):
+    if (row.within and not crash.shows(row.within)) or _is_elsewhere(row, crash):
         return False
     if row.times is not None and _is_beyond(crash, row.times):
         return False
@@ -78,6 +82,12 @@ def _holds(row: Row, crash: Crash) -> bool:
     if row.devices and not _is_of(row.devices, maker(crash)):
         return False
     return not row.allocators or _asked(crash) in (*row.allocators, "")
+
+
+def _is_elsewhere(row: Row, crash: Crash) -> bool:
+    if not row.never or not crash.shows(row.never):
+        return False
+    return not row.spared or not crash.shows(row.spared)
 
 
 def _is_of(devices: tuple[str, ...], made: str) -> bool:

@@ -25,6 +25,9 @@ ON_WINDOWS: Final = (
     "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
 )
 _FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|\bfork(?:/exec|:)")
+# torch/utils/data/dataloader.py starts workers anew for each pass over the data: "for batch in enumerate(val_loader):"
+_OF_A_LOADER: Final = r"\btorch/utils/data/dataloader\.py|\bfor\b.{1,120}\bin\b.{1,60}(?i:loader)\b"
+_STARTS_A_WORKER: Final = r"\bmultiprocessing/(?:popen_fork|process|context)\.py"
 _SAYS_MEMORY: Final = late(r"Cannot allocate memory|errno=12\b")
 _NEW_THREAD: Final = late(r"(?i)\bthreads?\b|pthread_create")
 _CALL: Final = late(r"(?i)\b(?:v?fork\w{0,8}|clone|m(?:un|re)?map|mprotect|brk|pthread_create|exec\w{0,3}|jit)\b")
@@ -325,6 +328,14 @@ def a_fork_was_refused(crash: Crash) -> Seen | None:
     full = say("the log does not show how large the parent was and how much memory was left")
     look = (OVERCOMMIT, FREE, WHO_HOLDS_IT_NOW)
     return Seen(words=words, evidence=(refused,), against=(full,), unsure=True, next_evidence=look)
+
+
+@sign
+def a_loader_was_not_forked(crash: Crash) -> Seen | None:
+    """The child was to be a worker of a data loader: without any it loads in the job's own process."""
+    if a_fork_was_refused(crash) is None or crash.in_trace(_OF_A_LOADER) is None:
+        return None
+    return Seen(words="") if crash.in_trace(_STARTS_A_WORKER) is not None else None
 
 
 @sign

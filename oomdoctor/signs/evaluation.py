@@ -28,6 +28,10 @@ _GATHERING = (
     r"|\b(?:torch|np|xp|tf)\.(?:cat|concat\w*|[vh]?stack)\("
     r"|\.(?:append|extend)\((?:preds?|logits|outputs?)\b|gather_for_metrics"
 )
+# transformers/trainer_seq2seq.py: what `generate` is called with; without predict_with_generate nothing is generated
+_WOULD_GENERATE: Final = r"\bevaluate\([^\n]{0,200}\b(?:num_beams|max_length|max_new_tokens) ?=|\btrainer_seq2seq\b"
+# transformers/trainer_pt_utils.py, nested_concat of several outputs of a model: tokens are one tensor
+OF_A_TUPLE: Final = r"\bnested_concat\(t, n,[^\n]{0,80}\bzip\(tensors, new_tensors"
 # What no layer hands on to the next one
 _FINAL: Final = (
     r"(?:(?:\w{1,30}_)?(?:preds|predictions?|results?|estimates?|answers|heatmaps)(?:_(?:all|list|sum|total))?"
@@ -88,6 +92,13 @@ def evaluation_joining_predictions(crash: Crash) -> Seen | None:
         )
     )
     return Seen(words=words, evidence=(refusal(crash) or crash.root,), stage="eval")
+
+
+@sign
+def keeps_logits_where_it_could_generate(crash: Crash) -> Seen | None:
+    """Trainer for sequences is told how to generate, and joins several outputs of the model: it generates nothing."""
+    joins = evaluation_joining_predictions(crash) is not None and crash.in_trace(OF_A_TUPLE) is not None
+    return Seen(words="") if joins and crash.in_trace(_WOULD_GENERATE) is not None else None
 
 
 @sign

@@ -35,6 +35,11 @@ FEWEST_WORDS, MOST_WORDS = 30_000, 600_000
 _JOINED = (
     r"\b(?:torch|np|xp)\.(?:cat|concat\w*|[vh]?stack)\((?!.{0,40}(?:logsumexp|softmax|cross_entropy))|nested_concat"
 )
+# torch/nn/functional.py, softmax without a `dtype`: verl/utils/torch_functional.py, entropy_from_logits, up to 0.7
+_IN_ITS_OWN_TYPE: Final = late(r"torch/nn/functional\.py ret = input\.softmax\(dim\)")
+_OF_A_LAYER: Final = (
+    r"(?i)attention|attn|modeling_\w{1,40}\.py|/hf_rollout\.py|\brollout\.generate|\b(?:_?sample|generate)\b"
+)
 # vllm/v1/worker/gpu_model_runner.py and sglang/srt/layers/logits_processor.py: of the prompts of a step
 OF_PROMPTS: Final = r"\b_get_prompt_logprobs_dict\b|\bprocess_input_logprobs"
 # vLLM's functions for the tokens of prompts, V0 (layers/sampler.py) and V1 (gpu_model_runner.py)
@@ -251,6 +256,23 @@ def large_piece_while_scoring(crash: Crash) -> Seen | None:
 def working_on_logits(crash: Crash) -> Seen | None:
     """The innermost frames of the job's own model work on the logits."""
     return None if crash.job.in_engine else _working(crash)
+
+
+@sign
+def softmax_of_a_policy(crash: Crash) -> Seen | None:
+    """PyTorch's softmax in the type of its input, of 512 MiB or more, in a job of reinforcement learning and outside of
+    its engine: the entropy of its tokens. Attention of transformers computes it in float32, and in its own frames."""
+    event, frame, tried = refusal(crash), next(crash.frames(), None), card(crash).tried_bytes or 0
+    if event is None or frame is None or crash.job.task != "rl" or crash.job.in_engine or tried < SPIKE:
+        return None
+    if _IN_ITS_OWN_TYPE.search(f"{frame.path} {frame.code}") is None or crash.in_trace(_OF_A_LAYER) is not None:
+        return None
+    words = say(
+        "PyTorch's softmax works in the type of its input here, outside of any layer: it is the one over the "
+        "vocabulary, for the entropy or the probabilities of all tokens: {asked}.",
+        asked=asked(card(crash)),
+    )
+    return Seen(words=words, evidence=(event,))
 
 
 @sign

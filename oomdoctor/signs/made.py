@@ -31,6 +31,7 @@ KINDS: Final[Mapping[str, str]] = {
     "picture": mark("It is as large as the image: the batch size does not matter."),
     "masks": mark("It is as large as the image for each object in it: the batch size does not matter."),
     "output": mark("It is as large as the whole input: smaller windows, or fewer of them at once, change nothing."),
+    "frames": mark("It holds every frame of the batch: half as many take half as much."),
     "square": mark("It has a row and a column for each node: twice as many nodes take four times as much."),
     "pairs": mark("It has a value for every pair: half as many on one side take half as much."),
     "boxes": mark("It has a value for every pair of boxes of an image: images with many boxes take most."),
@@ -53,12 +54,14 @@ KNOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "picture": ("smaller-input", "free-the-gpu"),
     "masks": ("cap-primitives", "smaller-input", "free-the-gpu"),
     "output": ("tiled-processing", "smaller-input", "free-the-gpu"),
+    "frames": ("smaller-buffers", "smaller-input"),
     "square": ("smaller-input", "smaller-partitions"),
     "pairs": ("smaller-microbatch", "smaller-input"),
     "boxes": (
         "offload-activations",
-        "smaller-microbatch",
+        "cap-primitives",
         "smaller-input",
+        "smaller-microbatch",
         "gradient-checkpointing",
         "mixed-precision",
     ),
@@ -194,10 +197,17 @@ def _of_frames(crash: Crash) -> Made | None:
     for depth, frame in enumerate(islice(crash.frames(), DEPTH)):
         row = _row(frame, innermost=depth == 0)
         if row is not None:
-            return Made(row, frame.function) if row.kind != "pairs" or _may_be_of_pairs(crash) else None
+            return Made(row, frame.function) if _is_of(row.kind, crash) else None
         if _OF_ITS_OWN.search(frame.path):
             return None
     return None
+
+
+def _is_of(kind: str, crash: Crash) -> bool:
+    """What the frame does not tell of an array of this kind."""
+    if kind == "frames":
+        return isinstance(crash.root, HostAllocation)  # a GPU takes them in tiles
+    return kind != "pairs" or _may_be_of_pairs(crash)
 
 
 def _may_be_of_pairs(crash: Crash) -> bool:

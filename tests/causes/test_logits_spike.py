@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from gpu_logs import FORWARD, LOSS, finding, ranking, refused, ruled_out, says, trace
 
 from oomdoctor.causes.logits_spike import CAUSE
@@ -87,3 +88,30 @@ def test_in_an_engine_the_share_is_the_likelier_reason() -> None:
     assert finding(CAUSE, engine, *trace(sampled), line).grade == Grade.HINTS
     assert finding(CAUSE, engine, *trace(scored), line).grade == Grade.POINTS
     assert finding(CAUSE, *trace(LOSS), line).grade == Grade.NAMES
+
+
+CALLED = "ray::WorkerDict.actor_rollout_{}() (pid=4711, ip=10.1.2.3, repr=<verl.single_controller.ray.base.WorkerDict>)"
+SOFTMAX = ("torch/nn/functional.py", "softmax", "ret = input.softmax(dim)")
+TYPED = ("torch/nn/functional.py", "softmax", "ret = input.softmax(dim, dtype=dtype)")
+SAMPLING = ("verl/workers/rollout/hf_rollout.py", "_generate", "probs = F.softmax(scores, dim=-1)")
+LAYER = ("mine/layers.py", "self_attention", "weights = F.softmax(scores, dim=-1)")
+POLICY = CALLED.format("generate_sequences")
+
+
+@pytest.mark.parametrize(
+    ("lines", "tried", "named"),
+    [
+        ((POLICY, *trace(SOFTMAX)), "5.20 GiB", True),
+        ((CALLED.format("compute_log_prob"), *trace(SOFTMAX)), "5.20 GiB", True),
+        ((POLICY, *trace(TYPED)), "5.20 GiB", False),  # attention of transformers
+        ((POLICY, *trace(FORWARD, SOFTMAX)), "5.20 GiB", False),
+        ((POLICY, *trace(LAYER, SOFTMAX)), "5.20 GiB", False),
+        ((POLICY, *trace(SAMPLING, SOFTMAX)), "5.20 GiB", False),
+        ((POLICY, *trace(SOFTMAX)), "300.00 MiB", False),
+        (tuple(trace(SOFTMAX)), "5.20 GiB", False),  # anybody's attention
+    ],
+)
+def test_a_policys_softmax_outside_of_its_layers_is_over_the_vocabulary(
+    lines: tuple[str, ...], tried: str, *, named: bool
+) -> None:
+    assert (ranking(*lines, refused(tried=tried))[0] == "logits-spike") is named

@@ -220,6 +220,7 @@ SIGNS = (
     ('  File "/w/ProPainter/core/utils.py", line 9, in __call__', ["propainter"]),
     ('  File "/w/icefall/utils.py", line 9, in encode', ["icefall"]),
     ('  File "/w/zipvoice/models/zipvoice.py", line 9, in forward', ["zipvoice"]),
+    ('  File "/w/F5-TTS/src/f5_tts/model/modules.py", line 9, in forward', ["f5-tts"]),
     ('  File "/w/sam2/sam2_video_predictor.py", line 9, in init_state', ["sam2"]),
     ("cd /w/segment-anything-2", ["sam2"]),
     ('  File "/env/segment_anything/automatic_mask_generator.py", line 9, in generate', ["segment-anything"]),

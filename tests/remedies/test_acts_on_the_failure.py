@@ -649,3 +649,83 @@ def test_a_kill_of_rays_is_in_the_nodes_own_log(line: str, asks_ray: bool, tmp_p
     diagnosis = body(tmp_path, line)["diagnoses"][0]
     asked = [one["snippet"] or "" for one in diagnosis["remedies"] if one["knob"] == "collect-evidence"]
     assert any("raylet" in snippet for snippet in asked) is asks_ray
+
+
+GATHERED = "per_token_logps = torch.gather(logits.log_softmax(-1), dim=2, index=labels.unsqueeze(2)).squeeze(2)"
+IN_FORWARD = "loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.vocab_size)"
+SELECTED = "per_token_logps = selective_log_softmax(logits, labels)"
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "fused"),
+    [
+        ("swift/trainers/rlhf_trainer/x.py", GATHERED, False),
+        ("trl/trainer/dpo_trainer.py", GATHERED, False),
+        ("llamafactory/train/dpo/trainer.py", GATHERED, False),
+        ("swift/trainers/trainers.py", IN_FORWARD, True),
+        ("llamafactory/train/sft/trainer.py", IN_FORWARD, True),
+        ("trl/trainer/grpo_trainer.py", SELECTED, True),
+    ],
+)
+def test_a_loss_fused_in_the_models_forward_acts_on_no_logits_outside_of_it(
+    program: str, code: str, *, fused: bool
+) -> None:
+    trace = f'  File "/x/site-packages/{program}", line 7, in compute_loss\n    {code}\n'
+    chosen, _ = advise(trace + REFUSED + cuda(tried="9.00 GiB"), "chunked-logits", cause="logits-spike")
+    assert ("liger" in (chosen["chunked-logits"].snippet or "")) is fused
+
+
+NCCL = "n4:52:77 [1] {} NCCL WARN Cuda failure {}'out of memory'\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "buffers"),
+    [
+        (NCCL.format("enqueue.cc:88", ""), False),
+        (NCCL.format("misc/strongstream.cc:31", "2 "), False),
+        (NCCL.format("transport/p2p.cc:205", "2 "), True),
+        (NCCL.format("include/alloc.h:178", ""), True),
+        (NCCL.format("init.cc:333", "") + "n4:52:77 [1] NCCL INFO enqueue.cc:88 -> 1\n", True),  # who called it
+    ],
+)
+def test_smaller_buffers_leave_no_room_once_nccl_has_them(lines: str, *, buffers: bool) -> None:
+    chosen, _ = advise(lines, "smaller-buffers", "smaller-microbatch", cause="non-torch-memory")
+    assert ("smaller-buffers" in chosen) is buffers
+    assert "smaller-microbatch" in chosen
+
+
+EVALUATES = '  File "/x/site-packages/transformers/trainer.py", line 99, in evaluation_loop\n    {}\n'
+JOINS = "preds_host = logits if preds_host is None else nested_concat(preds_host, logits, padding_index=-100)"
+GATHERS = "logits = self._nested_gather(logits)"
+PASSES = "loss, logits, labels = self.prediction_step(model, inputs, prediction_loss_only)"
+
+
+@pytest.mark.parametrize(("code", "given"), [(JOINS, False), (GATHERS, True), (PASSES, True)])
+def test_the_results_of_all_batches_are_as_large_in_smaller_ones(code: str, *, given: bool) -> None:
+    log = EVALUATES.format(code) + REFUSED + cuda()
+    chosen, _ = advise(log, "smaller-microbatch", "smaller-buffers", cause="eval-accumulation")
+    assert ("smaller-microbatch" in chosen) is given
+    assert "smaller-buffers" in chosen
+
+
+CALLED = (
+    "ray::WorkerDict.{}() (pid=4711, ip=10.1.2.3, actor_id=ab, repr=<verl.single_controller.ray.base.WorkerDict>)\n"
+)
+ENTROPY = '  File "/x/torch/nn/functional.py", line 1890, in softmax\n    ret = input.softmax(dim)\n'
+SAMPLES = '  File "/x/verl/workers/rollout/hf_rollout.py", line 90, in _generate\n    out = self.module.generate(x)\n'
+
+
+@pytest.mark.parametrize(
+    ("call", "trace", "option"),
+    [
+        ("actor_rollout_generate_sequences", ENTROPY, "rollout.log_prob_micro_batch_size_per_gpu"),
+        ("actor_rollout_generate_sequences", SAMPLES, "rollout.micro_batch_size"),
+        ("actor_rollout_compute_log_prob", ENTROPY, "rollout.log_prob_micro_batch_size_per_gpu"),
+        ("actor_rollout_update_actor", ENTROPY, "actor.ppo_micro_batch_size_per_gpu"),
+    ],
+)
+def test_who_scores_within_the_rollout_has_batches_for_it(call: str, trace: str, option: str) -> None:
+    log = CALLED.format(call) + trace + REFUSED + cuda(tried="5.00 GiB")
+    chosen, _ = advise(log, "smaller-microbatch", "chunked-logits", cause="logits-spike")
+    assert chosen["smaller-microbatch"].setting == f"actor_rollout_ref.{option}"
+    assert (chosen.get("chunked-logits") is None or not chosen["chunked-logits"].snippet) == ("generate" in call)

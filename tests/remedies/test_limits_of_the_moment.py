@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remedy_logs import advise
+from remedy_logs import advise, crashes_of
 
 from oomdoctor import diagnose
+from oomdoctor.signs.address_space import a_loader_was_not_forked
 
 FORK = """\
 Traceback (most recent call last):
@@ -18,6 +19,16 @@ Traceback (most recent call last):
     self.pid = os.fork()
 OSError: [Errno 12] Cannot allocate memory
 """
+LOADS = """\
+{above}Traceback (most recent call last):
+  File "/srv/bird/sing.py", line 31, in {function}
+    {line}
+  File "{file}", line 66, in _launch
+    self.pid = os.fork()
+OSError: [Errno 12] Cannot allocate memory
+"""
+POPEN = "/usr/lib/python3.9/multiprocessing/popen_fork.py"
+LOOP = "for at, (songs, birds) in enumerate(self.val_loader):"
 MAPPED = """\
 Traceback (most recent call last):
   File "/srv/bird/sing.py", line 31, in main
@@ -242,3 +253,28 @@ def test_any_other_limit_is_raised(by: str, score: int) -> None:
     log = PODS.format(by=by, score=score)
     remedy = advise(log, "raise-container-limit", cause="container-limit")[0]["raise-container-limit"]
     assert "5Gi" not in (remedy.snippet or "")
+
+
+@pytest.mark.parametrize(
+    ("above", "line", "file", "snippet"),
+    [
+        ("", LOOP, POPEN, "DataLoader(..., num_workers=0)"),
+        ("", "for batch in train_dataloader:", POPEN, "DataLoader(..., num_workers=0)"),
+        ("+ python sing.py --workers 8\n", LOOP, POPEN, "--workers 0"),
+        ("", "worker.start()", POPEN, None),
+        ("", "pool = multiprocessing.Pool(9)", POPEN, None),
+        ("", "for line in reader:", POPEN, None),
+        ("", LOOP, "/usr/lib/python3.9/subprocess.py", None),  # of what its body calls
+    ],
+)
+def test_without_workers_a_loader_forks_nothing(above: str, line: str, file: str, snippet: str | None) -> None:
+    text = LOADS.format(above=above, function="main", line=line, file=file)
+    chosen, _ = advise(text, "fewer-workers", cause="address-space-limit")
+    found = chosen["fewer-workers"].snippet if "fewer-workers" in chosen else None
+    assert found == snippet
+    assert (a_loader_was_not_forked(crashes_of(text)[0]) is not None) is (snippet is not None)
+
+
+def test_workers_that_were_not_started_go_before_what_the_launch_states(tmp_path: Path) -> None:
+    text = LOADS.format(above="+ python sing.py --batch-size 4 --workers 8\n", function="fit", line=LOOP, file=POPEN)
+    assert next(iter(remedies(tmp_path, text))) == "fewer-workers"

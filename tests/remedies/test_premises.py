@@ -133,6 +133,20 @@ def test_a_target_has_room_below_it() -> None:
     assert "at 60.75 GiB" in advise(low, "move-process")[0]["move-process"].action
 
 
+@pytest.mark.parametrize(
+    ("rows", "given"),
+    [
+        ("14\t150.00\tray::TaskRunner.run\n", False),
+        ("14\t120.00\tray::TaskRunner.run\n15\t35.00\tray::Scorer.run\n", True),
+        ("14\t150.00\tpython serve_reward.py\n", True),  # the job goes on without it here
+    ],
+)
+def test_a_job_that_fills_the_node_alone_fills_the_next_one(rows: str, *, given: bool) -> None:
+    chosen, _ = advise(kill(160.00, 168.00, rows), "move-process", "more-host-memory", cause="process-ram-hog")
+    assert ("move-process" in chosen) is given
+    assert "more-host-memory" in chosen
+
+
 def test_a_restart_only_for_what_grows() -> None:
     assert not advise(HOG, "restart-periodically", cause="reward-model-ram-hog")[0]
     assert advise(HOG, "restart-periodically", cause="host-memory-leak")[0]

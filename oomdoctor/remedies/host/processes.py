@@ -18,8 +18,10 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import held, ray_workers
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.host.thresholds import ROOM, threshold_of
-from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
+from oomdoctor.remedies.initial import least_of
+from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob
+from oomdoctor.signs.address_space import a_loader_was_not_forked
 from oomdoctor.signs.host_data import MANY, a_square_array_was_refused, many_readers_and_one_vanished
 from oomdoctor.signs.kills import ranks_beside_the_killed
 from oomdoctor.signs.node import a_task_is_the_largest
@@ -31,11 +33,13 @@ _MORE_THAN_ONE: Final = late(r"\d[,-]\d")  # "1-3", "0,2"
 _PROCESSES_OF_A_MAP: Final = 16  # preprocessing_num_workers in examples/train_lora of LLaMA-Factory v0.9.0
 _PROCESSES_OF_A_NODE: Final = "--num_gpus"  # deepspeed/launcher/runner.py
 OTHER_NODE: Final = "OTHER_NODE"  # stands for a host that the reader fills in
+_LOADS_BESIDE: Final = "num_workers"
 _PORT: Final = "PORT"
 _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 
+NEARLY_ALL: Final = 0.9  # of what is in use, in one process
 _ALIKE: Final = 2  # times the middle one: a larger one is of another kind
 _THREADS: Final = frozenset({"threads", "nthreads", "num_threads"})
 
@@ -48,6 +52,8 @@ def move_process(case: Case) -> Answer:
         return None
     if memory.equals and not memory.overlaps:
         return _apart(memory)
+    if _fills_any_such_node(memory, holder):
+        return Skip()
     threshold, used = threshold_of(crash), memory.used_bytes
     parts = [
         say("{process} holds {amount} of {whole}", process=holder.who, amount=show(holder.largest), whole=memory.whole)
@@ -89,6 +95,13 @@ def move_process(case: Case) -> Answer:
         snippet=_reward_url(case, holder),
         setting=case.row.setting if case.row is not None and holder.role == "reward" else None,
     )
+
+
+def _fills_any_such_node(memory: NodeMemory, holder: Holder) -> bool:
+    """Whether the job's own process would be killed on another node of this size as well, next to nothing else being
+    here; of a server beside the job at least the job goes on."""
+    of_the_job = not holder.outside_ray and holder.role != "reward"
+    return of_the_job and not memory.overlaps and holder.largest >= NEARLY_ALL * memory.base_bytes
 
 
 def _apart(memory: NodeMemory) -> Proposal:
@@ -136,6 +149,8 @@ def fewer_workers(case: Case) -> Answer:
     if (threads := held.fewer_threads(case)) is not None:
         return threads
     row = case.row
+    if a_loader_was_not_forked(case.crash) is not None and (row is None or least_of(case) == 0):
+        return _in_its_own_process(case)
     if row is not None and of_threads(row):
         if case.now is not None or row.smallest_default(None) is not None:
             return half(case)
@@ -186,6 +201,21 @@ def fewer_workers(case: Case) -> Answer:
         ),
         assumes=(*_not_listed(memory, group), *assumed),
         snippet=line,
+    )
+
+
+def _in_its_own_process(case: Case) -> Answer:
+    """torch/utils/data/dataloader.py, _SingleProcessDataLoaderIter: each of half as many workers is a fork of the
+    same parent."""
+    if case.now is not None and case.now.value == 0:
+        return already(case.now, 0)
+    return Proposal(
+        action=say("Load the data in the job's own process: without workers nothing is forked"),
+        setting=None if case.row is not None else _LOADS_BESIDE,
+        suggested=0,
+        derivation=say("0 is the minimum"),
+        snippet=None if case.row is not None else f"DataLoader(..., {_LOADS_BESIDE}=0)",
+        cost=say("slower loading"),
     )
 
 

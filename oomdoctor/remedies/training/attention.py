@@ -46,7 +46,8 @@ def fused_attention(case: Case) -> Answer:
             snippet=f"{case.row.setting} {case.row.set}",
             cost=say("slower prompts"),
         )
-    if not case.crash.shows(_FUSED):
+    by_an_option = case.row is not None and not own_line.of_a_library(case.row)
+    if by_an_option or not case.crash.shows(_FUSED):
         return None
     if case.crash.in_trace(_BOTH_WAYS) is not None:
         return Proposal(

@@ -8,23 +8,33 @@ from typing import Final
 from oomdoctor.families.event import RAM
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.job.frameworks import driven
+from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies import held
 from oomdoctor.remedies.host import databases, heaps
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
+from oomdoctor.remedies.settings import known_versions
 from oomdoctor.remedies.training import checkpoints
+from oomdoctor.signs import evaluation
 from oomdoctor.signs.ggml import copies_of_inputs
 from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.units import MIB, show
+from oomdoctor.versions import versions
 
 _BUFFSIZE: Final = 4 * MIB
 _A_GOOD_PART: Final = 2  # half of what could be replaced
 TRAINER: Final = r"transformers/trainer"
+_LIBRARY: Final = "transformers"
+_WHAT_METRICS_NEED: Final = mark("Keep what the metrics need of each batch: the argmax instead of all logits")
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 _KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/performance/how_to_tune_workloads
-# transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
+# transformers/trainer.py before 3.4 kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
-_WITH_THE_OPTION: Final = "3.5"
+_WITH_THE_OPTION: Final = "3.4.0"
+_REDUCES: Final = "preprocess_logits_for_metrics"
+_REDUCES_SINCE: Final = ">=4.17"  # transformers/trainer.py of 4.16.2 has no such argument
+# ... which is handed logits alone: what else evaluation_loop keeps stays as large
+_KEEPS_OTHERS: Final = r"\b(?:labels|losses|inputs)_host = |\ball_(?:labels|losses|inputs)\.add\("
 _OF_ITS_OWN: Final = (
     databases.smaller_pool, heaps.smaller_heap, held.below_the_limit, held.smaller_histograms, held.smaller_bucket,
     held.smaller_stacks,
@@ -48,11 +58,11 @@ def _on_the_host(case: Case) -> Answer:
     if case.crash.in_trace(_BEFORE_THE_OPTION) is not None:
         return Proposal(
             action=say(
-                "Upgrade transformers to {release} or later, then run with --eval_accumulation_steps 1: the line in "
-                "the traceback is of a release without this option",
+                "Upgrade transformers to {release}, the first with --eval_accumulation_steps, and set that to 1: the "
+                "line in the traceback is of a release without it",
                 release=_WITH_THE_OPTION,
             ),
-            snippet=f'pip install "transformers>={_WITH_THE_OPTION}"',
+            snippet=f'pip install "transformers=={_WITH_THE_OPTION}"',
             setting="",
             cost=say("slower evaluation; host RAM for the predictions"),
         )
@@ -97,14 +107,48 @@ def fewer_predictions(case: Case) -> Answer:
             setting="thresholds",
             cost=say("the curve is binned"),
         )
-    kept = say("Keep what the metrics need of each batch: the argmax instead of all logits")
     if crash.in_trace(TRAINER) is None:
-        return Proposal(action=kept, snippet="predictions.append(logits.argmax(dim=-1))")
-    option = "preprocess_logits_for_metrics"
+        return Proposal(action=translated(_WHAT_METRICS_NEED), snippet="predictions.append(logits.argmax(dim=-1))")
+    return _reduced_logits(crash)
+
+
+def less_of_each_batch(case: Case) -> Proposal:
+    """The list that grows is Trainer's own: only an option of it keeps less."""
+    crash = case.crash
+    if evaluation.keeps_logits_where_it_could_generate(crash) is not None:
+        return _token_ids()
+    others = crash.in_trace(_KEEPS_OTHERS) is not None or driven(crash.job.frameworks)
+    return loss_alone(crash) if others or keeps_predictions(case.cause, crash) else _reduced_logits(crash)
+
+
+def _reduced_logits(crash: Crash) -> Proposal:
+    """Before they are kept, on the GPU or in host memory; without it only the loss is small."""
+    known, since = known_versions(_LIBRARY, crash.context), versions(_REDUCES_SINCE)
+    if crash.in_trace(_BEFORE_THE_OPTION) is not None or not since.overlaps(known):
+        return loss_alone(crash)
+    logits = "logits[0]" if crash.in_trace(evaluation.OF_A_TUPLE) is not None else "logits"
+    told = () if since.covers(known) else (say("{releases} (version not in the log)", releases=f"{_LIBRARY} {since}"),)
     return Proposal(
-        action=kept,
+        action=translated(_WHAT_METRICS_NEED),
+        setting=_REDUCES,
+        snippet=f"Trainer(..., {_REDUCES}=lambda logits, labels: {logits}.argmax(dim=-1))",
+        assumes=told,
+        cost=say("metrics of whole logits (perplexity, AUC) are not possible"),
+    )
+
+
+def _token_ids() -> Proposal:
+    """transformers/trainer_seq2seq.py, prediction_step: with it the tokens are all that is kept."""
+    option = "--predict_with_generate"
+    return Proposal(
+        action=say(
+            "Let the evaluation generate ({option}): it keeps a token id where it now keeps a value for every word",
+            option=option,
+        ),
         setting=option,
-        snippet=f"Trainer(..., {option}=lambda logits, labels: logits.argmax(dim=-1))",
+        snippet=f"{option} True",
+        suggested=True,
+        cost=say("slower evaluation"),
     )
 
 
@@ -150,12 +194,12 @@ def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
 def loss_alone(crash: Crash) -> Proposal:
     """The list that grows is Trainer's own: only an option of it keeps less."""
     option = "prediction_loss_only"
-    old = crash.in_trace(_BEFORE_THE_OPTION) is not None
+    old = crash.in_trace(_BEFORE_THE_OPTION) is not None  # whose parser takes no value for it
     return Proposal(
         action=say(
             "Compute only the loss in the evaluation ({option}), if no metric needs the predictions", option=option
         ),
-        snippet=f"Trainer(..., {option}=True)" if old else f"--{option} True",
+        snippet=f"TrainingArguments(..., {option}=True)" if old else f"--{option} True",
         setting=option if old else f"--{option}",
         cost=say("no metrics of the predictions"),
     )

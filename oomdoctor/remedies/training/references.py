@@ -17,7 +17,7 @@ from oomdoctor.remedies.holder import holder
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import known_versions, spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
-from oomdoctor.remedies.training.predictions import TRAINER, loss_alone
+from oomdoctor.remedies.training.predictions import TRAINER, less_of_each_batch
 from oomdoctor.remedies.training.states import TRAINER_SLEEPS, puts_the_trainer_to_sleep
 from oomdoctor.signs import evaluation, limits
 from oomdoctor.signs.series import per
@@ -75,7 +75,7 @@ def _of_an_evaluation(case: Case) -> Answer:
     if case.cause != "eval-accumulation":
         return None
     if crash.in_trace(TRAINER) is not None:
-        return loss_alone(crash)
+        return less_of_each_batch(case)
     if crash.pool not in RAM:
         return None
     return Proposal(
