@@ -49,7 +49,7 @@ from oomdoctor.remedies.training.checkpoints import one_save_at_a_time
 from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
-from oomdoctor.signs.above_a_kill import before_its_first_step
+from oomdoctor.signs.above_a_kill import before_its_first_step, texts_were_tokenized
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
@@ -639,7 +639,7 @@ def data_are_loaded(case: Case) -> bool:
     of_data = stages or (crash.job.task == "data" and crash.pool != "object_store")
     if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:
         return True
-    if option_for_it(case) or crash.shows(_OF_DATA):
+    if option_for_it(case) or crash.shows(_OF_DATA) or texts_were_tokenized(crash) is not None:
         return True
     memory = node_memory(crash)
     return memory is not None and any(re.search(_OF_DATA, holder.name) for holder in memory.holders)
