@@ -69,7 +69,7 @@ from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.made import of_all_pairs_in_ram
 from oomdoctor.signs.moved_to_host import its_lines_move_to_the_host
-from oomdoctor.signs.node import a_task_is_the_largest, an_engine_is_the_largest
+from oomdoctor.signs.node import a_driver_is_the_largest, a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
     optimizer_on_the_cpu,
@@ -82,6 +82,8 @@ from oomdoctor.signs.offload import (
 from oomdoctor.signs.other_words import host_cache_in_other_words
 from oomdoctor.signs.passes import computes_scores, one_piece_beside_a_model, sees, simulates_worlds
 from oomdoctor.signs.replays import a_buffer_is_laid_out
+
+_GATHERED_BY_A_DRIVER: Final = ("data.train_batch_size",)
 
 Question = Callable[[Case], bool]
 
@@ -542,6 +544,8 @@ def kept_is_known(case: Case) -> bool:
     root = case.crash.root
     if case.crash.pool == "shm" and (case.row is None or case.row.framework == "torch"):
         return False  # what its line keeps lies in ordinary memory
+    if case.row is not None and case.row.key in _GATHERED_BY_A_DRIVER:
+        return a_driver_is_the_largest(case.crash) is not None
     keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
     keeps = keeps or a_thread_was_refused(case.crash) is not None or nccl_was_refused(case.crash) is not None
     if case.cause in _OF_A_FULL_CARD and (case.row is None or case.row.framework == "torch"):

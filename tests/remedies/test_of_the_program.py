@@ -859,6 +859,7 @@ DRIVER = "358\t230.00\tray::TaskRunner.run\n99\t1.70\tray::IDLE\n"
         (kill(239.0, 251.5, DRIVER), True),
         (f"{VERL}\n{kill(239.0, 251.5, DRIVER)}", True),
         (f"{VERL}\n{kill(239.0, 251.5, RANKS)}", False),
+        (f"{VERL}\n{kill(239.0, 251.5, RANKS + DRIVER.replace('230', '2'))}", False),
         (f"{VERL}\nray::TaskRunner.run() (pid=358, ip=10.0.0.5)\n{OOM}", False),
         (kill(239.0, 251.5, DRIVER.replace("TaskRunner.run", "Runner.run")), False),
     ],
