@@ -6,7 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
-from oomdoctor.signs.above_a_kill import before_its_first_step, the_weights_were_ready
+from oomdoctor.signs.above_a_kill import before_its_first_step, texts_were_tokenized, the_weights_were_ready
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.kills import in_a_container, killed_for_no_printed_reason
 
@@ -34,6 +34,7 @@ CAUSE = Cause(
         (an_engine_computes_on_the_host, OF_AN_ENGINE),
         (in_a_container, OF_A_CONTAINER),
         (the_weights_were_ready, OF_WEIGHTS),
+        (texts_were_tokenized, OF_WHAT_IS_READ),
         (before_its_first_step, OF_WHAT_IS_READ),
     ),
 )

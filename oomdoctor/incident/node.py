@@ -447,6 +447,11 @@ def held_by(kill: KernelKill) -> int | None:
     return (kill.anon_rss_bytes or 0) + (kill.shmem_rss_bytes or 0)
 
 
+def swapped_bytes(kill: KernelKill, pid: int | None) -> int:
+    """What the kernel's table shows of a process in swap, which no row of resident memory holds."""
+    return next((task.swap_bytes for task in kill.tasks or () if task.pid == pid), 0)
+
+
 def resident(kill: KernelKill) -> int | None:
     """The same with its pages of files: all that the kernel counts as its resident memory."""
     held = held_by(kill)

@@ -49,7 +49,7 @@ from oomdoctor.remedies.training.checkpoints import one_save_at_a_time
 from oomdoctor.remedies.training.predictions import keeps_predictions
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import commands, limits, placement
-from oomdoctor.signs.above_a_kill import before_its_first_step
+from oomdoctor.signs.above_a_kill import before_its_first_step, texts_were_tokenized
 from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.arrays import PICTURES, arguments_of_many_devices, array_copied_to_one_core
 from oomdoctor.signs.engine import its_pool_was_refused
@@ -69,7 +69,7 @@ from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.made import of_all_pairs_in_ram
 from oomdoctor.signs.moved_to_host import its_lines_move_to_the_host
-from oomdoctor.signs.node import a_task_is_the_largest, an_engine_is_the_largest
+from oomdoctor.signs.node import a_driver_is_the_largest, a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
     optimizer_on_the_cpu,
@@ -82,6 +82,8 @@ from oomdoctor.signs.offload import (
 from oomdoctor.signs.other_words import host_cache_in_other_words
 from oomdoctor.signs.passes import computes_scores, one_piece_beside_a_model, sees, simulates_worlds
 from oomdoctor.signs.replays import a_buffer_is_laid_out
+
+_GATHERED_BY_A_DRIVER: Final = ("data.train_batch_size",)
 
 Question = Callable[[Case], bool]
 
@@ -541,6 +543,8 @@ def kept_is_known(case: Case) -> bool:
     root = case.crash.root
     if case.crash.pool == "shm" and (case.row is None or case.row.framework == "torch"):
         return False  # what its line keeps lies in ordinary memory
+    if case.row is not None and case.row.key in _GATHERED_BY_A_DRIVER:
+        return a_driver_is_the_largest(case.crash) is not None
     keeps = isinstance(root, ArrayOutOfMemory) and root.outputs_hold_most
     keeps = keeps or a_thread_was_refused(case.crash) is not None or nccl_was_refused(case.crash) is not None
     if case.cause in _OF_A_FULL_CARD and (case.row is None or case.row.framework == "torch"):
@@ -638,7 +642,7 @@ def data_are_loaded(case: Case) -> bool:
     of_data = stages or (crash.job.task == "data" and crash.pool != "object_store")
     if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:
         return True
-    if option_for_it(case) or crash.shows(_OF_DATA):
+    if option_for_it(case) or crash.shows(_OF_DATA) or texts_were_tokenized(crash) is not None:
         return True
     memory = node_memory(crash)
     return memory is not None and any(re.search(_OF_DATA, holder.name) for holder in memory.holders)

@@ -54,7 +54,7 @@ def from_a_checkpoint(crash: Crash) -> bool:
     """A library's loader puts the weights on the GPU itself, while it reads them."""
     if not _loads(crash):
         return False
-    return crash.in_trace(_FROM_A_CHECKPOINT) is not None or _parts(crash) is not None
+    return crash.in_trace(_FROM_A_CHECKPOINT) is not None or parts_loaded(crash) is not None
 
 
 def moved_whole(crash: Crash) -> bool:
@@ -67,7 +67,7 @@ def _loads(crash: Crash) -> bool:
     return of_torch and crash.stage == "model_load" and not (crash.job.in_engine or crash.job.runs_engine)
 
 
-def _parts(crash: Crash) -> tuple[int, int] | None:
+def parts_loaded(crash: Crash) -> tuple[int, int] | None:
     """How many shards were loaded, of how many."""
     line = crash.mentions(_PARTS.pattern)
     found = _PARTS.search(line) if line is not None else None
@@ -76,7 +76,7 @@ def _parts(crash: Crash) -> tuple[int, int] | None:
 
 def whole(crash: Crash) -> Whole | None:
     """Shards of one checkpoint are about equally large."""
-    parts, root = _parts(crash), crash.root
+    parts, root = parts_loaded(crash), crash.root
     if parts is None or not isinstance(root, DeviceOutOfMemory) or not root.allocated_bytes:
         return None
     done, all_parts = parts
@@ -255,4 +255,4 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Case], Answer]]] = {
     "lora": _comes_too_late,
 }
 
-__all__ = ["from_a_checkpoint", "in_its_order", "moved_whole", "reaching", "whole"]
+__all__ = ["from_a_checkpoint", "in_its_order", "moved_whole", "parts_loaded", "reaching", "whole"]

@@ -23,6 +23,8 @@ _COUNTED: Final = late(
     r"(?:: ?| ?[=#] ?| )\[?(?P<number>\d{1,9})(?![\d.])"
 )
 _LEARNS: Final = late(r"(?i)\b(?:\w{1,30}_)?loss\b")
+# transformers/tokenization_utils_base.py since 2.9: said once, of the first text that is too long
+_TOKENIZED: Final = late(r"\bToken indices sequence length is longer than the specified maximum\b")
 # By the verbs of the rows of doing.txt
 _ENDED: Final = {
     "convert": mark("after the weights were converted"),
@@ -89,3 +91,12 @@ def the_weights_were_ready(crash: Crash) -> Seen | None:
     """What the killed job had done last is to convert or to quantize weights, which it held to write them."""
     done = last_done(crash)
     return Seen(words="") if done is not None and done.verb in _OF_WEIGHTS else None
+
+
+@sign
+def texts_were_tokenized(crash: Crash) -> Seen | None:
+    """The last line before the kill is the tokenizer's own: texts were being turned into numbers, which stay in RAM."""
+    root = crash.root
+    if not isinstance(root, Kill) or root.signal != SIGKILL or crash.proven:
+        return None
+    return Seen(words="") if _TOKENIZED.search(next(_above(root), "")) else None

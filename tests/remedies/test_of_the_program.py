@@ -834,6 +834,15 @@ def test_what_ranks_may_keep_in_ram_between_the_phases(above: str, rows: str, op
     assert all(one.lower().endswith("=false") for one in written)
 
 
+@pytest.mark.parametrize(
+    ("victim", "there"), [("a_WorkerDict_0:1:WorkerDict.__init__", True), ("Sampler.__init__", False)]
+)
+def test_a_rank_that_was_killed_without_a_table(victim: str, *, there: bool) -> None:
+    cut = kill(239.0, 251.5, "").partition(" Top 10")[0].replace("8.80GB", "60.00GB")
+    log = f"{EASY}\n{cut.replace('LLMRayActor.__init__', victim)}"
+    assert (OFF in advise(log, OFF, cause="too-many-workers")[0]) is there
+
+
 def test_what_is_stated_is_not_asked_again() -> None:
     stated = f"{VERL} actor_rollout_ref.actor.fsdp_config.param_offload=False\n{kill(239.0, 251.5, RANKS)}"
     chosen, rejected = advise(stated, OFF, cause="too-many-workers")
@@ -850,6 +859,7 @@ DRIVER = "358\t230.00\tray::TaskRunner.run\n99\t1.70\tray::IDLE\n"
         (kill(239.0, 251.5, DRIVER), True),
         (f"{VERL}\n{kill(239.0, 251.5, DRIVER)}", True),
         (f"{VERL}\n{kill(239.0, 251.5, RANKS)}", False),
+        (f"{VERL}\n{kill(239.0, 251.5, RANKS + DRIVER.replace('230', '2'))}", False),
         (f"{VERL}\nray::TaskRunner.run() (pid=358, ip=10.0.0.5)\n{OOM}", False),
         (kill(239.0, 251.5, DRIVER.replace("TaskRunner.run", "Runner.run")), False),
     ],

@@ -82,3 +82,27 @@ def test_a_batch_is_halved_where_there_was_one(tmp_path: Path) -> None:
     assert "smaller-microbatch" not in knobs(BAR)
     assert "stream-data" in knobs(BAR)
     assert "low-memory-loading" not in knobs(BAR)
+
+
+TOO_LONG = (
+    "Token indices sequence length is longer than the specified maximum sequence length for this model (704 > 512). "
+    "Running this sequence through the model will result in indexing errors"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "streams"),
+    [
+        ((TOO_LONG,), True),
+        ((COMMAND, TOO_LONG), True),
+        ((TOO_LONG, "step 3 loss 0.41"), False),
+        ((TOO_LONG, "generating answer 12 of 40"), False),
+        (("The sequence is longer than the maximum",), False),
+    ],
+)
+def test_texts_that_were_tokenized_stay_in_memory(tmp_path: Path, lines: tuple[str, ...], *, streams: bool) -> None:
+    log = tmp_path / "fit.log"
+    log.write_text("\n".join((*lines, "Killed", "")), encoding="utf-8")
+    report = oomdoctor.diagnose(log).as_json()
+    assert report["verdict"] == "inconclusive"
+    assert ("stream-data" in {one["knob"] for one in report["diagnoses"][0]["remedies"]}) is streams

@@ -60,3 +60,29 @@ def test_alone_the_node_is_sized_by_the_killed_one(pids: tuple[int, ...], tmp_pa
     told = remedies_of(tmp_path, 20, 9, *pids)
     assert "fewer-workers" not in told
     assert "alone held 29.00 GiB" in str(told["more-host-memory"]["action"])
+
+
+TABLE = (
+    "[4711.2] Mem-Info:\n"
+    "[4711.2] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"
+    "[4711.2] [   6002]  1000  6002 24999999  5242880 88000    {}             0 kiln\n"
+)
+BAR = "Loading checkpoint shards:  50%|█████     | {} [00:08<00:08,  2.83s/it]\n"
+GIB_IN_PAGES = 256 * 1024
+
+
+@pytest.mark.parametrize(
+    ("above", "needs"),
+    [
+        (TABLE.format(5 * GIB_IN_PAGES), "more than 25.00 GiB"),
+        (TABLE.format(GIB_IN_PAGES // 2), "alone held 20.00 GiB"),
+        (BAR.format("2/5"), "more than 50.00 GiB"),
+        (BAR.format("5/5"), "alone held 20.00 GiB"),
+        (BAR.format("0/5"), "alone held 20.00 GiB"),
+        ("2/5 files\n", "alone held 20.00 GiB"),
+    ],
+)
+def test_what_is_in_swap_or_still_to_load_needs_memory_as_well(above: str, needs: str, tmp_path: Path) -> None:
+    log = above + KILL.format(20 * GIB_IN_KB, 0)
+    told = {one["knob"]: one for one in body(tmp_path, log)["diagnoses"][0]["remedies"]}
+    assert needs in str(told["more-host-memory"]["action"])

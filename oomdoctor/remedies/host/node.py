@@ -6,13 +6,23 @@ import shlex
 from typing import Final
 
 from oomdoctor.families.budget import SpillRefused
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_store import DiskFull
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import LARGE, held_by, held_in_words, largest_kill, total_bytes, used_bytes
+from oomdoctor.incident.node import (
+    LARGE,
+    held_by,
+    held_in_words,
+    largest_kill,
+    swapped_bytes,
+    total_bytes,
+    used_bytes,
+)
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies.loading import parts_loaded
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import limits
@@ -60,12 +70,40 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
     ranks = ranks_beside_the_killed(crash)
     if ranks is not None:
         return _more_than_the_ranks(ranks)
+    if (needed := _needed(crash, kill, held)) is not None:
+        return needed
     return Proposal(
         action=say(
             "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
             pid=kill.process.pid,
             amount=held_in_words(kill),
         ),
+        subject=say("PID {pid}", pid=kill.process.pid),
+    )
+
+
+def _needed(crash: Crash, kill: KernelKill, held: int) -> Proposal | None:
+    """What lies in swap, and what was still to load, needs memory as well."""
+    swap = swapped_bytes(kill, kill.process.pid)
+    parts = parts_loaded(crash) if crash.stage == "model_load" else None
+    resident = held + swap
+    if parts is not None and 0 < parts[0] < parts[1]:
+        done, count = parts
+        whole = round(resident * count / done)
+        return _alone(kill, whole, f"{show(resident)} x {count} / {done} = {show(whole)}")
+    if swap < LARGE:
+        return None
+    return _alone(kill, resident, say("{held} + {swap} in swap", held=show(held), swap=show(swap)))
+
+
+def _alone(kill: KernelKill, needed: int, derivation: str) -> Proposal:
+    return Proposal(
+        action=say(
+            "Use a node with more than {amount} of memory: PID {pid} alone needs about as much",
+            pid=kill.process.pid,
+            amount=show(needed),
+        ),
+        derivation=derivation,
         subject=say("PID {pid}", pid=kill.process.pid),
     )
 
