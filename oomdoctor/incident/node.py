@@ -453,6 +453,11 @@ def resident(kill: KernelKill) -> int | None:
     return held + (kill.file_rss_bytes or 0) if held is not None else None
 
 
+def swapped(kill: KernelKill, pid: int | None) -> int:
+    """What the kernel's table shows of a process in swap, which no row of resident memory holds."""
+    return next((task.swap_bytes for task in kill.tasks or () if task.pid == pid), 0)
+
+
 def held_in_words(kill: KernelKill) -> str:
     """The same as a figure, with its part that is shared memory where that is a good part."""
     held, shared = held_by(kill) or 0, shared_part(kill)

@@ -18,6 +18,7 @@ from oomdoctor.incident.node import (
     killed_another,
     node_memory,
     ray_kill,
+    swapped,
     victim,
 )
 from oomdoctor.job.model import Setting
@@ -175,9 +176,7 @@ def one_process_has_it(crash: Crash) -> Seen | None:
 
 
 def _swapped(memory: NodeMemory, top: Holder) -> str:
-    """What the kernel's table shows of it in swap, which no row of resident memory holds."""
-    tasks = memory.event.tasks if isinstance(memory.event, KernelKill) else None
-    swap = next((task.swap_bytes for task in tasks or () if task.pid == top.pids[0]), 0)
+    swap = swapped(memory.event, top.pids[0]) if isinstance(memory.event, KernelKill) else 0
     return say("Another {size} of it is in swap.", size=show(swap)) if swap >= GIB else ""
 
 

@@ -6,10 +6,11 @@ import shlex
 from typing import Final
 
 from oomdoctor.families.budget import SpillRefused
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_store import DiskFull
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import LARGE, held_by, held_in_words, largest_kill, total_bytes, used_bytes
+from oomdoctor.incident.node import LARGE, held_by, held_in_words, largest_kill, swapped, total_bytes, used_bytes
 from oomdoctor.job.frameworks import among
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -53,11 +54,29 @@ def _more_than_the_victim(crash: Crash) -> Proposal | None:
     ranks = ranks_beside_the_killed(crash)
     if ranks is not None:
         return _more_than_the_ranks(ranks)
+    swap = swapped(kill, kill.process.pid)
+    if swap >= LARGE:
+        return _more_than_both(kill, held, swap)
     return Proposal(
         action=say(
             "Use a node with more memory: the killed process (PID {pid}) alone held {amount}",
             pid=kill.process.pid,
             amount=held_in_words(kill),
+        ),
+        subject=say("PID {pid}", pid=kill.process.pid),
+    )
+
+
+def _more_than_both(kill: KernelKill, held: int, swap: int) -> Proposal:
+    """What lies in swap has to be in memory, too."""
+    return Proposal(
+        action=say(
+            "Use a node with more than {amount} of memory for the killed process (PID {pid})",
+            amount=show(held + swap),
+            pid=kill.process.pid,
+        ),
+        derivation=say(
+            "{held} in memory + {swap} in swap = {amount}", held=show(held), swap=show(swap), amount=show(held + swap)
         ),
         subject=say("PID {pid}", pid=kill.process.pid),
     )
