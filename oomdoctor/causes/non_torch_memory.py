@@ -66,7 +66,7 @@ CAUSE = Cause(
     knobs_where=(
         (a_handle_is_refused_in_tensorflow, POOL_KNOBS),
         (nccl_was_refused, NCCL_KNOBS),
-        (a_handle_of_a_single_process_was_refused, HANDLE_KNOBS),
         (a_program_of_ggml, GGML_KNOBS),
+        (a_handle_of_a_single_process_was_refused, HANDLE_KNOBS),
     ),
 )
