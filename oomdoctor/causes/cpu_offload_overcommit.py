@@ -29,7 +29,7 @@ CAUSE = Cause(
         mark("{waiting_cache} has no host memory for the KV cache of waiting sequences"),
         mark("{sleepers} hold {sleepers_held} of RAM while the engine sleeps"),
         mark("{group} fill {machine}: {group_filled}[; {offloads}]"),
-        mark("{deepspeed_in_ram} keeps its states in RAM: {killed_process} was killed ({kill_code})[ {doing}]"),
+        mark("{killed_process} was killed ({kill_code})[ {doing}]; {deepspeed_in_ram} keeps its states in RAM"),
         mark("{deepspeed_in_ram} keeps its states in RAM, and {node} ran out of memory[ {doing}]"),
         mark("DeepSpeed's buffers in RAM for states on a disk ({disk_buffers}) do not fit[: {full} in use on {node}]"),
         mark("States in RAM ({offloads}) do not fit[: {ram_requested} requested][: {full} in use on {node}]"),

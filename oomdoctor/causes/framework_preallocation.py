@@ -20,9 +20,9 @@ CAUSE = Cause(
     id="framework-preallocation",
     title=mark("JAX or TensorFlow reserved GPU memory in advance"),
     headlines=(
-        mark("{taker} reserved GPU memory in advance: {probed_free} of {probed_total} were left for {library_name}"),
-        mark("{taker} reserved GPU memory in advance: {probed_free} of {probed_total} were left for libraries"),
-        mark("JAX or TensorFlow reserved GPU memory in advance: {probed_free} of {probed_total} were left"),
+        mark("{probed_free} of {probed_total} were left for {library_name}: {taker} probably reserved most in advance"),
+        mark("{probed_free} of {probed_total} were left for libraries: {taker} probably reserved most in advance"),
+        mark("{probed_free} of {probed_total} were left: JAX or TensorFlow probably reserved most in advance"),
         mark("{taker} reserved GPU memory in advance: PyTorch cannot use {not_torch} of {total} on {gpu}"),
         mark("{library_name} got no memory on {gpu}: {taker} probably reserved it in advance"),
         mark("Warp got no memory on {gpu}[ {doing}]: {warps_taker} probably reserved it in advance"),

@@ -20,7 +20,8 @@ DRAWING_KNOBS = ("smaller-buffers", "tiled-processing", "offload-parameters", "s
                  "collect-evidence")  # fmt: skip
 LOADER_KNOBS = ("offload-parameters", "shorter-context", "quantize-weights", "smaller-model", "free-the-gpu",
                 "collect-evidence")  # fmt: skip
-RESERVING_KNOBS = ("free-the-gpu", "cap-preallocation", "smaller-microbatch", "smaller-input", "collect-evidence")
+# Beside TensorFlow's pool, which takes nearly all of the GPU whatever a batch needs of it
+RESERVING_KNOBS = ("cap-preallocation", "free-the-gpu", "collect-evidence")
 COPY_KNOBS = ("free-the-gpu", "shard-states", "mixed-precision", "collect-evidence")
 DATA_KNOBS = ("smaller-partitions", "narrow-dtypes", "stream-data", "free-the-gpu", "collect-evidence")
 SIMULATION_KNOBS = ("fewer-environments", "smaller-input", "more-gpus", "resize-sim-buffers", "free-the-gpu",

@@ -9,6 +9,7 @@ from oomdoctor.signs.ggml import a_program_of_ggml
 from oomdoctor.signs.library import (
     a_buffer_of_all_ranks_was_refused,
     a_handle_is_refused_in_tensorflow,
+    a_handle_of_a_single_process_was_refused,
     a_library_failed,
     a_library_failed_beside_a_pool,
     a_library_was_refused,
@@ -27,6 +28,8 @@ REFUSED_KNOBS = ("lower-engine-reservation", "fewer-environments", "smaller-micr
 # Of this process, and no tensors: what it is for, no figure says
 OUTSIDE_KNOBS = (*REFUSED_KNOBS, "collect-evidence")
 NCCL_KNOBS = (*REFUSED_KNOBS, "smaller-buffers")
+# Of a single process, which may run on another GPU
+HANDLE_KNOBS = (*REFUSED_KNOBS[:4], "fix-placement", *REFUSED_KNOBS[4:])
 FAILED_KNOBS = (*REFUSED_KNOBS[:4], "fix-environment", *REFUSED_KNOBS[4:])
 # Whoever runs it says how many layers lie on the GPU, beside a cache of the context
 GGML_KNOBS = ("offload-parameters", "shorter-context", "quantize-kv-cache", "free-the-gpu", "quantize-weights")
@@ -64,5 +67,6 @@ CAUSE = Cause(
         (a_handle_is_refused_in_tensorflow, POOL_KNOBS),
         (nccl_was_refused, NCCL_KNOBS),
         (a_program_of_ggml, GGML_KNOBS),
+        (a_handle_of_a_single_process_was_refused, HANDLE_KNOBS),
     ),
 )

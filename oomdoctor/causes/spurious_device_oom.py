@@ -25,7 +25,7 @@ CAUSE = Cause(
     title=mark("An allocation failed although GPU memory was free"),
     headlines=(
         mark("An allocation of {requested} failed although {plenty}[ of {total}] were free on {gpu}"),
-        mark("NvMap got no {nvmap_requested} of the RAM that CPU and GPU share (error 12)"),
+        mark("NvMap could not allocate {nvmap_requested} of the RAM that CPU and GPU share (error 12)"),
         mark("An allocation failed on {platform}, which can fail while memory is free[ ({place})]"),
         mark("An allocation failed on {gpu}, perhaps while memory was free[ ({place})]"),
     ),

@@ -11,6 +11,7 @@ from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.lmcache import BufferFull
+from oomdoctor.incident.card import Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -25,11 +26,13 @@ from oomdoctor.signs.allocator import (
     card_partly_hidden,
     counts_what_is_gone,
     ends_early,
+    vram_of_the_driver,
 )
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.other_words import with_advice
 from oomdoctor.signs.spark import SPARK, drivers_heap_is_full
+from oomdoctor.signs.trace import card
 from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
 from oomdoctor.versions import version_of
 
@@ -66,6 +69,7 @@ _MANY_TIMES: Final = 4
 # The java command's manual, JDK 21: neither is a part of the heap, and -Xmx bounds neither
 _BESIDE_THE_HEAP: Final = {"metaspace": "-XX:MaxMetaspaceSize", "direct": "-XX:MaxDirectMemorySize"}
 _BESIDE: Final = 1.25
+_MAPPED: Final = "ttm.pages_limit"
 _PHP: Final = "php"
 _POINTERS: Final = 31  # GiB: what compressed object pointers reach, JDK's UseCompressedOops
 _OF_THE_DRIVER: Final = "spark.driver.memory"  # docs/configuration.md: 1g where nobody says
@@ -96,7 +100,7 @@ def raise_cap(case: Case) -> Answer:
         return of_a_program
     allowed = root.allowed_bytes if isinstance(root, DeviceOutOfMemory) else None
     if card_partly_hidden(case.crash) is not None:
-        return _mapped_memory(root.tried_bytes if isinstance(root, DeviceOutOfMemory) else None)
+        return _mapped_memory(card(case.crash), vram_of_the_driver(case.crash))
     if allowed:
         alone = isinstance(root, DeviceOutOfMemory) and (root.tried_bytes or allowed) <= (root.free_bytes or 0)
         return Proposal(
@@ -238,25 +242,43 @@ def _larger_at_once(crash: Crash) -> Proposal | Skip:
     )
 
 
-def _mapped_memory(tried: int | None) -> Proposal:
+def _mapped_memory(it: Card, there: int) -> Proposal:
     """An APU's GPU takes system memory, of which the driver maps a part: docs of ROCm, system-optimization/rdna3-5; the
-    kernel calls amdgpu.gttsize deprecated in favour of this (ROCm/legacy-rocm-build#5595)."""
-    amount = gib_up(math.ceil(tried * _BESIDE)) if tried else None
+    kernel calls amdgpu.gttsize deprecated in favour of this (ROCm/legacy-rocm-build#5595). Since Linux 6.16.9 what the
+    BIOS sets aside counts, too (#5444)."""
+    amount = gib_up(math.ceil(it.tried_bytes * _BESIDE)) if it.tried_bytes else None
     least = say(
-        "{tried} requested x {times} = {amount} GiB, rounded up", tried=show(tried or 0), times=_BESIDE, amount=amount
-    )
+        "{tried} requested x {times} = {amount} GiB, rounded up",
+        tried=show(it.tried_bytes or 0), times=_BESIDE, amount=amount,
+    )  # fmt: skip
     guess = say("{part} beside the allocation that failed is a guess", part=f"{_BESIDE - 1:.0%}")
+    by_default = (it.total_bytes or 0) + there // 2
+    is_enough = amount is not None and amount * GIB <= by_default
     return Proposal(
         action=say(
+            "On an APU: run Linux 6.16.9 or later, which counts what the BIOS sets aside for the GPU; or set less "
+            "aside there, so that the GPU maps half of all RAM"
+        )
+        if is_enough
+        else say(
             "On an APU: give the GPU less memory in the BIOS, and let it map more of the system's (ttm.pages_limit)"
         ),
-        setting="ttm.pages_limit",
-        suggested=amount,
-        snippet=f"amd-ttm --set {amount or 'N'}   # GiB; of the package amd-debug-tools",
-        derivation=least if amount else None,
-        assumes=(say("the GPU is an APU's, and its runtime counts mapped memory only"), *((guess,) if amount else ())),
+        setting="" if is_enough else _MAPPED,
+        suggested=None if is_enough else amount,
+        snippet="uname -r" if is_enough else f"amd-ttm --set {amount or 'N'}   # GiB; of the package amd-debug-tools",
+        derivation=say(
+            "{seen} + {there} / 2 = {then} once nothing is set aside; {formula}",
+            seen=show(it.total_bytes or 0), there=show(there), then=show(by_default), formula=least,
+        )
+        if is_enough
+        else least if amount else None,
+        assumes=(
+            say("the GPU is an APU's, and its runtime counts mapped memory only"),
+            *((say("the GPU maps half of the RAM that the BIOS leaves (Linux's default)"),) if is_enough else ()),
+            *((guess,) if amount else ()),
+        ),
         cost=say("a reboot; what the GPU maps, the CPU lacks"),
-    )
+    )  # fmt: skip
 
 
 def _more_set_aside() -> Proposal:

@@ -42,6 +42,7 @@ from oomdoctor.remedies.inputs import (
     tiles,
 )
 from oomdoctor.remedies.knobs import KNOBS, Knob
+from oomdoctor.remedies.placement import a_handle_found_no_room
 from oomdoctor.remedies.proposal import PROCESS_HOG, RACE, UNPROVEN, Case
 from oomdoctor.remedies.settings import NO_OPTION
 from oomdoctor.remedies.sizes import cards_of_trainer
@@ -264,7 +265,8 @@ def another_card(case: Case) -> bool:
     if a_card_for_no_model(case.crash) is not None:
         return True
     strangers = case.cause == "gpu-shared" and not placement.own_processes(case.crash)
-    return strangers or isinstance(case.crash.root, NotEnoughFree) or several_cards(case)
+    found_full = isinstance(case.crash.root, NotEnoughFree) or a_handle_found_no_room(case)
+    return strangers or found_full or several_cards(case)
 
 
 def several_cards_train(case: Case) -> bool:

@@ -13,6 +13,10 @@ LEAST = 1
 OF_LAYERS = frozenset({"ggml", "engine"})  # the worlds whose option for it counts them
 AUTO = "auto"  # since the loader looks whether the model fits: llama.cpp of December 2025
 
+# What builds print that choose by themselves: llama_params_fit since #16653, and the loader with --direct-io, whose
+# layers are those of "auto"
+_CHOOSES = r"\b(?:llama|common)_(?:params_fit|memory_breakdown_print)|\(mmap = \w{4,5}, direct_io = \w{4,5}\)"
+
 
 def fewer_layers(case: Case) -> Answer:
     """Half of the layers that are on the card."""
@@ -20,7 +24,8 @@ def fewer_layers(case: Case) -> Answer:
     if case.crash.job.world not in OF_LAYERS or row is None or row.type != "int":
         return None
     now, root, cost = _on_the_card(case), case.crash.root, say("slower steps; the other layers are in host RAM")
-    if isinstance(root, BufferRefused) and root.what == PLAN:
+    is_planned = isinstance(root, BufferRefused) and root.what == PLAN
+    if is_planned or (now is None and case.crash.mentions(_CHOOSES) is not None):
         return Proposal(
             action=say(
                 "Let the loader choose how many layers fit on the GPU: {name} {auto}", name=row.setting, auto=AUTO

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -11,6 +12,7 @@ from typing import Final, NamedTuple
 from oomdoctor.arithmetic import vllm
 from oomdoctor.families.cuda import DeviceOutOfMemory, OtherProcess
 from oomdoctor.families.gpu_table import GpuTable
+from oomdoctor.families.jax_tf import AllocationProbe
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
 from oomdoctor.incident.card import SLACK, Card, card_of
@@ -26,7 +28,10 @@ from oomdoctor.remedies.settings import assumptions, spelling
 from oomdoctor.signs.commands import on_the_devices
 from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.engine_steps import weights_on_another_card
-from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
+from oomdoctor.signs.library import (
+    a_handle_of_a_single_process_was_refused,
+    the_driver_of_an_embedded_gpu_had_no_room,
+)
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.machine import is_in_a_notebook
 from oomdoctor.signs.neighbours import a_server_woke_to_less, nothing_was_taken_at_the_start
@@ -58,6 +63,9 @@ _CHOSEN: Final = late(
     r"((?:\d{1,2}(?:[ ,]{1,2}(?=\d))?){1,16})(?=\s|$)"
 )
 _SHARED: Final = "gpu-shared"  # a cause
+_BESIDE: Final = "non-torch-memory"
+_PREALLOCATED: Final = "framework-preallocation"
+_BY_JAX: Final = 0.75
 _RAY: Final = "ray"
 _LOADS: Final = "transformers"
 _ENDED: Final = 8  # processes in one command
@@ -166,7 +174,7 @@ def _none_but_own(case: Case) -> Answer:
     crash = case.crash
     mine = own_processes(crash)
     if not mine:
-        refused = _alone(crash) or _overflows(crash) or _too_little(case)
+        refused = _alone(crash) or _overflows(crash) or _too_little(case) or _beside_jax(case)
         return refused or _of_a_cell(crash) or Proposal(snippet=on_the_devices(crash))
     if crash.job.spread or _only_its_parent(crash):
         return Skip()
@@ -233,6 +241,25 @@ def _overflows(crash: Crash) -> Refusal | None:
         say(
             "PyTorch's tensors of this process alone take {allocated}; the GPU has {total}",
             allocated=show(it.allocated_bytes), total=show(it.total_bytes),
+        )
+    )  # fmt: skip
+
+
+def _beside_jax(case: Case) -> Refusal | None:
+    """JAX preallocates three quarters of the GPU (docs/gpu_memory_allocation.rst): what it leaves for others is less
+    than a process's driver context and a model."""
+    probe = next((one for one in case.crash.every(AllocationProbe) if one.total_bytes), None)
+    if case.cause != _PREALLOCATED or case.crash.job.world != "jax" or probe is None or probe.free_bytes is None:
+        return None
+    total = probe.total_bytes or 0
+    taken = math.floor(_BY_JAX * total)
+    left = total - taken - probe.free_bytes
+    if not 0 <= left < SLACK:
+        return None
+    return Refusal(
+        say(
+            "{total} - {taken} (three quarters, JAX's default) - {free} free = {left} for all others",
+            total=show(total), taken=show(taken), free=show(probe.free_bytes), left=show(left),
         )
     )  # fmt: skip
 
@@ -400,11 +427,20 @@ def _on_other_gpus(case: Case) -> Answer:
     crash = case.crash
     if weights_on_another_card(crash) is not None:
         return _a_card_for_the_engine(case)
-    if case.cause == _SHARED and (free := _where_nobody_is(crash)) is not None:
+    full = case.cause == _SHARED or a_handle_found_no_room(case)
+    if full and (free := _where_nobody_is(crash)) is not None:
         return free
     if crash.job.in_engine and crash.setting("CUDA_VISIBLE_DEVICES") is None and launcher(crash) is None:
         return Skip()  # an engine hands its own ranks their GPUs
     return None
+
+
+def a_handle_found_no_room(case: Case) -> bool:
+    """A single process of its own got no room for a library's handle, and no mask says that it runs elsewhere."""
+    crash = case.crash
+    if case.cause != _BESIDE or a_handle_of_a_single_process_was_refused(crash) is None:
+        return False
+    return launcher(crash) is None and crash.setting(*VISIBLE.values()) is None
 
 
 def _where_nobody_is(crash: Crash) -> Answer:

@@ -27,10 +27,19 @@ _JAX: Final = "jax"  # a world
 _MAY_BE_LOADING: Final = ("unknown", "engine_init")
 _FULL_PRECISION: Final = ("float32", "float", "fp32")
 # Workers that vLLM starts beside its first one, or through Ray: vllm/executor/multiproc_gpu_executor.py, ray_utils.py
-_OF_SEVERAL: Final = late(r"^\W{0,4}(?:RayWorkerWrapper|RayWorkerVllm|VllmWorkerProcess|VllmWorker-\d|Worker_TP\d)\b")
+_OF_SEVERAL: Final = late(
+    r"^\W{0,4}(?:RayWorkerWrapper|RayWorkerVllm|VllmWorkerProcess|VllmWorker-\d|VllmWorker(?= rank=)|Worker_TP\d)\b"
+)
+# Executors of vLLM before V1 for more than one worker: vllm/executor of 0.4 to 0.9; V1's multiproc_executor.py may have
+# one
+_OF_SEVERALS_EXECUTOR: Final = late(
+    r"\b(?:distributed_gpu_executor|multiproc_gpu_executor|ray_gpu_executor|ray_distributed_executor"
+    r"|mp_distributed_executor)\.py\b"
+)
 # vLLM and SGLang name their processes by their rank; a card of a worker that is not the first has a number above 0
 _RANK: Final = late(r"\bTP(\d{1,3})\b|\bWorker_TP(\d{1,3})\b|\b[GN]PU (\d{1,2})(?: has|;)")
 _SEVERAL: Final = 2
+_PIPELINE: Final = ("pipeline_parallel_size", "pp_size")
 # vllm/config/parallel.py, ParallelConfig.__post_init__: they stand for --data-parallel-size where that is 1
 _COPIES: Final = ("VLLM_DP_SIZE", "VLLM_DP_RANK")
 
@@ -42,8 +51,7 @@ def split(case: Case) -> Answer:
         return _over_all_devices() if crash.job.world == _JAX and not crash.job.in_engine else None
     if (whole := _not_in_effect(crash)) is not None:
         return whole
-    spread = crash.job.spread or _OF_SEVERAL.search(crash.root.at.text) is not None
-    if case.now is None and spread and not crash.job.trains:
+    if case.now is None and _is_spread(crash):
         return _over_more(case)
     now, stated = _now(case)
     count = crash.context.hardware.get("gpu_count")
@@ -58,6 +66,16 @@ def split(case: Case) -> Answer:
         derivation=derivation,
         assumes=(*stated, *by_name),
     )
+
+
+def _is_spread(crash: Crash) -> bool:
+    """Whether the engine has several workers: its job's ranks, which a trainer has for itself; stages of a pipeline; or
+    what the process that failed says of itself, or its executor."""
+    stages = crash.setting(*_PIPELINE)
+    if (crash.job.spread and not crash.job.trains) or (stages is not None and (stages.whole or 0) >= _SEVERAL):
+        return True
+    of_several = _OF_SEVERAL.search(crash.root.at.text) is not None and not crash.job.trains
+    return of_several or any(_OF_SEVERALS_EXECUTOR.search(event.at.text) for event in crash.events)
 
 
 def _now(case: Case) -> tuple[int, tuple[str, ...]]:

@@ -21,9 +21,9 @@ from oomdoctor.units import GIB, TIB, show
 
 _OVERCOMMIT: Final = late(r"\b__vm_enough_memory\b")
 NO_MEMORY: Final = 12  # ENOMEM
-ON_WINDOWS: Final = (
-    "not enough memory: you tried to allocate"  # c10/core/impl/alloc_cpu.cpp; "can't allocate" elsewhere
-)
+# c10/core/impl/alloc_cpu.cpp, which says "can't allocate memory" elsewhere; TH/THGeneral.cpp, which prints "GB", says
+# the same on every system
+ON_WINDOWS: Final = late(r"not enough memory: you tried to allocate \d{1,20} bytes")
 _FORK: Final = late(r"\b(?:os\.)?v?fork(?:pty|_exec)?\(|_fork_exec\b|popen_fork|\bfork(?:/exec|:)")
 # torch/utils/data/dataloader.py starts workers anew for each pass over the data: "for batch in enumerate(val_loader):"
 _OF_A_LOADER: Final = r"\btorch/utils/data/dataloader\.py|\bfor\b.{1,120}\bin\b.{1,60}(?i:loader)\b"
@@ -139,7 +139,7 @@ def windows_refused_an_array(crash: Crash) -> Seen | None:
     refused = host_refusal(crash)
     if refused is None or refused.allocator != "torch" or (refused.tried_bytes or 0) < SMALL:
         return None
-    if ON_WINDOWS not in refused.at.text:
+    if ON_WINDOWS.search(refused.at.text) is None:
         return None
     words = say(
         "This is PyTorch's message on Windows, where RAM and page file together limit how much memory can be committed."
@@ -455,7 +455,7 @@ def shows_a_limit(crash: Crash) -> Seen | None:
 
 def _is_on_windows(crash: Crash, refused: HostAllocation) -> bool:
     """Whether the refusal's own words are those that it has there, or a path beside it is one of Windows."""
-    return ON_WINDOWS in refused.at.text or is_on_windows(crash)
+    return ON_WINDOWS.search(refused.at.text) is not None or is_on_windows(crash)
 
 
 def _refusal(crash: Crash, refused: HostAllocation, against: tuple[str, ...] = ()) -> Seen:

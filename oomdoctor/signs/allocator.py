@@ -196,6 +196,14 @@ def within_the_allowed(crash: Crash) -> Seen | None:
     return Seen(words=words)
 
 
+def vram_of_the_driver(crash: Crash) -> int:
+    """What the driver reports of the GPU's own memory; 0 where it reports nothing."""
+    event = refusal(crash)
+    lines = (*event.around.before, *event.around.below) if event is not None else ()
+    match = next((match for line in lines if (match := _DRIVERS_VRAM.search(line[:400]))), None)
+    return int(match[1] or match[2]) * MIB if match else 0
+
+
 @sign
 def card_partly_hidden(crash: Crash) -> Seen | None:
     """The driver reports at least twice the memory that the framework sees: a carve-out, a partition, an allocator's
@@ -203,9 +211,7 @@ def card_partly_hidden(crash: Crash) -> Seen | None:
     event, it = refusal(crash), card(crash)
     if event is None or not it.total_bytes:
         return None
-    lines = (*event.around.before, *event.around.below)
-    match = next((match for line in lines if (match := _DRIVERS_VRAM.search(line[:400]))), None)
-    there = int(match[1] or match[2]) * MIB if match else 0
+    there = vram_of_the_driver(crash)
     if there < TIMES_VISIBLE * it.total_bytes:
         return None
     words = say(

@@ -94,7 +94,10 @@ def a_handle_found_the_card_taken(crash: Crash) -> Seen | None:
                 total=show(probe.total_bytes or 0),
                 taken=percent(taken),
             )
-            return Seen(words=words, evidence=(probe, *([handle] if handle else [])), shows_memory=True)
+            evidence = (probe, *([handle] if handle else []))
+            # with nearly all of the GPU free, a cuDNN of another release fails in the same words: jax-ml/jax#21396
+            doubt = say("a version mismatch gives the same message")
+            return Seen(words=words, evidence=evidence, against=(doubt,), shows_memory=True, unsure=True)
     return None
 
 
@@ -132,6 +135,15 @@ def a_handle_fails_in_jax(crash: Crash) -> Seen | None:
     )
     against = (say("the log does not say how much was free"), say("a version mismatch gives the same message"))
     return Seen(words=words, evidence=(handle,), against=against)
+
+
+@sign
+def a_handle_of_a_single_process_was_refused(crash: Crash) -> Seen | None:
+    """cuBLAS or cuDNN got no memory for its handle in a process without ranks and without an engine."""
+    root = crash.root
+    if not isinstance(root, LibraryOutOfMemory) or root.library not in _HANDLES:
+        return None
+    return None if crash.job.spread or crash.job.runs_engine else Seen(words="")
 
 
 @sign
@@ -457,8 +469,8 @@ def the_driver_of_an_embedded_gpu_had_no_room(crash: Crash) -> Seen | None:
     if refused is None or not _is_bare(crash):
         return None
     words = say(
-        "NvMap, the driver's allocator of an embedded GPU (Jetson), got no {tried} of the RAM that CPU and GPU share "
-        "(error 12). That RAM is full or in pieces, or this release of the driver caps what a process gets.",
+        "NvMap, the driver's allocator of an embedded GPU (Jetson), could not allocate {tried} of the RAM that CPU and "
+        "GPU share (error 12). That RAM is full or in pieces, or this release of the driver caps what a process gets.",
         tried=show(refused.tried_bytes or 0),
     )
     return Seen(words=words, evidence=(refused, crash.root), against=(_unsaid(),), next_evidence=(commands.FREE,))

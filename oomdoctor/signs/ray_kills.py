@@ -106,12 +106,12 @@ def a_rank_was_killed(crash: Crash) -> Seen | None:
     held = one.bytes or 0
     words = say(
         "The killed worker, {name} (PID {pid}), is one of several ranks and held {held} of the {used} in use: "
-        "{count} such workers fill the node.",
+        "as much as {count} such workers.",
         name=one.name,
         pid=one.pid,
         held=show(held),
         used=show(used),
-        count=int(used // held),
+        count=f"{used / held:.1f}",
     )
     return Seen(words=words, evidence=(event,), against=(say("the log has no table of memory users"),))
 

@@ -56,7 +56,7 @@ def test_a_rank_without_a_table_has_sisters() -> None:
     lines = kill(victim="abC3dEWorkerDict_0:1:WorkerDict.__init__", own=68.7, used=304.0, total=314.0)
     found = finding(CAUSE, *lines)
     assert found.grade is Grade.HINTS
-    assert "4 such workers fill the node" in found.why
+    assert "as much as 4.4 such workers" in found.why
 
 
 def test_a_rank_told_by_the_end_of_its_name() -> None:

@@ -407,3 +407,35 @@ NAMED = (
 )
 def test_a_dead_worker_is_named_by_the_line_on_the_same_process_that_has_its_name(named: str, who: str) -> None:
     assert deaths.dead_process(crash(TOLD.format(4, 5120) + "ray.exceptions.ActorDiedError: " + named)) == who
+
+
+@pytest.mark.parametrize(
+    ("refused_words", "said"),
+    [
+        ("$ Torch: not enough memory: you tried to allocate 0GB. Buy new RAM!", "less than 1 GiB of RAM failed"),
+        ("$ Torch: not enough memory: you tried to allocate 10GB. Buy new RAM!", "An allocation of 10 GiB of RAM"),
+        (
+            "data. DefaultCPUAllocator: not enough memory: you tried to allocate 31352832000 bytes.",
+            "on Windows: more than RAM and page file had left",
+        ),
+    ],
+)
+def test_what_the_allocator_says_of_its_system(refused_words: str, said: str) -> None:
+    assert said in headline(CAUSES["address-space-limit"], crash(f"RuntimeError: {refused_words}"))
+
+
+EVICTED: Final = "Warning  Evicted  3m  kubelet  The node was low on resource: memory."
+ENDED: Final = "Normal  {}  3m  kubelet  Killing container with id {}"
+
+
+@pytest.mark.parametrize(
+    ("event", "who"),
+    [
+        (ENDED.format("Killing", "docker://loom:Need to kill Pod"), "container loom"),
+        (ENDED.format("Killing", f"docker://{'5be1' * 16}:Need to kill Pod"), "a pod"),
+        (ENDED.format("Killing", "docker://loom:Container failed liveness probe."), "a pod"),
+        ("", "a pod"),
+    ],
+)
+def test_the_container_that_kubernetes_ends_is_named(event: str, who: str) -> None:
+    assert limits.evicted(crash(f"{EVICTED}\n{event}")) == who

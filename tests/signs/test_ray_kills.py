@@ -36,7 +36,7 @@ def test_a_rank_is_known_by_its_name_and_holds_a_tenth() -> None:
     assert ray_kills.a_rank_was_killed(of(60.0)) is None
     seen = ray_kills.a_rank_was_killed(of(10.1, "abC3dEWorkerDict_0:1"))
     assert seen is not None
-    assert "9 such workers fill the node" in seen.words
+    assert "as much as 9.9 such workers" in seen.words
 
 
 def count(killed: int) -> str:

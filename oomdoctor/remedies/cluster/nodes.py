@@ -42,7 +42,7 @@ def add_nodes(case: Case) -> Answer:
     crash = case.crash
     if case.cause == "gpu-visibility" and isinstance(crash.root, Shortage | GpuVisibility):
         return Skip()  # one process counts what it sees itself
-    have, asked, request = of_cluster(crash).get("GPU"), asked_gpus(crash), request_of(crash)
+    request = request_of(crash)
     if request is not None and request.within is not None:
         return Skip()  # bundles do not grow with the cluster
     if request is not None and request.state == RESERVED:
@@ -65,6 +65,13 @@ def add_nodes(case: Case) -> Answer:
             else say("Add a node that has {what} by itself: smaller nodes do not add up", what=what),
             subject=what,
         )
+    if request is not None and request.placement_group and (request.bundles or 1) == 1 and crash.pool == "scheduling":
+        return _of_one_bundle(what_of(request))
+    return _what_the_launch_lacks(crash)
+
+
+def _what_the_launch_lacks(crash: Crash) -> Proposal | None:
+    have, asked = of_cluster(crash).get("GPU"), asked_gpus(crash)
     if asked is None or not have or asked.gpus <= have:
         return None
     return Proposal(
@@ -76,6 +83,14 @@ def add_nodes(case: Case) -> Answer:
             missing=f"{asked.gpus - have:g}",
         ),
     )
+
+
+def _of_one_bundle(what: str | None) -> Proposal | None:
+    """It lies on one node, however many there are: python/ray/util/placement_group.py."""
+    if not what:
+        return None
+    action = say("Add a node that has {what} by itself: smaller nodes do not add up", what=what)
+    return Proposal(action=action, subject=what)
 
 
 def _started_pod(name: str, state: str) -> Proposal:

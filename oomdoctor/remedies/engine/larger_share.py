@@ -22,6 +22,7 @@ from oomdoctor.remedies.settings import Spelling, spelling
 from oomdoctor.units import GIB, in_print, show
 
 LEAST_CONTEXT: Final = 1024  # tokens: a guess of the shortest context that is worth a start
+LARGEST_CARD: Final = 432 * 10**9  # AMD's Instinct MI400 series of 2026; no GPU that is sold has more
 _POOL_OF_SGLANG: Final = "max_total_tokens"
 
 
@@ -140,7 +141,15 @@ def _raised(now: float, then: float, assumed: tuple[str, ...] = ()) -> str:
 
 
 def _step_up(crash: Crash, now: float, assumed: tuple[str, ...], missing: tuple[int, str] | None) -> Answer:
-    """A step, where the size of the card is unknown."""
+    """A step, where the size of the card is unknown; none where what is missing is more than any has left."""
+    rest = shares.AT_THE_LIMIT - now
+    if missing is not None and missing[0] > rest * LARGEST_CARD:
+        return Refusal(
+            say(
+                "{missing} = {amount}; the {rest} that can be added to {now} are less on any GPU",
+                missing=missing[1], amount=show(missing[0]), rest=f"{rest:.2g}", now=f"{now:g}",
+            )
+        )  # fmt: skip
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
     step = round(then - now, 3)
     formula = f"{now:g} + {step:g} = {then:g}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoctor.families.host_alloc import HostAllocation
+from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.inputs import SIZE, computes_anything, may_be_anything, of_sound
 from oomdoctor.remedies.own_line import of_a_library
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
@@ -17,9 +19,21 @@ from oomdoctor.signs.pieces import work_of
 from oomdoctor.spellings import title
 from oomdoctor.units import show
 
-_ON_THE_HOST: Final = (
-    'with tf.device("CPU:0"):\n    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH_SIZE)'
+# keras/engine/data_adapter.py (TensorFlow 2.x): a dataset has its batches, and fit() takes no batch_size beside it
+_ON_THE_HOST: Final = "\n".join(
+    (
+        'with tf.device("CPU:0"):',
+        "    data = tf.data.Dataset.from_tensor_slices(({x}, {y})).batch({size})",
+        "{model}.fit(data{rest})",
+    )
 )
+_NAME: Final = r"[A-Za-z_]\w{0,40}"
+# "model.fit(x, y, batch_size=32, epochs=10)", with names and numbers alone
+_FIT: Final = late(
+    rf"\b(?P<model>{_NAME}(?:\.{_NAME}){{0,2}})\.fit\((?P<x>{_NAME}), ?(?P<y>{_NAME})"
+    rf"(?P<rest>(?:, ?{_NAME} ?= ?(?:\d{{1,9}}|True|False)){{0,8}})\)"
+)
+_SIZE_OF_BATCHES: Final = late(r", ?batch_size ?= ?(\d{1,6})")
 _WORLDS: Final = "fewer-environments"
 _CACHE: Final = "--cache"
 _OF_AN_ASSIGNER: Final = "gpu_assign_thr"
@@ -42,10 +56,21 @@ def stream_data(case: Case) -> Answer:
         return None
     return Proposal(
         action=say("Keep the arrays in host RAM, and give fit() a dataset that copies one batch at a time"),
-        snippet=_ON_THE_HOST,
+        snippet=_on_the_host(case.crash),
         setting="",
         cost=say("each batch is copied to the GPU when it is needed"),
     )
+
+
+def _on_the_host(crash: Crash) -> str:
+    """With the names and numbers of the call, where the log shows it."""
+    line = crash.mentions(_FIT.pattern)
+    call = _FIT.search(line) if line is not None else None
+    if call is None:
+        return _ON_THE_HOST.format(x="x", y="y", size="BATCH_SIZE", model="model", rest="")
+    size, rest = _SIZE_OF_BATCHES.search(call["rest"]), _SIZE_OF_BATCHES.sub("", call["rest"])
+    # 32 is the default of fit()
+    return _ON_THE_HOST.format(x=call["x"], y=call["y"], size=size[1] if size else 32, model=call["model"], rest=rest)
 
 
 def _no_cache(case: Case) -> Proposal:

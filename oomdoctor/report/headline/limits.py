@@ -32,6 +32,10 @@ from oomdoctor.signs.pods import pod
 _LONG_ID: Final = late(r"([0-9a-f]{12})[0-9a-f]{20,}")
 _SPAN: Final = late(r"(\d{1,6})(?:-(\d{1,6}))?")
 _STEP: Final = late(r"(?i)\bepoch:? ?\[ {0,6}(\d{1,6})\] ?\[ {0,9}(\d{1,9})/ {0,9}(\d{1,9})\]")
+# The kubelet's event of a pod that it ends, with the container's name behind its runtime's
+_EVICTS: Final = late(
+    r"\bKilling container with id [a-z-]{1,12}://(?P<name>[a-z0-9][a-z0-9-]{0,62}): ?Need to kill Pod"
+)
 _SCHEDULERS: Final = ("slurm", "lsf", "pbs", "sge", "htcondor")
 
 
@@ -176,12 +180,15 @@ def docker_used(last: MachineMemory) -> str | None:
     return beside(last.used_bytes, last.total_bytes)
 
 
-@about(first(NodePressure))
-def evicted(pressure: NodePressure) -> str | None:
+def evicted(crash: Crash) -> str | None:
     """The pod or container that Kubernetes evicted for the node's memory."""
-    if pressure.reason != "Evicted":
+    pressure = crash.first(NodePressure)
+    if pressure is None or pressure.reason != "Evicted":
         return None
-    return say("container {name}", name=pressure.container) if pressure.container else say("a pod")
+    line = crash.mentions(_EVICTS.pattern)
+    killed = _EVICTS.search(line) if line is not None else None
+    name = pressure.container or (killed["name"] if killed is not None else None)
+    return say("container {name}", name=name) if name else say("a pod")
 
 
 @about(first(NodePressure))

@@ -40,6 +40,7 @@ _PINS: Final = late(r"pin_memory|pinned|pin_shared_memory|cudaHost(?:Alloc|Regis
 _SAVES: Final = late(
     r"(?:(?:^|\s)\[?(\d{1,10})(?::[MCSX]|\]) .{0,80})?\bCan't (?:save|rewrite append only file) in background: fork: "
 )
+_NO_GIGABYTE: Final = late(r"\byou tried to (?:re)?allocate 0GB\b")
 _LOCKS: Final = {"rdma": "RDMA", "mlock": "mlock", "bpf": "eBPF"}
 
 
@@ -194,9 +195,15 @@ def windows_error(refusal: HostAllocation) -> str | None:
 
 
 @about(set_limits.host_refusal)
+def less_than_a_gigabyte(refusal: HostAllocation) -> str | None:
+    """What PyTorch's first allocator prints as 0GB: TH/THGeneral.cpp divides by a gigabyte and drops the rest."""
+    return say("less than 1 GiB") if _NO_GIGABYTE.search(refusal.at.text) else None
+
+
+@about(set_limits.host_refusal)
 def windows_words(refusal: HostAllocation) -> str | None:
     """Windows, where PyTorch's allocator has the words that it has there."""
-    return "Windows" if address_space.ON_WINDOWS in refusal.at.text else None
+    return "Windows" if address_space.ON_WINDOWS.search(refusal.at.text) else None
 
 
 def address_limit(crash: Crash) -> str | None:
