@@ -32,6 +32,7 @@ from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.signs.evaluation import may_keep_a_graph
+from oomdoctor.signs.limits import most_is_in_no_process
 from oomdoctor.signs.set_limits import address_limit
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -69,6 +70,7 @@ _OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
 _AT_ONCE: Final = late(r"(?i)concurren|in_?flight|max_?pending")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
+_TO_DISK: Final = "spill-to-disk"
 _HOST_LEAK: Final = "host-memory-leak"
 _LEAKS: Final = "-leak"  # causes that fill any limit
 _LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
@@ -127,6 +129,8 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         each = address_limit(decision.crash_of(answer)) is not None and own[0] != _WORKERS
         asked = [knob for knob in stated if knob != _WORKERS or not each]
         return tuple(dict.fromkeys((*asked[:FREE_BEFORE], *own)))
+    if own[0] == _TO_DISK and most_is_in_no_process(decision.crash_of(answer)) is not None:
+        return own  # no process holds what a smaller batch or fewer workers would free
     if not answer.cause.only_ends:
         # Of workers that hold little there may be fewer: it changes nothing for the one process
         first = (knob for knob in stated if knob != _WORKERS or _may_be_fewer(decision.crash_of(answer)))

@@ -16,6 +16,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import limits
+from oomdoctor.signs.files_in_memory import files_in_memory
 from oomdoctor.signs.kills import Ranks, ranks_beside_the_killed
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.units import show
@@ -77,11 +78,24 @@ def _more_than_the_ranks(ranks: Ranks) -> Proposal:
 
 
 def files_to_disk(case: Case) -> Answer:
-    """Files in memory are no option's: the command shows them."""
+    """Files in memory are no framework's: the command shows them, and the job's prints how much all of them take."""
     if case.row is not None or limits.most_is_in_no_process(case.crash) is None:
         return None
+    files = files_in_memory(case.crash)
+    told = (
+        say(
+            "{used} at {done} of {count}: all take {used} x {count} / {done} = {whole}",
+            used=show(files.used_bytes),
+            done=files.done,
+            count=files.count,
+            whole=show(files.whole_bytes),
+        )
+        if files is not None
+        else None
+    )
     return Proposal(
         action=say("Keep the files in /dev/shm and other tmpfs on a disk, or delete them: they count for the limit"),
+        derivation=told,
         snippet="df -h -t tmpfs; du -ah /dev/shm | sort -h | tail",
         cost=say("slower; needs disk space"),
     )
