@@ -6,11 +6,13 @@ import shlex
 from typing import Final
 
 from oomdoctor.families.budget import SpillRefused
+from oomdoctor.families.df import DiskUsage
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_store import DiskFull
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, held_by, held_in_words, largest_kill, total_bytes, used_bytes
 from oomdoctor.job.frameworks import among
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
@@ -22,6 +24,10 @@ from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.units import show
 
 _IN_MEMORY: Final = late(r"(?<![\w/.-])/dev/shm/\S{1,200} is over ")
+# src/sort.c of coreutils, usage(): what does not fit into its buffer waits there, each line of the input once
+_SORT: Final = "sort"
+_LARGER: Final = "/PATH/ON/A/LARGER/DISK"
+_COMPRESSED: Final = "sort --compress-program=gzip ...   # or: smaller temporary files"
 _SESSION: Final = late(r"(/[\w./-]{1,200})/session_[\w-]{1,80} is over ")
 
 
@@ -104,7 +110,7 @@ def files_to_disk(case: Case) -> Answer:
 def free_disk(case: Case) -> Answer:
     full, spilling = case.crash.first(DiskFull), case.crash.first(SpillRefused)
     if full is None and spilling is not None:
-        return _disk_of_a_program(case, spilling.program)
+        return _disk_of_a_program(case, spilling)
     if full is None:
         return None if case.cause == "spill-disk-full" else Skip()
     if _IN_MEMORY.search(full.at.text):
@@ -125,15 +131,49 @@ def free_disk(case: Case) -> Answer:
     )
 
 
-def _disk_of_a_program(case: Case, program: str | None) -> Proposal:
+def _disk_of_a_program(case: Case, refused: SpillRefused) -> Proposal:
     """Of one that spills for itself, where Ray has no part in it."""
-    if program is None:
-        return Proposal(action=say("Free the disk that the program spills to, or let it spill to a larger one"))
-    row = spelling("spill-to-disk", case.crash.context, program)
+    told, program = _room_of(refused, case.crash), refused.program
+    if (own := _option_for(refused, case.crash)) is not None:
+        lines = (f"{own.written}{_LARGER}", _COMPRESSED if program == _SORT else None)
+        return Proposal(
+            action=say("Set {name} to a folder on a larger disk", name=own.flag),
+            current=own.value,
+            setting=own.flag,
+            snippet="\n".join(filter(None, lines)),
+            derivation=told,
+        )
+    if program == _SORT:
+        return Proposal(
+            action=say("Let sort write its temporary files to a larger disk, or compress them"),
+            snippet=f"sort -T {_LARGER} ...\n{_COMPRESSED}",
+            derivation=told,
+        )
+    row = spelling("spill-to-disk", case.crash.context, program) if program is not None else None
     return Proposal(
-        action=say("Free the disk that {program} spills to, or let it spill to a larger one", program=program),
+        action=say("Free the disk that {program} spills to, or let it spill to a larger one", program=program)
+        if program is not None
+        else say("Free the disk that the program spills to, or let it spill to a larger one"),
         snippet=row.snippet(row.value) if row is not None else None,
+        derivation=told,
     )
+
+
+def _option_for(refused: SpillRefused, crash: Crash) -> Setting | None:
+    """The option of the launch line that names the folder."""
+    stated = (one for one in crash.context.settings.values() if one.written and one.written.startswith("-"))
+    return next((one for one in stated if refused.folder and str(one.value).rstrip("/") == refused.folder), None)
+
+
+def _room_of(refused: SpillRefused, crash: Crash) -> str | None:
+    """How large the disk is, where df shows the folder as a mount of its own."""
+    disks = [one for one in crash.every(DiskUsage) if refused.folder and f"/{one.mount}".endswith(f"/{refused.folder}")]
+    if refused.program != _SORT or not disks or not disks[-1].total_bytes:
+        return None
+    return say(
+        "{mount} has {total} in all; the temporary files take at least as much as the input",
+        mount=disks[-1].mount, total=show(disks[-1].total_bytes),
+    )  # fmt: skip
 
 
 def _sessions(full: DiskFull) -> str | None:
