@@ -35,6 +35,7 @@ CAUSE = Cause(
     title=mark("The memory limit of the container or job was hit"),
     headlines=(
         mark("{kernel_limit} was hit: {kernel_shared} is shared memory (/dev/shm, tmpfs, object store)"),
+        mark("{kernel_limit} was hit: {kernel_unheld} of it is in no process, such as files in /dev/shm"),
         mark("{kernel_limit} was hit: {limit_killed} held {limit_killed_most}"),
         mark("{kernel_limit} was hit: the kernel killed {limit_killed}[, which held {limit_killed_size}]"),
         mark("{kernel_limit} was hit[ when {oom_invoker} requested memory]"),

@@ -53,6 +53,12 @@ class SpillRefused(Event, frozen=True, kw_only=True):
     used_bytes: Usage[int | None] = None
     limit_bytes: Threshold[int | None] = None
 
+    @property
+    def folder(self) -> str | None:
+        """Where it was to be written, by the file that the message names."""
+        named = _FILE_WITHOUT_ROOM.search(self.at.text)
+        return named["folder"] if named is not None else None
+
 
 class MapsSpent(Event, frozen=True, kw_only=True):
     """A process may have no more maps of memory (vm.max_map_count), whatever is free."""
@@ -91,6 +97,9 @@ class BudgetUsage(Event, frozen=True, kw_only=True):
     limit_bytes: Threshold[int | None] = None
 
 
+_FILE_WITHOUT_ROOM: Final = late(
+    r"(?<![^\s'\"])(?P<folder>[^\s'\":]{1,200})/[^\s'\":/]{1,100}['\"]?: No space left on device"
+)
 _AMOUNT: Final = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes|B)\b"
 _NUMBER: Final = r"\d{1,20}"
 # What it gave up with, by a number, and not what a text says of such numbers

@@ -34,6 +34,10 @@ _PYTHON = late(r"python\d?(?:\.\d+)?\Z")
 _WORDS_BEFORE_HEAD = 4
 _ECHO = frozenset({"bash", "sudo", "time", "cmd", "command", "command:", "running", "running:", "run", "exec", "cmd:"})
 
+# A program of whatever language, which a shell was told to run: "./dedup", "target/release/dedup", "/opt/tools/dedup"
+_BY_ITS_PATH = late(r"(?:~|\.{1,2}|[\w.\-]{1,80})?(?:/[\w.+\-]{1,80}){1,12}\Z")
+_TRACE = late(r"\++\Z")  # bash's, of `set -x`
+
 # What a shell says of a job's end before it repeats the command: bash "run.sh: line 3:  812 Killed     COMMAND" and
 # "[1]+  Killed     COMMAND", zsh "[1]    812 killed     COMMAND" and "zsh: killed     COMMAND"
 _SHELLS_REPORT = late(
@@ -66,7 +70,7 @@ def _unquoted(word: str) -> str:
 def read_line(text: str, *, continued: bool) -> list[Found]:
     """The settings of one line of a launch; `continued` says that the line before ended in a backslash."""
     line = words(_command(text))
-    begins = 0 if continued or _starts_with_option(line) else _after_head(line)
+    begins = 0 if continued or _starts_with_option(line) or _is_of_a_report(text, line) else _after_head(line)
     if begins is None and text.rstrip().endswith("\\") and all(map(_VARIABLE.match, line)):
         begins = len(line)  # the program stands in a line below
     if begins is None:
@@ -97,6 +101,11 @@ def _command(text: str) -> str:
     return command.rstrip().removesuffix(")") if report[0].endswith("(") else command
 
 
+def _is_of_a_report(text: str, line: list[str]) -> bool:
+    """What a shell repeats of a program by its path, of whatever language, is the command that died."""
+    return bool(line) and _BY_ITS_PATH.match(line[0]) is not None and _SHELLS_REPORT.match(text) is not None
+
+
 def _starts_with_option(line: list[str]) -> bool:
     if not line:
         return False
@@ -115,10 +124,11 @@ def _after_head(line: list[str]) -> int | None:
     """Where the words begin that belong to a program we know, None where the line starts none."""
     others = 0
     prompt = _prompt(line)
+    is_told = prompt >= 0 or bool(line and _TRACE.match(line[0]))
     for index, word in enumerate(line):
         if index <= prompt:
             continue
-        if _is_head(word):
+        if _is_head(word) or (is_told and _BY_ITS_PATH.match(word)):
             return index
         if _ASSIGNMENT.match(word):
             continue

@@ -90,6 +90,7 @@ _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a 
 _OF_A_BUILD: Final = "fewer-build-jobs"
 _TELLING: Final = 8  # characters of a function's name
 _STATES: Final = "low-memory-optimizer"  # whose words each world has of its own
+_TO_DISK: Final = "spill-to-disk"  # whose files are another matter than what a program keeps
 _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
 # Knobs that are nothing but an option of the engine
 _BY_AN_OPTION: Final = frozenset({*OF_THE_ENGINE, "less-swap-space"} - {"smaller-model"})
@@ -217,7 +218,7 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
         return None
     if evaluation.concerns(case.knob, case.crash):
         return None  # the program's option is that of its training
-    told = answer.action if answer is not None and case.knob == _STATES else None
+    told = answer.action if answer is not None and case.knob in (_STATES, _TO_DISK) else None
     own = own_options.proposal(case.knob, told or KNOBS[case.knob].action, case.crash)
     return own if own is None or answer is None else replace(own, cost=answer.cost)
 

@@ -37,8 +37,8 @@ _SIZE_OF_PICTURES: Final = (
 # What only text has
 _OF_TEXT: Final = (
     r"(?i)attention(?!_?unet)|\battn|transformers?\b|token|\bseq(?:uences?)?(?:_len\w*)?\b|\bllms?\b|\bprompts?\b"
-    r"|\blm_?head|\blogits|vocab|\b(?:bert|gpt|llama|gemma|qwen|mistral|bloom|opt|t5|phi|(?:chat)?glm|baichuan|vicuna)"
-    r"(?:\b|[\d_-])"
+    r"|\blm_?head|\blogits|vocab|\b(?:bert|gpt|llama|gemma|qwen|mistral|bloom|opt(?!/)|t5|phi|(?:chat)?glm|baichuan"
+    r"|vicuna)(?:\b|[\d_-])"
     r"|cross_entropy|\bmax_len|softmax|einsum"
 )
 _OF_SOUND: Final = (
@@ -47,12 +47,13 @@ _OF_SOUND: Final = (
 )
 _OF_MOVING_PICTURES: Final = r"(?i)video|frames?\b.{0,20}\b(?:image|resolution)|\.mp4\b"
 _OF_A_NETWORK: Final = ("activations", "logits-spike", "optimizer-states")  # causes
-# What only programs have that learn, or that compute with a network
-OF_LEARNING: Final = (
-    r"(?i)batch|\bepochs?\b|\bloss(?:es)?\b|data_?loader|\btrain|\bmodels?\b|\bnetworks?\b|\bneural|\btensors?\b"
+# What only programs have that learn, or that compute with a network; and batches, which others have, too
+_ONLY_OF_LEARNING: Final = (
+    r"(?i)\bepochs?\b|\bloss(?:es)?\b|data_?loader|\btrain|\bmodels?\b|\bnetworks?\b|\bneural|\btensors?\b"
     r"|\blayers?\b|torch|tensorflow|keras|caffe|mxnet|paddle|onnx|mindspore|\bnccl\b|cudnn|bitsandbytes"
     r"|\bRuntimeError: CUDA\b"
 )
+OF_LEARNING: Final = rf"{_ONLY_OF_LEARNING}|batch"
 LENGTH: Final = "shorter-sequences"
 SIZE: Final = "smaller-input"
 SMALLEST: Final = 32  # of a picture's edges, in pixels: a filter's are shorter
@@ -78,10 +79,17 @@ def sequences(case: Case) -> bool:
     if crash.mentions(_SIZE_OF_PICTURES) is not None:
         return False
     root = crash.root
-    if isinstance(root, Shortage) and not crash.job.frameworks and SIDES.get(root.pool) == "host":
-        return False  # of a program of which nothing is known but its message
+    if SIDES.get(crash.pool) == "host" and _is_of_any_language(crash):
+        return False
     as_pictures = isinstance(root, ArrayOutOfMemory) and len((root.shape or "").split(",")) == PICTURES
     return not as_pictures or crash.mentions(_OPS_ON_SEQUENCES) is not None
+
+
+def _is_of_any_language(crash: Crash) -> bool:
+    """A program of which nothing is known but its message, or nothing at all, and no word of text."""
+    if isinstance(crash.root, Shortage) and not crash.job.frameworks:
+        return True
+    return nothing_is_known_of_the_program(crash) and not crash.shows(_OF_TEXT)
 
 
 def may_be_anything(crash: Crash) -> bool:
@@ -94,13 +102,19 @@ def may_be_anything(crash: Crash) -> bool:
 
 
 def computes_anything(case: Case) -> bool:
-    """Whether nothing is known of the program: no library of arrays, no framework, no task and no step of it."""
-    crash, job = case.crash, case.crash.job
-    if case.cause in _OF_A_NETWORK or isinstance(crash.root, ArrayOutOfMemory):
+    """Whether nothing is known of the program, nor of any step or batch of it."""
+    crash = case.crash
+    if case.cause in _OF_A_NETWORK or crash.stage != "unknown":
         return False
-    if job.frameworks or crash.context.models or crash.stage != "unknown":
+    return nothing_is_known_of_the_program(crash) and not crash.shows(OF_LEARNING)
+
+
+def nothing_is_known_of_the_program(crash: Crash) -> bool:
+    """No library of arrays, no framework, no task and no word of learning: it may be of any language."""
+    job = crash.job
+    if job.frameworks or crash.context.models or isinstance(crash.root, ArrayOutOfMemory):
         return False
-    return job.world == "none" and job.task in _OF_ANY_TASK and not crash.shows(OF_LEARNING)
+    return job.world == "none" and job.task in _OF_ANY_TASK and not crash.shows(_ONLY_OF_LEARNING)
 
 
 def of_sound(crash: Crash) -> bool:

@@ -27,11 +27,13 @@ from oomdoctor.remedies.allocator import WORTH_A_TRY, little_is_unused
 from oomdoctor.remedies.engine.requests import CHUNKS, cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.initial import of_the_default
+from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.signs.evaluation import may_keep_a_graph
 from oomdoctor.signs.host_growth import the_jump
+from oomdoctor.signs.limits import most_is_in_no_process
 from oomdoctor.signs.set_limits import address_limit
 
 EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what does
@@ -69,6 +71,8 @@ _OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
 _AT_ONCE: Final = late(r"(?i)concurren|in_?flight|max_?pending")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
+_TO_DISK: Final = "spill-to-disk"
+_HOST_LEAK: Final = "host-memory-leak"
 _LEAKS: Final = "-leak"  # causes that fill any limit
 _LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
 # Knobs that a program of one's own states under names of its own
@@ -116,6 +120,8 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     own = _own(answer)
     if answer.cause.id == _ACTIVATIONS and own_options.parts(decision.crash_of(answer)):
         return (_PIECES, *own)
+    if answer is decision.answers[0] and answer.cause.id == _HOST_LEAK:
+        return _of_a_leak(own, decision.crash_of(answer))
     if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (PROCESS_HOG, _LIMIT)):
         return own
     stated = stated_knobs(decision.crash_of(answer))
@@ -126,6 +132,8 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         # What was not started may not be needed at all
         unstarted = own[:1] if own[0] == _WORKERS else ()
         return tuple(dict.fromkeys((*unstarted, *asked[:FREE_BEFORE], *own)))
+    if own[0] == _TO_DISK and most_is_in_no_process(decision.crash_of(answer)) is not None:
+        return own  # no process holds what a smaller batch or fewer workers would free
     if not answer.cause.only_ends:
         # Of workers that hold little there may be fewer: it changes nothing for the one process
         first = (knob for knob in stated if knob != _WORKERS or _may_be_fewer(decision.crash_of(answer)))
@@ -135,6 +143,16 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
     return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
+
+
+def _of_a_leak(own: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """What grows is looked for first. Of a program of which nothing is known, its own options come next: they say how
+    much it reads or keeps at once, and whoever runs it may not have its code. Workers grow as they did, if fewer."""
+    if not nothing_is_known_of_the_program(crash):
+        return own
+    place = own.index(_LEAK) + 1 if _LEAK in own else 0
+    stated = sorted(stated_knobs(crash), key=lambda knob: knob == _WORKERS)
+    return tuple(dict.fromkeys((*own[:place], *stated, *own[place:])))
 
 
 def _says_more(one: Ranked) -> bool:

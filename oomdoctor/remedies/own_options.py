@@ -19,6 +19,7 @@ from oomdoctor.job.frameworks import driven
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import say, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
 from oomdoctor.remedies.held import that_fits
 from oomdoctor.remedies.knobs import KNOBS
@@ -35,6 +36,9 @@ _STATES: Final = {
     "off": (False, 0, None, "", "none", "false", "no", "off"),
     "on": (True, "true", "yes", "on"),
 }
+# Memory that a program writes files to, by its name or by a path below it
+_IN_SHM: Final = late(r"(?i)(?:/dev|/run)/shm(?:/\S{0,200})?\Z")
+_SHM: Final = "/dev/shm"  # noqa: S108  (a word of the table)
 _SWITCHED: Final = ("True", "False")
 _OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
@@ -160,6 +164,8 @@ def _names(row: Row, setting: Setting) -> bool:
 def _is_now(row: Row, setting: Setting) -> bool:
     value = setting.value
     if NUMBER in row.now and (setting.whole or 0) >= _LEAST_OF_HALVES:
+        return True
+    if _SHM in row.now and _IN_SHM.match(str(value)):
         return True
     if any(value in _STATES[state] for state in row.now & _STATES.keys()):
         return True

@@ -13,8 +13,9 @@ from oomdoctor.job.frameworks import among
 from oomdoctor.language import listed, say, semicolons, translated
 from oomdoctor.patterns import late
 from oomdoctor.regressions import Carrier, Regression
+from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
 from oomdoctor.remedies.placement import VISIBLE
-from oomdoctor.remedies.proposal import PROCESS_HOG, REFUSED_WHAT_IS_FREE, Answer, Case, Proposal
+from oomdoctor.remedies.proposal import PROCESS_HOG, REFUSED_WHAT_IS_FREE, Answer, Case, Proposal, Skip
 from oomdoctor.signs import releases
 from oomdoctor.signs.kv_pool import evictable_tokens_stayed, last_prompt_refused
 from oomdoctor.signs.library import the_driver_of_an_embedded_gpu_had_no_room
@@ -32,7 +33,7 @@ def pin_version(case: Case) -> Answer:
     if match is None and evictable_tokens_stayed(case.crash) is not None:
         return _without_a_prefix_cache()
     if match is None:
-        return _that_evicts(case.crash) or _no_known_regression(case.crash) or _another_build(case)
+        return _that_evicts(case.crash) or _no_known_regression(case.crash) or _another_build(case) or _of_none(case)
     known = match.known
     package = known.affected.package
     return Proposal(
@@ -118,6 +119,11 @@ def _another_build(case: Case) -> Answer:
     return Proposal(
         action=say("Try another build of the framework for this driver, such as the GPU maker's container image")
     )
+
+
+def _of_none(case: Case) -> Skip | None:
+    """A program of which nothing is known has no framework."""
+    return Skip() if nothing_is_known_of_the_program(case.crash) else None
 
 
 def _upgrade(crash: Crash, match: Match) -> str:

@@ -153,7 +153,7 @@ def _limit_by_its_score(kill: KernelKill) -> str:
 
 
 def _of_nobody(kill: KernelKill) -> str:
-    rest = _in_no_process(kill)
+    rest = in_no_process(kill)
     if rest is None or much_shared(kill) is not None:
         return ""
     return say(
@@ -165,15 +165,21 @@ def _of_nobody(kill: KernelKill) -> str:
 @sign
 def most_is_in_no_process(crash: Crash) -> Seen | None:
     """The kernel's table of a cgroup's tasks explains less than half of what was in use at its limit."""
+    kill = filled_by_nobody(crash)
+    return Seen(words="", evidence=(kill,)) if kill is not None else None
+
+
+def filled_by_nobody(crash: Crash) -> KernelKill | None:
+    """The kill at a limit that no process fills."""
     kill = _kill_in_a_group(crash)
-    return Seen(words="", evidence=(kill,)) if kill is not None and _in_no_process(kill) else None
+    return kill if kill is not None and in_no_process(kill) else None
 
 
 def _kill_in_a_group(crash: Crash) -> KernelKill | None:
     return next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
 
 
-def _in_no_process(kill: KernelKill) -> int | None:
+def in_no_process(kill: KernelKill) -> int | None:
     """What is in use and in none of the processes that the kernel lists, its victim among them."""
     if kill.used_bytes is None or all(task.pid != kill.process.pid for task in kill.tasks):
         return None

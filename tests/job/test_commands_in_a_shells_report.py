@@ -39,6 +39,30 @@ def test_no_command_behind_it(text: str) -> None:
     assert read_line(text, continued=False) == []
 
 
+@pytest.mark.parametrize("program", ["./sift", "target/release/sift", "/opt/tools-1.2/bin/sift", "~/bin/sift"])
+@pytest.mark.parametrize("before", ["run.sh: line 12:  4711 Aborted                 ", "+ ", "++ ", "me@box:~/x $ "])
+def test_a_program_of_any_language_by_its_path(before: str, program: str) -> None:
+    assert read_line(f"{before}{program} --parts 4", continued=False) == [("parts", 4)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "./sift --parts 4",  # told to nobody
+        "see ./sift --parts 4",
+        "- ./sift --parts 4",
+        "+ sift --parts 4",
+        "+ they run ./sift --parts 4",
+        "1 + ./sift --parts 4",
+        "me@box:~/x $ see ./sift --parts 4",
+        "[1]+  Killed                  sift --parts 4",
+        "[1]+  Killed                  https://x.org/sift --parts 4",
+    ],
+)
+def test_what_only_speaks_of_a_program(text: str) -> None:
+    assert read_line(text, continued=False) == []
+
+
 @pytest.mark.parametrize(
     ("last", "first"),
     [

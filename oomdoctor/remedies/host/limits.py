@@ -20,6 +20,7 @@ from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import Spelling, of_knob, spelling
 from oomdoctor.signs import commands, limits, pods
+from oomdoctor.signs.files_in_memory import files_in_memory
 from oomdoctor.units import GIB, MIB, gib_up, show, size
 
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
@@ -75,8 +76,8 @@ def raise_limit(case: Case) -> Answer:
         asked = _ask_for_more(crash, manager)
         created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
         return _at_least_a_start(asked, crash, manager) if created and manager == "kubernetes" else asked
-    if (overhead := _more_overhead(case, limit)) is not None:
-        return overhead
+    if (known := _more_overhead(case, limit) or _room_for_files(crash, manager, limit)) is not None:
+        return known
     states = _offloaded(crash)
     if states is not None and states[0] > limit:
         return _room_for_states(crash, manager, limit, *states)
@@ -100,12 +101,12 @@ def raise_limit(case: Case) -> Answer:
     held = max(limit, *(_most(kill) for kill in crash.every(LimitKill) if kill.limit_bytes in (None, limit)), 0)
     then = gib_up(MORE * held) if held >= GIB else None
     amount = f"{then}G" if then is not None else _amount(MORE * held)
-    known = say("25 % more is a guess: the job was ended at {peak}", peak=show(held))
+    ended = say("25 % more is a guess: the job was ended at {peak}", peak=show(held))
     rounded = say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}")
     return replace(
         _raised_to(amount, crash, manager, limit),
         derivation=rounded if then == MORE * held / GIB or then is None else f"{rounded} = {then} GiB",
-        assumes=(known if held > limit else say("25 % more is a guess: the peak is unknown"),),
+        assumes=(ended if held > limit else say("25 % more is a guess: the peak is unknown"),),
     )
 
 
@@ -281,6 +282,29 @@ def _room_for_states(
             amount=then,
         ),
         assumes=(*assumes, say("25 % more for the rest of the job (a guess)")),
+    )
+
+
+def _room_for_files(crash: Crash, manager: str | None, limit: int) -> Proposal | None:
+    """What all files in memory will take, and what the processes held beside those that were there."""
+    files = files_in_memory(crash)
+    if files is None:
+        return None
+    then = max(limit, files.whole_bytes + files.held_bytes) * MORE
+    amount = f"{gib_up(then)}G" if then >= GIB else _amount(then)
+    return replace(
+        _raised_to(amount, crash, manager, limit),
+        derivation=say(
+            "{used} of files at {done} of {count}; ({used} x {count} / {done} + {held} in processes) x {more} = "
+            "{then}, rounded up",
+            used=show(files.used_bytes),
+            done=files.done,
+            count=files.count,
+            held=show(files.held_bytes),
+            more=MORE,
+            then=show(then),
+        ),
+        assumes=(say("25 % more for the rest of the job (a guess)"),),
     )
 
 

@@ -6,6 +6,7 @@ import shlex
 from typing import Final
 
 from oomdoctor.families.budget import SpillRefused
+from oomdoctor.families.df import DiskUsage
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.ray_store import DiskFull
@@ -20,18 +21,24 @@ from oomdoctor.incident.node import (
     used_bytes,
 )
 from oomdoctor.job.frameworks import among
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.loading import parts_loaded
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs import limits
+from oomdoctor.signs.files_in_memory import files_in_memory
 from oomdoctor.signs.kills import Ranks, ranks_beside_the_killed
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.pieces import needed_bytes
 from oomdoctor.units import show
 
 _IN_MEMORY: Final = late(r"(?<![\w/.-])/dev/shm/\S{1,200} is over ")
+# src/sort.c of coreutils, usage(): what does not fit into its buffer waits there, each line of the input once
+_SORT: Final = "sort"
+_LARGER: Final = "/PATH/ON/A/LARGER/DISK"
+_COMPRESSED: Final = "sort --compress-program=gzip ...   # or: smaller temporary files"
 _SESSION: Final = late(r"(/[\w./-]{1,200})/session_[\w-]{1,80} is over ")
 
 
@@ -122,11 +129,24 @@ def _more_than_the_ranks(ranks: Ranks) -> Proposal:
 
 
 def files_to_disk(case: Case) -> Answer:
-    """Files in memory are no option's: the command shows them."""
+    """Files in memory are no framework's: the command shows them, and the job's prints how much all of them take."""
     if case.row is not None or limits.most_is_in_no_process(case.crash) is None:
         return None
+    files = files_in_memory(case.crash)
+    told = (
+        say(
+            "{used} at {done} of {count}: all take {used} x {count} / {done} = {whole}",
+            used=show(files.used_bytes),
+            done=files.done,
+            count=files.count,
+            whole=show(files.whole_bytes),
+        )
+        if files is not None
+        else None
+    )
     return Proposal(
         action=say("Keep the files in /dev/shm and other tmpfs on a disk, or delete them: they count for the limit"),
+        derivation=told,
         snippet="df -h -t tmpfs; du -ah /dev/shm | sort -h | tail",
         cost=say("slower; needs disk space"),
     )
@@ -135,7 +155,7 @@ def files_to_disk(case: Case) -> Answer:
 def free_disk(case: Case) -> Answer:
     full, spilling = case.crash.first(DiskFull), case.crash.first(SpillRefused)
     if full is None and spilling is not None:
-        return _disk_of_a_program(case, spilling.program)
+        return _disk_of_a_program(case, spilling)
     if full is None:
         return None if case.cause == "spill-disk-full" else Skip()
     if _IN_MEMORY.search(full.at.text):
@@ -156,15 +176,49 @@ def free_disk(case: Case) -> Answer:
     )
 
 
-def _disk_of_a_program(case: Case, program: str | None) -> Proposal:
+def _disk_of_a_program(case: Case, refused: SpillRefused) -> Proposal:
     """Of one that spills for itself, where Ray has no part in it."""
-    if program is None:
-        return Proposal(action=say("Free the disk that the program spills to, or let it spill to a larger one"))
-    row = spelling("spill-to-disk", case.crash.context, program)
+    told, program = _room_of(refused, case.crash), refused.program
+    if (own := _option_for(refused, case.crash)) is not None:
+        lines = (f"{own.written}{_LARGER}", _COMPRESSED if program == _SORT else None)
+        return Proposal(
+            action=say("Set {name} to a folder on a larger disk", name=own.flag),
+            current=own.value,
+            setting=own.flag,
+            snippet="\n".join(filter(None, lines)),
+            derivation=told,
+        )
+    if program == _SORT:
+        return Proposal(
+            action=say("Let sort write its temporary files to a larger disk, or compress them"),
+            snippet=f"sort -T {_LARGER} ...\n{_COMPRESSED}",
+            derivation=told,
+        )
+    row = spelling("spill-to-disk", case.crash.context, program) if program is not None else None
     return Proposal(
-        action=say("Free the disk that {program} spills to, or let it spill to a larger one", program=program),
+        action=say("Free the disk that {program} spills to, or let it spill to a larger one", program=program)
+        if program is not None
+        else say("Free the disk that the program spills to, or let it spill to a larger one"),
         snippet=row.snippet(row.value) if row is not None else None,
+        derivation=told,
     )
+
+
+def _option_for(refused: SpillRefused, crash: Crash) -> Setting | None:
+    """The option of the launch line that names the folder."""
+    stated = (one for one in crash.context.settings.values() if one.written and one.written.startswith("-"))
+    return next((one for one in stated if refused.folder and str(one.value).rstrip("/") == refused.folder), None)
+
+
+def _room_of(refused: SpillRefused, crash: Crash) -> str | None:
+    """How large the disk is, where df shows the folder as a mount of its own."""
+    disks = [one for one in crash.every(DiskUsage) if refused.folder and f"/{one.mount}".endswith(f"/{refused.folder}")]
+    if refused.program != _SORT or not disks or not disks[-1].total_bytes:
+        return None
+    return say(
+        "{mount} has {total} in all; the temporary files take at least as much as the input",
+        mount=disks[-1].mount, total=show(disks[-1].total_bytes),
+    )  # fmt: skip
 
 
 def _sessions(full: DiskFull) -> str | None:

@@ -12,13 +12,14 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, NodeMemory, node_memory, total_bytes
 from oomdoctor.job.frameworks import some
-from oomdoctor.job.model import Value
+from oomdoctor.job.model import Trajectory, Value
 from oomdoctor.language import all_of, say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies import held, ray_workers
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.host.thresholds import ROOM, threshold_of
 from oomdoctor.remedies.initial import least_of
+from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs.address_space import a_loader_was_not_forked
@@ -40,6 +41,11 @@ _URL: Final = late(
 )
 
 NEARLY_ALL: Final = 0.9  # of what is in use, in one process
+# What a restart costs nothing: work that is saved and taken up again, requests that come anew
+_GOES_ON: Final = (
+    r"(?i)check-?point|snapshot|\bresum(?:e|ed|ing)\b|\bsav(?:e|ed|ing)\b"
+    r"|\bserv(?:er|ice|ing)\b|\blisten(?:s|ing)? (?:on|at)\b|\brequests?\b|\bdaemon\b|\bconsumers?\b"
+)
 _ALIKE: Final = 2  # times the middle one: a larger one is of another kind
 _THREADS: Final = frozenset({"threads", "nthreads", "num_threads"})
 
@@ -358,6 +364,8 @@ def restart(case: Case) -> Answer:
     """How many steps fit between two restarts; where none are counted, how many prints of the figure."""
     crash = case.crash
     grows = crash.trajectory
+    if nothing_is_known_of_the_program(crash) and not crash.shows(_GOES_ON):
+        return _of_what_runs_on(grows)
     if grows is None or not grows.growth_bytes or grows.per == "second":
         return None
     first, by_step = grows.points[0].bytes, grows.per == "step"
@@ -389,6 +397,14 @@ def restart(case: Case) -> Answer:
         suggested=steps,
         derivation=say("floor({share} of ({limit} - {first} at first) / {growth} per step) = {count}", **figures),
     )
+
+
+def _of_what_runs_on(grows: Trajectory | None) -> Answer:
+    """Of a job that counts its work nothing shows that it can take it up again; what fills a machine by the clock may
+    do without."""
+    if grows is not None and grows.per != "second":
+        return Skip()
+    return Proposal(action=say("Restart it before memory is full, until the leak is fixed"))
 
 
 def _whole_node(crash: Crash) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoctor.families.budget import SpillRefused
 from oomdoctor.families.event import RAM
 from oomdoctor.families.ray_store import StoreFull
 from oomdoctor.incident.climb import course
@@ -14,6 +15,7 @@ from oomdoctor.job.frameworks import driven
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies.holder import holder
+from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import known_versions, spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
@@ -44,9 +46,11 @@ def _not_in_python(crash: Crash) -> bool:
 
 
 def _has_none_of_the_readers(crash: Crash) -> bool:
-    """What is in /dev/shm lies there for its workers, a process that has just begun has no old results, and those of
-    another language have no tensors."""
+    """What is in /dev/shm lies there for its workers, a process that has just begun has no old results, those of
+    another language have no tensors, and a tool that spills keeps no more than its budget."""
     if crash.pool == "shm" or _has_a_loop_of_its_own(crash):
+        return True
+    if isinstance(crash.root, SpillRefused) and nothing_is_known_of_the_program(crash):
         return True
     is_new = limits.seconds_after_its_start(crash) is not None
     return crash.pool in RAM and (is_new or _not_in_python(crash))

@@ -21,6 +21,7 @@ from oomdoctor.signs.kills import as_reported, program_of
 from oomdoctor.signs.limits import (
     MANAGERS,
     dockers_last_print,
+    in_no_process,
     job_and_step,
     kill_at_a_limit,
     limit_of,
@@ -66,6 +67,12 @@ def kernel_limit(kill: KernelKill) -> str | None:
 def kernel_shared(kill: KernelKill) -> str | None:
     """How much of that limit is shared memory, where it is much."""
     return briefly(much_shared(kill))
+
+
+@about(_at_its_group)
+def kernel_unheld(kill: KernelKill) -> str | None:
+    """How much of it is in no process, where that is most of it."""
+    return briefly(in_no_process(kill))
 
 
 @about(_at_its_group)

@@ -165,6 +165,12 @@ def spilling_program(refusal: SpillRefused) -> str | None:
 
 
 @about(first(SpillRefused))
+def spilling_folder(refusal: SpillRefused) -> str | None:
+    """Where that was to lie."""
+    return refusal.folder
+
+
+@about(first(SpillRefused))
 def spilling_memory(refusal: SpillRefused) -> str | None:
     """What it had of its memory limit in use."""
     return beside(refusal.used_bytes, refusal.limit_bytes)
