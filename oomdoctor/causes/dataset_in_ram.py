@@ -17,6 +17,8 @@ OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes
 OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory")
+# It holds what it was given until the end: a part of the keys at a time, or less of each
+OF_A_HASH_TABLE = ("smaller-partitions", "narrow-dtypes", "spill-to-disk", "more-host-memory")
 OF_ONE_PIECE = ("stream-data", "smaller-input")  # a tensor of all data is as large whatever a step takes of it
 # The vectors themselves, which come in batches already
 OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
@@ -57,6 +59,7 @@ CAUSE = Cause(
         Row(held_data.things_were_collected, Grade.POINTS), Row(held_data.data_were_being_read, Grade.POINTS),
         Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_TABLES),
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES),
+        Row(held_data.a_hash_table_was_to_grow, Grade.NAMES, OF_A_HASH_TABLE),
         Row(replays.a_buffer_is_laid_out, Grade.POINTS),
         Row(made.of_all_pairs_in_ram, Grade.POINTS), Row(host_data.a_wide_table_was_refused, Grade.POINTS),
         Row(host_data.strings_of_one_width, Grade.NAMES),

@@ -20,6 +20,7 @@ from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.host.thresholds import ROOM, threshold_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, of_knob
+from oomdoctor.signs.held_data import hash_table_of
 from oomdoctor.signs.host_data import MANY, a_square_array_was_refused, many_readers_and_one_vanished
 from oomdoctor.signs.kills import ranks_beside_the_killed
 from oomdoctor.signs.node import a_task_is_the_largest
@@ -36,6 +37,7 @@ _URL: Final = late(
     r"(?P<scheme>https?://)(?:[\w.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\])(?P<port>:\d{1,5})?(?P<path>(?:/[\w.\-/]{0,200})?)"
 )
 
+_HASH_TABLE: Final = "HashMap"
 _ALIKE: Final = 2  # times the middle one: a larger one is of another kind
 _THREADS: Final = frozenset({"threads", "nthreads", "num_threads"})
 
@@ -298,6 +300,14 @@ def smaller_parts(case: Case) -> Answer:
     if case.row is None and a_square_array_was_refused(case.crash) is not None:
         return Proposal(
             action=say("Compute them in blocks of rows, and keep only what you need of each"), cost=say("slower")
+        )
+    if case.row is None and hash_table_of(case.crash) is not None:
+        return Proposal(
+            action=say(
+                "Fill the table with a part of the keys at a time (by a hash of the key), one pass for each part"
+            ),
+            subject=_HASH_TABLE,
+            cost=say("slower"),
         )
     memory = node_memory(case.crash)
     if case.row is not None or memory is None or memory.heaviest is None or a_task_is_the_largest(case.crash) is None:
