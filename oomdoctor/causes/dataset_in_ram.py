@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, held_data, host_data, made, other_words, own_arrays, replays
+from oomdoctor.signs import Grade, databases, held_data, host_data, made, other_words, own_arrays, replays
 
 KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
          "smaller-microbatch", "smaller-input", "more-host-memory")  # fmt: skip
@@ -47,7 +47,7 @@ CAUSE = Cause(
     ),
     stage="data_load",
     pools=("host_ram", "cgroup", "shm", "gpu"),
-    silent=(host_data.a_card_without_data,),
+    silent=(host_data.a_card_without_data, databases.sqlite_is_at_its_own_limit),
     signs=(
         Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, OF_ONE_PIECE),
         Row(host_data.data_are_read_onto_the_card, Grade.POINTS),

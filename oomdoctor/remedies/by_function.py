@@ -49,7 +49,7 @@ def _of_its_kind(found: Made, case: Case) -> Proposal | None:
         return _fewer_nodes(case)
     if found.kind == "unknowns" and case.knob == SIZE:
         action = say("Compute a smaller problem: half as many unknowns take a quarter")
-        return Proposal(action=action, setting="", cost=say("lower resolution"))
+        return Proposal(action=action, subject=found.function, setting="", cost=say("lower resolution"))
     if found.kind == "pairs" and case.knob in _BLOCKS:
         action = say("Compute them in blocks of rows, and keep only what you need of each")
         return Proposal(action=action, subject=found.function, setting="", cost=translated(SLOWER))

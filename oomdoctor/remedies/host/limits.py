@@ -20,6 +20,7 @@ from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import Spelling, of_knob, spelling
 from oomdoctor.signs import commands, limits, pods
+from oomdoctor.signs.estimates import estimate_beyond_the_limit
 from oomdoctor.units import GIB, MIB, gib_up, show, size
 
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?)([KMGTkmgt])i?[Bb]?")
@@ -77,9 +78,8 @@ def raise_limit(case: Case) -> Answer:
         return _at_least_a_start(asked, crash, manager) if created and manager == "kubernetes" else asked
     if (overhead := _more_overhead(case, limit)) is not None:
         return overhead
-    states = _offloaded(crash)
-    if states is not None and states[0] > limit:
-        return _room_for_states(crash, manager, limit, *states)
+    if (known := _room_for_what_is_known(crash, manager, limit)) is not None:
+        return known
     if limit < _TINY:
         return replace(
             _raised_to(_amount(_START), crash, manager, limit),
@@ -100,12 +100,12 @@ def raise_limit(case: Case) -> Answer:
     held = max(limit, *(_most(kill) for kill in crash.every(LimitKill) if kill.limit_bytes in (None, limit)), 0)
     then = gib_up(MORE * held) if held >= GIB else None
     amount = f"{then}G" if then is not None else _amount(MORE * held)
-    known = say("25 % more is a guess: the job was ended at {peak}", peak=show(held))
+    seen = say("25 % more is a guess: the job was ended at {peak}", peak=show(held))
     rounded = say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}")
     return replace(
         _raised_to(amount, crash, manager, limit),
         derivation=rounded if then == MORE * held / GIB or then is None else f"{rounded} = {then} GiB",
-        assumes=(known if held > limit else say("25 % more is a guess: the peak is unknown"),),
+        assumes=(seen if held > limit else say("25 % more is a guess: the peak is unknown"),),
     )
 
 
@@ -281,6 +281,28 @@ def _room_for_states(
             amount=then,
         ),
         assumes=(*assumes, say("25 % more for the rest of the job (a guess)")),
+    )
+
+
+def _room_for_what_is_known(crash: Crash, manager: str | None, limit: int) -> Proposal | None:
+    """What the settings put into host memory, or what the program says of itself, is more than the limit."""
+    states, estimate = _offloaded(crash), estimate_beyond_the_limit(crash)
+    if states is not None and states[0] > limit:
+        return _room_for_states(crash, manager, limit, *states)
+    return _room_for_an_estimate(crash, manager, limit, estimate.bytes) if estimate is not None else None
+
+
+def _room_for_an_estimate(crash: Crash, manager: str | None, limit: int, needed: int) -> Proposal:
+    """What the program said that it needs, and room for the rest of it."""
+    then = gib_up(MORE * needed)
+    return replace(
+        _raised_to(f"{then}G", crash, manager, limit),
+        derivation=say(
+            "{formula} (the program's own estimate), rounded up = {amount} GiB",
+            formula=f"{show(needed)} x {MORE} = {show(MORE * needed)}",
+            amount=then,
+        ),
+        assumes=(say("25 % more for the rest of the job (a guess)"),),
     )
 
 
