@@ -204,7 +204,7 @@ def _more_for_sqlite(limit: int) -> Proposal:
         setting=_HARD_LIMIT,
         current=limit,
         suggested=then,
-        snippet=f"PRAGMA {_HARD_LIMIT} = {then};",
+        snippet=f"PRAGMA {_HARD_LIMIT}={then};",
         derivation=f"2 x {limit} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
     )

@@ -46,8 +46,8 @@ def test_what_is_not_its_limit(text: str, tmp_path: Path) -> None:
 def test_what_it_sorts_goes_to_a_disk_or_the_limit_up(tmp_path: Path) -> None:
     remedies = first(tmp_path, STARTED.format("") + SORTS + PRAGMA + SORT)["remedies"]
     assert [one["snippet"] for one in remedies[:2]] == [
-        "PRAGMA temp_store = FILE;",
-        "PRAGMA hard_heap_limit = 67108864;",
+        "PRAGMA temp_store=FILE;",
+        "PRAGMA hard_heap_limit=67108864;",
     ]
     assert "more-host-memory" not in str(remedies)
 
