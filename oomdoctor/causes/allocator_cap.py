@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.logits_spike import SCORES_KNOBS
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, address_space, allocator, ggml, kills, other_words
+from oomdoctor.signs import Grade, address_space, allocator, databases, ggml, kills, other_words
 
 LARGEST_KNOBS = ("raise-allocator-cap", "smaller-microbatch", "smaller-input", "shorter-sequences",
                  "memory-efficient-attention")  # fmt: skip
@@ -15,6 +15,7 @@ AT_ONCE_KNOBS = ("smaller-prefill", *LARGEST_KNOBS[1:], "shorter-context", LARGE
 WATERMARK_KNOBS = ("smaller-microbatch", "smaller-model", "smaller-input", "shorter-sequences", "raise-allocator-cap")
 BUDGET_KNOBS = ("raise-allocator-cap", "spill-to-disk", "smaller-partitions", "fewer-workers", "smaller-buffers",
                 "stream-data", "narrow-dtypes", "smaller-microbatch")  # fmt: skip
+OF_SQLITE = ("spill-to-disk", "raise-allocator-cap", "smaller-buffers")
 # More than the machine has is no limit
 SHARE_KNOBS = ("smaller-buffers", "fewer-workers", "smaller-partitions", "spill-to-disk", "stream-data",
                "narrow-dtypes", "raise-allocator-cap")  # fmt: skip
@@ -56,6 +57,7 @@ CAUSE = Cause(
         Row(allocator.frameworks_own_limit_is_hit, Grade.NAMES),
         Row(allocator.budget_of_the_machines_size_is_spent, Grade.PROVES, SHARE_KNOBS),
         Row(allocator.budget_of_a_program_is_spent, Grade.PROVES, BUDGET_KNOBS),
+        Row(databases.sqlite_is_at_its_own_limit, Grade.PROVES, OF_SQLITE),
         Row(kills.budget_was_nearly_spent_before_the_kill, Grade.NAMES, BUDGET_KNOBS),
         Row(allocator.arena_of_a_library_is_full, Grade.NAMES),
         Row(allocator.workspace_of_a_library_is_too_small, Grade.NAMES),

@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import (  # fmt: skip
     Grade,
     checkpoints,
+    estimates,
     evaluation,
     first_step,
     held_data,
@@ -64,6 +65,7 @@ CAUSE = Cause(
     at_a_limit=True,
     against=(
         Row(checkpoints.while_a_checkpoint_was_written_or_read, Grade.POINTS),
+        Row(estimates.an_estimate_beyond_the_limit, Grade.NAMES),
         Row(host_growth.host_memory_grew, Grade.POINTS), Row(evaluation.killed_during_an_evaluation, Grade.POINTS),
         Row(host_data.data_is_kept_by_a_setting, Grade.POINTS),
         Row(held_data.the_prints_say_what_was_filled, Grade.HINTS),

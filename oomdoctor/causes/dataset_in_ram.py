@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, held_data, host_data, host_growth, made, other_words, own_arrays, pieces, replays
+from oomdoctor.signs import Grade, held_data, host_data, host_growth, made, other_words, own_arrays, pieces
+from oomdoctor.signs.databases import sqlite_is_at_its_own_limit
+from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
          "smaller-microbatch", "smaller-input", "more-host-memory")  # fmt: skip
@@ -17,8 +19,6 @@ OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes
 OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory")
-OF_A_JUMP = ("collect-evidence", "stream-data", "smaller-buffers", "more-host-memory")
-OF_ONE_PIECE = ("stream-data", "smaller-input")  # a tensor of all data is as large whatever a step takes of it
 # The vectors themselves, which come in batches already
 OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
 
@@ -48,9 +48,9 @@ CAUSE = Cause(
     ),
     stage="data_load",
     pools=("host_ram", "cgroup", "shm", "gpu"),
-    silent=(host_data.a_card_without_data,),
+    silent=(host_data.a_card_without_data, sqlite_is_at_its_own_limit),
     signs=(
-        Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, OF_ONE_PIECE),
+        Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, ("stream-data", "smaller-input")),
         Row(host_data.data_are_read_onto_the_card, Grade.POINTS),
         Row(host_data.data_is_cached_in_memory, Grade.PROVES, OF_A_CACHE),
         Row(host_data.data_is_kept_by_a_setting, Grade.NAMES), Row(host_data.data_is_kept_by_workers, Grade.POINTS),
@@ -60,7 +60,8 @@ CAUSE = Cause(
         Row(held_data.things_were_collected, Grade.POINTS), Row(held_data.data_were_being_read, Grade.POINTS),
         Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_TABLES),
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES),
-        Row(replays.a_buffer_is_laid_out, Grade.POINTS), Row(pieces.memory_grew_with_the_work, Grade.NAMES),
+        Row(a_buffer_is_laid_out, Grade.POINTS), Row(pieces.memory_grew_with_the_work, Grade.NAMES),
+        Row(held_data.a_hash_table_was_to_grow, Grade.NAMES), Row(host_growth.machine_filled_at_once, Grade.POINTS),
         Row(made.of_all_pairs_in_ram, Grade.POINTS), Row(host_data.a_wide_table_was_refused, Grade.POINTS),
         Row(host_data.strings_of_one_width, Grade.NAMES), Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
         Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
@@ -72,7 +73,6 @@ CAUSE = Cause(
         Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
         Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
         Row(host_data.vanished_while_reading_data, Grade.LEFT), Row(other_words.data_by_the_message, Grade.POINTS),
-        Row(host_growth.machine_filled_at_once, Grade.POINTS, OF_A_JUMP),
     ),
     knobs=KNOBS,
     knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, evaluation, host_growth, optimizer
+from oomdoctor.signs import Grade, evaluation, held_data, host_growth, optimizer
 from oomdoctor.signs.node import a_reward_model_is_the_largest
 from oomdoctor.signs.offload import (
     engine_has_swap_space,
@@ -33,7 +33,11 @@ CAUSE = Cause(
         mark("A small allocation of RAM failed after {steps_before_a_small_refusal} steps: memory filled up meanwhile"),
     ),
     pools=("host_ram", "cgroup"),
-    silent=(evaluation.host_memory_grew_within_an_evaluation, memory_grew_with_the_work),
+    silent=(
+        evaluation.host_memory_grew_within_an_evaluation,
+        held_data.a_hash_table_holds_the_input,
+        memory_grew_with_the_work,
+    ),
     excluded=(host_growth.host_memory_stays,),
     signs=(
         Row(host_growth.host_memory_grew, Grade.PROVES),

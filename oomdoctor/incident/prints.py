@@ -33,6 +33,7 @@ _DONE: Final = late(
 )
 _STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + A_COUNT)
 _NUMBER: Final = late(r"\d{1,15}")
+_TRACE: Final = "Traceback (most recent call last)"
 
 
 class Held(Struct, frozen=True):
@@ -51,9 +52,15 @@ def own_lines(crash: Crash) -> Iterator[str]:
     """The job's own lines before its end, the last first."""
     own = (event for event in crash.events if event.role in ("confirmation", "cascade"))
     for event in (crash.root, *own):
-        for line in reversed(event.around.before[-_LINES:]):
+        for line in reversed(_above_the_trace(event.around.before[-_LINES:])):
             if _OF_THE_SHELL.search(line[:_CHARACTERS]) is None:
                 yield line[:_CHARACTERS]
+
+
+def _above_the_trace(lines: Sequence[str]) -> Sequence[str]:
+    """Without the lines of the traceback that ends them."""
+    begins = next((n for n in range(len(lines) - 1, -1, -1) if _TRACE in lines[n]), len(lines))
+    return lines[:begins]
 
 
 def growing(crash: Crash, pattern: re.Pattern[str], filling: re.Pattern[str]) -> Held | None:

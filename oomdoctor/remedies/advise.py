@@ -220,7 +220,10 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
         return None  # the program's option is that of its training
     told = answer.action if answer is not None and case.knob in (_STATES, _TO_DISK) else None
     own = own_options.proposal(case.knob, told or KNOBS[case.knob].action, case.crash)
-    return own if own is None or answer is None else replace(own, cost=answer.cost)
+    if own is None or answer is None:
+        return own
+    of_the_option = translated(caption(case.row).cost) if case.row is not None else ""
+    return replace(own, cost=answer.cost if answer.cost is not None else of_the_option or None)
 
 
 def _in_other_words(case: Case) -> bool:

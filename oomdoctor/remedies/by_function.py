@@ -26,13 +26,13 @@ _OF_PASSES: Final = frozenset(
 )
 _IDLE: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys((*OF_ONE_INPUT, "gradients", "plan", "layout", "merge"), _OF_PASSES),
-    **dict.fromkeys(("square", "pairs"), _OF_PASSES - {"smaller-microbatch"} | {"mixed-precision"}),
+    **dict.fromkeys(("square", "unknowns", "pairs"), _OF_PASSES - {"smaller-microbatch"} | {"mixed-precision"}),
 }
 # What the change costs where it is not time
 _COSTS: Final[Mapping[str, str]] = {
     "masks": mark("objects may be missed"),
     "suppression": mark("objects may be missed"),
-    **dict.fromkeys(("plan", "layout", "merge"), ""),
+    **dict.fromkeys(("unknowns", "plan", "layout", "merge"), ""),
 }
 
 
@@ -55,6 +55,9 @@ def proposal(case: Case) -> Proposal | Skip | None:
 def _of_its_kind(found: Made, case: Case) -> Proposal | None:
     if found.kind == "square" and case.knob == SIZE:
         return _fewer_nodes(case)
+    if found.kind == "unknowns" and case.knob == SIZE:
+        action = say("Compute a smaller problem: half as many unknowns take a quarter")
+        return Proposal(action=action, subject=found.function, setting="", cost=say("lower resolution"))
     if found.kind == "pairs" and case.knob in _BLOCKS:
         action = say("Compute them in blocks of rows, and keep only what you need of each")
         return Proposal(action=action, subject=found.function, setting="", cost=translated(SLOWER))

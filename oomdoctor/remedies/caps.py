@@ -28,6 +28,7 @@ from oomdoctor.signs.allocator import (
     ends_early,
     vram_of_the_driver,
 )
+from oomdoctor.signs.databases import sqlite_limit
 from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.other_words import with_advice
@@ -36,6 +37,7 @@ from oomdoctor.signs.trace import card
 from oomdoctor.units import BINARY, GIB, MIB, gib_up, percent, show
 from oomdoctor.versions import version_of
 
+_HARD_LIMIT: Final = "hard_heap_limit"  # of SQLite
 _CAP: Final = "torch.cuda.set_per_process_memory_fraction"  # torch/cuda/memory.py since 1.8: 0 to 1 of the GPU
 _WHOLE: Final = 1.0
 _RELAXED: Final = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS"  # oneapi-src/unified-runtime#1245, 2024-01
@@ -181,6 +183,8 @@ def _of_a_program(case: Case) -> Answer:
         return _larger_host_buffer(case.crash)
     if isinstance(root, BudgetSpent) or case.crash.first(BudgetUsage) is not None:
         return _larger_budget(case)
+    if (of_sqlite := sqlite_limit(case.crash)) is not None:
+        return _more_for_sqlite(of_sqlite)
     if isinstance(root, HostAllocation) and limit_of_r_is_hit(case.crash) is not None:
         return _more_for_r(root.limit_bytes or 0)
     if isinstance(root, HostAllocation) and root.part in _BESIDE_THE_HEAP:
@@ -190,6 +194,24 @@ def _of_a_program(case: Case) -> Answer:
             return _as_asked(case, size[0])
         return _twice(case, int(size[1]), size[2])
     return None
+
+
+def _more_for_sqlite(limit: int) -> Proposal:
+    """A PRAGMA only lowers the limit that is set: the first one of the process has to be larger."""
+    then = 2 * limit
+    return Proposal(
+        action=say(
+            "Set hard_heap_limit to {then} where the program first sets it, if the machine has the memory: a later "
+            "PRAGMA only lowers it",
+            then=show(then),
+        ),
+        setting=_HARD_LIMIT,
+        current=limit,
+        suggested=then,
+        snippet=f"PRAGMA {_HARD_LIMIT}={then};",
+        derivation=f"2 x {limit} = {then}",
+        assumes=(say("double is a guess: the need is unknown"),),
+    )
 
 
 def _more_for_r(limit: int) -> Proposal:

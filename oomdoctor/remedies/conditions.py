@@ -57,6 +57,7 @@ from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.first_step import computes_on_the_cpu, shows_a_card
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.ggml import vision_encoder_warming_up
+from oomdoctor.signs.held_data import hash_table_of
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import (
     a_matrix_of_pairs_was_refused,
@@ -531,7 +532,7 @@ def data_in_parts(case: Case) -> bool:
     crash = case.crash
     computes = crash.pool == "gpu" and crash.job.task == "data"
     divided = computes and data_goes_to_the_card_in_one_piece(crash) is None
-    if refused_among_tables(crash) is not None:
+    if refused_among_tables(crash) is not None or hash_table_of(crash) is not None:
         return True
     pairs = of_all_pairs_in_ram(crash) or a_matrix_of_pairs_was_refused(crash) or a_square_array_was_refused(crash)
     return option_for_it(case) or divided or pairs is not None or a_task_is_the_largest(crash) is not None

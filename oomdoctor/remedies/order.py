@@ -31,6 +31,7 @@ from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
+from oomdoctor.signs import made
 from oomdoctor.signs.evaluation import may_keep_a_graph
 from oomdoctor.signs.host_growth import the_jump
 from oomdoctor.signs.limits import most_is_in_no_process
@@ -43,6 +44,7 @@ FREE_BEFORE: Final = 2  # so that what is bought still stands among the first th
 _OF_A_GROUP: Final = "cgroup"  # a pool
 _LARGER: Final = "more-host-memory"
 _RAISED: Final = "raise-container-limit"
+_ADDRESSES: Final = "more-address-space"
 _GROUP: Final = "container-limit"  # a cause whose own remedy is bought
 _LIMIT: Final = "address-space-limit"  # a cause whose limit is not lifted before the job asks for less
 _ALLOCATOR: Final = "allocator-config"
@@ -97,7 +99,13 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     grows = answer.cause.id.endswith(_LEAKS)
     limit = () if grows else _of_a_low_limit(crash)
     knobs = tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision))))
+    knobs = _of_each_process(knobs) if crash.pool in RAM and address_limit(crash) is not None else knobs
     return _of_the_group(knobs, grows=grows) if crash.pool == _OF_A_GROUP else knobs
+
+
+def _of_each_process(knobs: tuple[str, ...]) -> tuple[str, ...]:
+    """On a larger node the limit on a process' address space is the same."""
+    return tuple(dict.fromkeys(_ADDRESSES if knob == _LARGER else knob for knob in knobs))
 
 
 def _of_the_group(knobs: tuple[str, ...], *, grows: bool) -> tuple[str, ...]:
@@ -124,7 +132,7 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
         return _of_a_leak(own, decision.crash_of(answer))
     if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (PROCESS_HOG, _LIMIT)):
         return own
-    stated = stated_knobs(decision.crash_of(answer))
+    stated = _shown_knobs(decision.crash_of(answer))
     if answer.cause.id == _LIMIT:
         # Each process has a limit of `ulimit -v` for itself: fewer of them change nothing
         each = address_limit(decision.crash_of(answer)) is not None and own[0] != _WORKERS
@@ -199,6 +207,13 @@ def with_misread(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
 
 def _placed(knob: str, knobs: tuple[str, ...], place: int) -> tuple[str, ...]:
     return (*knobs[:place], knob, *(one for one in knobs[place:] if one != knob))
+
+
+def _shown_knobs(crash: Crash) -> tuple[str, ...]:
+    """What is known of the function that makes the array, and what the job states the number of."""
+    found = made.made_of(crash) if crash.pool in RAM else None
+    by_function = made.knobs_of(found.row) if found is not None and found.row.instead else ()
+    return tuple(dict.fromkeys((*by_function, *stated_knobs(crash))))
 
 
 def stated_knobs(crash: Crash) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ NUMBER: Final = "number"
 HALF: Final = "half"
 TENFOLD: Final = "tenfold"
 PARTS: Final = "parts"
+TWICE: Final = "twice"
 _STATES: Final = {
     "off": (False, 0, None, "", "none", "false", "no", "off"),
     "on": (True, "true", "yes", "on"),
@@ -74,11 +75,13 @@ class OwnOption(Struct, frozen=True):
     def then(self) -> Value:
         """What to set it to; None where only the program knows its values."""
         number = self.setting.whole
-        if number is None or self.row.then not in (HALF, TENFOLD, PARTS):
+        if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
             return typed(self.row.then, "bool" if self.row.then in _SWITCHED else "str") if self.row.then else None
         if self.row.then == HALF:
             return (number // self.share if self.share else 0) if number > 0 else _FIRST_PIECES
-        return number * _TEN if self.row.then == TENFOLD else number * 2 if number > 1 else _FIRST_PARTS
+        if self.row.then == TENFOLD:
+            return number * _TEN
+        return number * 2 if number > 1 or self.row.then == TWICE else _FIRST_PARTS
 
     @property
     def formula(self) -> str | None:
@@ -88,7 +91,8 @@ class OwnOption(Struct, frozen=True):
             return None
         if self.row.then == HALF:
             return f"{number} / {self.share} = {then}" if self.share else say("0 is the minimum")
-        return {TENFOLD: f"{_TEN} x {number} = {then}", PARTS: f"2 x {number} = {then}"}.get(self.row.then)
+        doubled = f"2 x {number} = {then}"
+        return {TENFOLD: f"{_TEN} x {number} = {then}", PARTS: doubled, TWICE: doubled}.get(self.row.then)
 
 
 @cache
@@ -231,6 +235,7 @@ __all__ = [
     "NUMBER",
     "PARTS",
     "TENFOLD",
+    "TWICE",
     "OwnOption",
     "Row",
     "is_at_its_least",

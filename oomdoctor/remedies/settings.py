@@ -65,7 +65,7 @@ _PATH: Final = late(r'(?:"\w{1,60}": \{?){1,4}')
 _KEY: Final = late(r'"(\w{1,60})": ')
 _OF_ANY_SECTION: Final = ("enabled", "stage", "device", "pin_memory")  # keys that say nothing without their section
 # Commands that set what is named behind them
-_SETS: Final = late(r"(?:sudo sysctl|redis-cli CONFIG SET|ALTER SYSTEM SET|SET|SHOW) ([\w.-]{1,80})")
+_SETS: Final = late(r"(?:sudo sysctl|redis-cli CONFIG SET|ALTER SYSTEM SET|SET|SHOW|PRAGMA) ([\w.-]{1,80})")
 # The same option serves both directions.
 _SAME_AS: Final = {"raise-engine-reservation": "lower-engine-reservation"}
 

@@ -7,6 +7,7 @@ from typing import Final
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FREE, OVERCOMMIT
 from oomdoctor.units import show
@@ -15,6 +16,40 @@ from oomdoctor.units import show
 _AT_THE_START: Final = {"innodb": ("InnoDB", "buffer pool"), "postgresql": ("PostgreSQL", "shared memory")}
 _OF_A_QUERY: Final = "request of size"  # src/backend/utils/mmgr/mcxt.c and aset.c of PostgreSQL
 _NOW: Final = (FREE, OVERCOMMIT)
+
+
+# sqlite3_hard_heap_limit64 of sqlite.org/c3ref, since 3.31: beyond it a call ends with SQLITE_NOMEM, which Python's
+# sqlite3 raises as a MemoryError without a word (Modules/_sqlite/util.c). The soft limit refuses nothing.
+_HARD_LIMIT: Final = r"(?i)(?:\b|_)hard_heap_limit(?:64)?[\"']?\s{0,3}(?:[=:(,]|\bto\b)\s{0,3}[\"']?(\d{1,15})\b"
+_LIMIT: Final = late(_HARD_LIMIT)
+_CALL: Final = late(r"\.(?:execute(?:many|script)?|fetch(?:one|many|all)|commit|backup|blobopen)\(")
+
+
+def sqlite_limit(crash: Crash) -> int | None:
+    """The limit on its heap that SQLite was told to keep, where one of its calls was refused memory."""
+    root, frame = crash.root, next(iter(crash.frames()), None)
+    if not isinstance(root, HostAllocation) or root.allocator != "python" or root.tried_bytes is not None:
+        return None
+    if frame is None or _CALL.search(frame.code) is None:
+        return None
+    line = crash.mentions(_HARD_LIMIT)
+    match = _LIMIT.search(line) if line is not None else None
+    size = int(match[1]) if match is not None else 0
+    return size or None
+
+
+@sign
+def sqlite_is_at_its_own_limit(crash: Crash) -> Seen | None:
+    """A call of SQLite's was refused memory, and the log shows PRAGMA hard_heap_limit."""
+    limit = sqlite_limit(crash)
+    if limit is None:
+        return None
+    words = say(
+        "SQLite was told to keep its heap below {limit} (hard_heap_limit, for all connections of the process), and "
+        "this call needed more. The machine's memory has nothing to do with it.",
+        limit=show(limit),
+    )
+    return Seen(words=words, evidence=(crash.root,))
 
 
 def set_aside(crash: Crash) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
@@ -63,7 +63,15 @@ _BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
 _DTYPE: Final = late(r"\b(float|int|uint|complex)(8|16|32|64|128)\b")
+_OF_INPUT: Final = late(
+    r"(?i)\b\d[\d,_]{2,15} (?:\w{1,12} ){0,2}(?:line|row|record|key|entr(?:y|ie)|item|word|url|k-?mer|read|document"
+    r"|id)s?\b"
+)
 _ROLLOUT: Final = r"(?i)\brollout_?buffers?\b"
+_GROUPS: Final = (16, 8)
+_LEAST_BUCKETS: Final = 2**14
+# It holds what it was given until the end: a part of the keys at a time, or less of each
+_OF_A_HASH_TABLE: Final = ("smaller-partitions", "narrow-dtypes", "spill-to-disk", "more-host-memory")
 _WORK: Final = ("unknown", "launch", "data_load", "rollout")  # stages: nothing else is known to fill the memory
 
 
@@ -95,8 +103,8 @@ def a_rollout_was_refused(crash: Crash) -> Seen | None:
 
 @sign
 def things_were_collected(crash: Crash) -> Seen | None:
-    """The job was killed for memory, and its last prints count what it has loaded, decoded or collected: more each
-    time."""
+    """The job was killed for memory, or refused it, and its last prints count what it has loaded, decoded or collected:
+    more each time."""
     held = collected_things(crash)
     if held is None:
         return None
@@ -157,6 +165,51 @@ def killed_in_the_middle_of_reading(crash: Crash) -> Seen | None:
     """The job got a SIGKILL for no printed reason, and the last thing that it printed is a bar of reading data, not at
     its end."""
     return _in_a_bar_of_reading(crash) if _was_killed_bare(crash) else None
+
+
+@sign
+def a_hash_table_was_to_grow(crash: Crash) -> Seen | None:
+    """A program in Rust was refused an allocation of exactly the size of a hash table."""
+    table, refused = hash_table_of(crash), crash.root
+    if table is None:
+        return None
+    words = say(
+        "{size} is what a hash table of {buckets:,} buckets of {width} bytes takes (Rust's HashMap or HashSet). Such a "
+        "table doubles when it is full, and the old one stays until its entries have moved.",
+        size=show(table.bytes), buckets=table.buckets, width=table.width,
+    )  # fmt: skip
+    return Seen(words=words, evidence=(refused,), stage=_stage(crash), knobs=_OF_A_HASH_TABLE)
+
+
+@sign
+def a_hash_table_holds_the_input(crash: Crash) -> Seen | None:
+    """The last prints count what such a table takes in: it grows until the input ends, and leaks nothing."""
+    if hash_table_of(crash) is None or not any(_OF_INPUT.search(line) for line in islice(own_lines(crash), LAST)):
+        return None
+    return Seen(words="")
+
+
+class HashTable(NamedTuple):
+    """A table of hashbrown's, which Rust's standard library has since 1.36."""
+
+    bytes: int
+    buckets: int
+    width: int  # of an entry, in bytes
+
+
+def hash_table_of(crash: Crash) -> HashTable | None:
+    """src/raw/mod.rs of hashbrown 0.15, `calculate_layout_for`: a power of two of entries, a byte for each, and those
+    of one group, which are 16 or 8. Entries with pointers or numbers in them have an even width."""
+    root = crash.root
+    if not isinstance(root, HostAllocation) or root.allocator != "rust" or not root.tried_bytes:
+        return None
+    sizes = (root.tried_bytes - group for group in _GROUPS)
+    size = next((one for one in sizes if one > 0 and one % _LEAST_BUCKETS == 0), None)
+    if size is None:
+        return None
+    buckets = size & -size
+    width = size // buckets - 1
+    return HashTable(root.tried_bytes, buckets, width) if width > 0 else None
 
 
 def _in_a_bar_of_reading(crash: Crash) -> Seen | None:
@@ -240,7 +293,8 @@ def _width(line: str) -> tuple[int, str]:
 
 def collected_things(crash: Crash) -> Held | None:
     """What it has loaded, decoded or collected at the last print."""
-    return growing(crash, _COLLECTED, _FILLING) if _was_killed(crash) and crash.proven else None
+    ended = _was_killed(crash) or (isinstance(crash.root, HostAllocation) and crash.stage in _WORK)
+    return growing(crash, _COLLECTED, _FILLING) if ended and crash.proven else None
 
 
 def buffer_of(crash: Crash) -> Held | None:
@@ -271,12 +325,16 @@ def _ended_without_a_trace(crash: Crash) -> bool:
 
 
 __all__ = [
+    "HashTable",
     "a_buffer_was_filling",
+    "a_hash_table_holds_the_input",
+    "a_hash_table_was_to_grow",
     "a_rollout_was_refused",
     "a_table_beyond_the_limit",
     "a_table_was_made_whole",
     "buffer_of",
     "collected_things",
+    "hash_table_of",
     "killed_bare_among_tables",
     "killed_bare_at_a_file",
     "killed_bare_at_its_data",

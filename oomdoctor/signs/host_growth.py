@@ -28,6 +28,7 @@ ENOUGH_POINTS: Final = 5
 LONG_S: Final = 300  # of what a recorder samples: a job loads its data and weights for minutes
 LEAST_GROWN: Final = 128 * MIB  # where nobody says of how much: a small process beside the one that filled it
 MANY_STEPS: Final = 10_000
+_OF_A_JUMP: Final = ("collect-evidence", "stream-data", "smaller-buffers", "more-host-memory")
 JUMP: Final = 5  # times as much as the rises before it usually are
 _FILLS_ONCE: Final = ("data_load", "model_load", "checkpoint_load", "engine_init")
 HOST_POOLS: Final = ("host_ram", "cgroup", "shm")  # the object store is filled on purpose
@@ -101,7 +102,8 @@ def machine_filled_at_once(crash: Crash) -> Seen | None:
         earlier=show(jump.earlier_bytes),
     )
     doubt = say("an evaluation, a save or a model that is loaded takes memory in one go, too")
-    return Seen(words=words, evidence=(jump.last, crash.root), against=(doubt,), shows_memory=True)
+    evidence = (jump.last, crash.root)
+    return Seen(words=words, evidence=evidence, against=(doubt,), shows_memory=True, knobs=_OF_A_JUMP)
 
 
 class Jump(Struct, frozen=True):

@@ -33,6 +33,7 @@ KINDS: Final[Mapping[str, str]] = {
     "output": mark("It is as large as the whole input: smaller windows, or fewer of them at once, change nothing."),
     "frames": mark("It holds every frame of the batch: half as many take half as much."),
     "square": mark("It has a row and a column for each node: twice as many nodes take four times as much."),
+    "unknowns": mark("It has a row and a column for each unknown: twice as many unknowns take four times as much."),
     "pairs": mark("It has a value for every pair: half as many on one side take half as much."),
     "boxes": mark("It has a value for every pair of boxes of an image: images with many boxes take most."),
     "suppression": mark("It has a value for every pair of boxes of an image: images with many boxes take most."),
@@ -56,6 +57,7 @@ KNOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "output": ("tiled-processing", "smaller-input", "free-the-gpu"),
     "frames": ("smaller-buffers", "smaller-input"),
     "square": ("smaller-input", "smaller-partitions"),
+    "unknowns": ("smaller-partitions", "smaller-input"),
     "pairs": ("smaller-microbatch", "smaller-input"),
     "boxes": (
         "offload-activations",
@@ -317,10 +319,10 @@ def _seen(crash: Crash, found: Made) -> Seen:
         else say("There was no room for {what} ({function}): {asked}.", what=what, function=function, asked=asked(it))
     )
     words = joined((told, translated(KINDS[found.kind]), _as_nodes(crash, found) or ""))
-    return Seen(words=words, evidence=(refusal(crash) or crash.root,), knobs=_knobs(found.row))
+    return Seen(words=words, evidence=(refusal(crash) or crash.root,), knobs=knobs_of(found.row))
 
 
-def _knobs(row: Row) -> tuple[str, ...]:
+def knobs_of(row: Row) -> tuple[str, ...]:
     """Those of its kind, and first what is known of the function itself."""
     return tuple(dict.fromkeys((row.knob, *KNOBS[row.kind]))) if row.instead else KNOBS[row.kind]
 

@@ -244,12 +244,12 @@ REMAINING = {
     },
     "report": {  # folders of libraries
         "cupy", "deepspeed", "java", "jax", "llama.cpp", "numba", "numpy", "pandas", "postgresql", "pyarrow", "ray",
-        "tensorflow", "torch", "transformers",
+        "sqlite", "tensorflow", "torch", "transformers",
     },
     "redaction": {"mysql"},  # a scheme of addresses
     "signs": {
         "deepspeed", "fsdp", "java", "jax", "lmdeploy", "megatron", "numpy", "postgresql", "ray", "redis", "spark",
-        "tensorflow", "tensorrt-llm", "text-generation-inference", "torch",
+        "sqlite", "tensorflow", "tensorrt-llm", "text-generation-inference", "torch",
     },
 }  # fmt: skip
 PACKAGE = Path(oomdoctor.__file__).parent

@@ -29,6 +29,8 @@ def more_address_space(case: Case) -> Answer:
         return Proposal(action=say("Install the program built for 64 bits"), setting="", cost="")
     if set_limits.address_limit(case.crash) is None and a_fork_was_refused(case.crash) is not None:
         return _promise_to_a_fork(case.crash)
+    if case.row is not None and case.row.framework == "linux" and set_limits.address_limit(case.crash) is not None:
+        return Proposal(suggested=case.row.value, assumes=(say("the RAM is there: else a kill takes its place"),))
     if case.row is None or case.row.framework != "windows":
         return None
     return Proposal(

@@ -20,6 +20,7 @@ from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import Spelling, of_knob, spelling
 from oomdoctor.signs import commands, limits, pods
+from oomdoctor.signs.estimates import estimate_beyond_the_limit
 from oomdoctor.signs.files_in_memory import files_in_memory
 from oomdoctor.units import GIB, MIB, gib_up, show, size
 
@@ -76,11 +77,8 @@ def raise_limit(case: Case) -> Answer:
         asked = _ask_for_more(crash, manager)
         created = any(limits.before_the_program(kill) for kill in crash.every(LimitKill))
         return _at_least_a_start(asked, crash, manager) if created and manager == "kubernetes" else asked
-    if (known := _more_overhead(case, limit) or _room_for_files(crash, manager, limit)) is not None:
+    if (known := _more_overhead(case, limit) or _room_for_what_is_known(crash, manager, limit)) is not None:
         return known
-    states = _offloaded(crash)
-    if states is not None and states[0] > limit:
-        return _room_for_states(crash, manager, limit, *states)
     if limit < _TINY:
         return replace(
             _raised_to(_amount(_START), crash, manager, limit),
@@ -303,6 +301,30 @@ def _room_for_files(crash: Crash, manager: str | None, limit: int) -> Proposal |
             held=show(files.held_bytes),
             more=MORE,
             then=show(then),
+        ),
+        assumes=(say("25 % more for the rest of the job (a guess)"),),
+    )
+
+
+def _room_for_what_is_known(crash: Crash, manager: str | None, limit: int) -> Proposal | None:
+    """What the settings put into host memory, or what the program says of itself, is more than the limit."""
+    states, estimate = _offloaded(crash), estimate_beyond_the_limit(crash)
+    if states is not None and states[0] > limit:
+        return _room_for_states(crash, manager, limit, *states)
+    if estimate is not None:
+        return _room_for_an_estimate(crash, manager, limit, estimate.bytes)
+    return _room_for_files(crash, manager, limit)
+
+
+def _room_for_an_estimate(crash: Crash, manager: str | None, limit: int, needed: int) -> Proposal:
+    """What the program said that it needs, and room for the rest of it."""
+    then = gib_up(MORE * needed)
+    return replace(
+        _raised_to(f"{then}G", crash, manager, limit),
+        derivation=say(
+            "{formula} (the program's own estimate), rounded up = {amount} GiB",
+            formula=f"{show(needed)} x {MORE} = {show(MORE * needed)}",
+            amount=then,
         ),
         assumes=(say("25 % more for the rest of the job (a guess)"),),
     )

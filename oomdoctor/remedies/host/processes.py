@@ -23,6 +23,7 @@ from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs.address_space import a_loader_was_not_forked
+from oomdoctor.signs.held_data import hash_table_of
 from oomdoctor.signs.host_data import MANY, a_square_array_was_refused, many_readers_and_one_vanished
 from oomdoctor.signs.kills import ranks_beside_the_killed
 from oomdoctor.signs.node import a_task_is_the_largest
@@ -46,6 +47,7 @@ _GOES_ON: Final = (
     r"(?i)check-?point|snapshot|\bresum(?:e|ed|ing)\b|\bsav(?:e|ed|ing)\b"
     r"|\bserv(?:er|ice|ing)\b|\blisten(?:s|ing)? (?:on|at)\b|\brequests?\b|\bdaemon\b|\bconsumers?\b"
 )
+_HASH_TABLE: Final = "HashMap"
 _ALIKE: Final = 2  # times the middle one: a larger one is of another kind
 _THREADS: Final = frozenset({"threads", "nthreads", "num_threads"})
 
@@ -334,6 +336,14 @@ def smaller_parts(case: Case) -> Answer:
     if case.row is None and a_square_array_was_refused(case.crash) is not None:
         return Proposal(
             action=say("Compute them in blocks of rows, and keep only what you need of each"), cost=say("slower")
+        )
+    if case.row is None and hash_table_of(case.crash) is not None:
+        return Proposal(
+            action=say(
+                "Fill the table with a part of the keys at a time (by a hash of the key), one pass for each part"
+            ),
+            subject=_HASH_TABLE,
+            cost=say("slower"),
         )
     memory = node_memory(case.crash)
     if case.row is not None or memory is None or memory.heaviest is None or a_task_is_the_largest(case.crash) is None:

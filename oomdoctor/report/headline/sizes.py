@@ -21,7 +21,7 @@ from oomdoctor.report.headline.card import figures, teller
 from oomdoctor.report.headline.figures import TOKENS, shown
 from oomdoctor.report.headline.gpu import requested
 from oomdoctor.report.headline.slot import about, root, where
-from oomdoctor.signs import address_space, allocator, kills
+from oomdoctor.signs import address_space, allocator, databases, kills
 from oomdoctor.signs.sizes import overflowed_request
 from oomdoctor.signs.spark import drivers_heap_is_full
 from oomdoctor.signs.trace import card, refusal
@@ -249,6 +249,8 @@ def pool_owner(crash: Crash) -> str | None:
     event = crash.root
     if isinstance(event, BudgetSpent):
         return title(event.program)
+    if databases.sqlite_limit(crash) is not None:
+        return "SQLite"
     if isinstance(event, ArrayOutOfMemory):
         return "Paddle" if allocator.frameworks_own_limit_is_hit(crash) is not None else None
     limited = (
@@ -262,7 +264,7 @@ def pool_owner(crash: Crash) -> str | None:
 @where(pool_owner)
 def pool_limit(crash: Crash) -> str | None:
     """That limit."""
-    size = getattr(crash.root, "limit_bytes", None)
+    size = databases.sqlite_limit(crash) or getattr(crash.root, "limit_bytes", None)
     return shown(size) if isinstance(size, int) else None
 
 
