@@ -24,7 +24,7 @@ _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
 _KEEPS_THE_ORDER: Final = "preserve_insertion_order"  # docs of DuckDB, guides/performance/how_to_tune_workloads
 # transformers/trainer.py before #7767 (2020-10) kept them under another name, and had no such option
 _BEFORE_THE_OPTION: Final = r"\bpreds = logits if preds is None else\b"
-_WITH_THE_OPTION: Final = "3.5"
+_WITH_THE_OPTION: Final = "3.4.0"
 _OF_ITS_OWN: Final = (
     databases.smaller_pool, held.below_the_limit, held.smaller_histograms, held.smaller_bucket, held.smaller_stacks,
     held.smaller_buffer, held.smaller_capacity, checkpoints.one_save_at_a_time,
@@ -47,11 +47,11 @@ def _on_the_host(case: Case) -> Answer:
     if case.crash.in_trace(_BEFORE_THE_OPTION) is not None:
         return Proposal(
             action=say(
-                "Upgrade transformers to {release} or later, then run with --eval_accumulation_steps 1: the line in "
+                "Upgrade transformers to {release}, then run with --eval_accumulation_steps 1: the line in "
                 "the traceback is of a release without this option",
                 release=_WITH_THE_OPTION,
             ),
-            snippet=f'pip install "transformers>={_WITH_THE_OPTION}"',
+            snippet=f'pip install "transformers=={_WITH_THE_OPTION}"',
             setting="",
             cost=say("slower evaluation; host RAM for the predictions"),
         )
@@ -146,15 +146,14 @@ def _fewer_outputs(program: ArrayOutOfMemory) -> Proposal:
     )
 
 
-def loss_alone(crash: Crash) -> Proposal:
-    """The list that grows is Trainer's own: only an option of it keeps less."""
+def loss_alone() -> Proposal:
+    """The list that grows is Trainer's own: only an option of it keeps less; since 3.1 it is one of the script."""
     option = "prediction_loss_only"
-    old = crash.in_trace(_BEFORE_THE_OPTION) is not None
     return Proposal(
         action=say(
             "Compute only the loss in the evaluation ({option}), if no metric needs the predictions", option=option
         ),
-        snippet=f"Trainer(..., {option}=True)" if old else f"--{option} True",
-        setting=option if old else f"--{option}",
+        snippet=f"--{option} True",
+        setting=f"--{option}",
         cost=say("no metrics of the predictions"),
     )

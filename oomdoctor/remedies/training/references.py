@@ -75,7 +75,7 @@ def _of_an_evaluation(case: Case) -> Answer:
     if case.cause != "eval-accumulation":
         return None
     if crash.in_trace(TRAINER) is not None:
-        return loss_alone(crash)
+        return loss_alone()
     if crash.pool not in RAM:
         return None
     return Proposal(
