@@ -7,11 +7,22 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.arithmetic.kv_cache import BLOCK_TOKENS
+from oomdoctor.patterns import late
 from oomdoctor.units import GIB, HUNDREDTH
-from oomdoctor.versions import Version
+from oomdoctor.versions import Version, Versions, versions
 
 NAME: Final = "vllm"  # among the frameworks
 CAPTURE_SLACK_BYTES: Final = GIB // 2  # for the graphs that come after the one that failed
+# max_num_seqs of vllm/engine/arg_utils.py where nobody sets it: of V0 always the fewer; of V1 always the many up to
+# 0.8.3, then by the card's name (#16158), from 0.9.0 on by its size, the A100 excepted (#17885)
+FEW_SEQUENCES: Final = 256
+MANY_SEQUENCES: Final = 1024
+BY_THE_CARD: Final = versions(">=0.8.4")
+_V1_BY_DEFAULT: Final[Version] = (0, 8)
+_BY_ITS_SIZE: Final[Version] = (0, 9)
+_LARGE_CARD: Final = 70 * GIB
+_HOPPER: Final = late(r"\bH[12]00\b")
+_AMPERE: Final = "A100"
 # vllm/v1/core/kv_cache_utils.py prints what a request needs and what there is in GiB with two digits
 ROUNDING_BYTES: Final = HUNDREDTH / 2
 
@@ -52,6 +63,17 @@ def default_share(version: Version | None) -> float | None:
     if version is None:
         return None
     return 0.92 if version >= (0, 20) else 0.9
+
+
+def default_sequences(releases: Versions, engine: str | None, total: int | None, card: str) -> int | None:
+    """max_num_seqs where nobody sets it, in these releases; None where it hangs on what the log does not show."""
+    if engine != "V1":
+        return FEW_SEQUENCES if engine == "V0" or releases.since < _V1_BY_DEFAULT else None
+    if releases.before <= BY_THE_CARD.since or _HOPPER.search(card):
+        return MANY_SEQUENCES
+    if _AMPERE in card or (total is not None and total < _LARGE_CARD):
+        return FEW_SEQUENCES
+    return MANY_SEQUENCES if card and total is not None and releases.since >= _BY_ITS_SIZE else None
 
 
 def longest_context(asked: int, needed: int, available: int, estimated: int | None = None) -> int | None:

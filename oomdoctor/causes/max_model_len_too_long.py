@@ -14,6 +14,7 @@ from oomdoctor.signs.kv_cache import (
     no_sequence_fits_the_cache,
     the_look_at_the_cache_failed,
 )
+from oomdoctor.signs.releases import one_stage_is_asked_for_all_layers
 from oomdoctor.signs.warm_up import longest_request_exceeds_tgis_cache
 
 OF_GGML_ON_THE_HOST = ("shorter-context", "quantize-kv-cache", "memory-efficient-attention", "smaller-prefill",
@@ -21,6 +22,8 @@ OF_GGML_ON_THE_HOST = ("shorter-context", "quantize-kv-cache", "memory-efficient
 OF_A_PLAN = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "smaller-model")
 OF_WHOLE_PROMPTS = ("shorter-context", "smaller-prefill", "raise-engine-reservation", "quantize-kv-cache",
                     "tensor-parallel", "quantize-weights")  # fmt: skip
+OF_ONE_STAGE = ("shorter-context", "pin-version", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel",
+                "quantize-weights")  # fmt: skip
 
 CAUSE = Cause(
     id="max-model-len-too-long",
@@ -48,5 +51,8 @@ CAUSE = Cause(
     ),
     before=("activations",),
     knobs=("shorter-context", "raise-engine-reservation", "quantize-kv-cache", "tensor-parallel", "quantize-weights"),
-    knobs_where=((a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS),),
+    knobs_where=(
+        (a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS),
+        (one_stage_is_asked_for_all_layers, OF_ONE_STAGE),
+    ),
 )

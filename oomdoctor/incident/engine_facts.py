@@ -29,6 +29,8 @@ FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static",
 REST_SETTINGS: Final = ("cache_max_entry_count", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
 _OF_ITS_POOL: Final = ("weight_sync", "allocate")
 _WAKES: Final = "wake_up"
+# vllm/v1/executor/multiproc_executor.py up to 0.10.0
+_OF_V1: Final = r"\(VllmWorker rank=\d"
 # What the engine was doing: by its verb, else by its stage
 _PHASE_OF_STEP: Final = {"wake": "waking", "warm": "warming"}
 _PHASE_OF_STAGE: Final = {
@@ -190,7 +192,7 @@ def _engine(crash: Crash) -> str | None:
             isinstance(event, ContextDoesNotFit) and event.kv_tokens is not None
         ):
             return "V0"
-    return None
+    return "V1" if crash.mentions(_OF_V1) else None
 
 
 def phase(crash: Crash) -> str | None:

@@ -17,6 +17,7 @@ from oomdoctor.versions import Versions, versions
 # At the head of a line, with a time behind it: "2024-06-21 10:00:01", "[2024/06/21T10:00", "| 2024-06-21 10:00:01.2 |"
 _DAY: Final = late(r"(20[1-4]\d)[-/](0[1-9]|1[0-2])[-/](0[1-9]|[12]\d|3[01])(?=[T ,_]{1,2}\d{1,2}:\d\d)")
 _HEAD: Final = 80  # characters
+_FILE: Final = late(r'\bFile "([^"]{1,300})", line \d')  # in the next rank's traceback
 
 
 def day_of(root: Event, told: Sequence[Event]) -> str:
@@ -32,6 +33,8 @@ def releases_of(told: Sequence[Event]) -> Mapping[str, str]:
     roots = [event for event in told if event.role == "root"]
     texts = {text for event in told for text in (event.at.text, *event.around.before, *event.around.after)}
     files = {frame.path for event in roots for frame in event.around.trace}
+    below = chain.from_iterable(event.around.below for event in roots)
+    files.update(named[1] for named in map(_FILE.search, below) if named)
     told_by = {each.name: (*_told(each.wordings, texts), *_told(each.layouts, files)) for each in frameworks()}
     return {name: str(_narrowed(releases)) for name, releases in told_by.items() if releases}
 

@@ -61,6 +61,7 @@ from oomdoctor.remedies.settings import (
     known_versions,
     left_behind,
     missing,
+    of_another_release,
     of_call,
     of_knob,
     same,
@@ -325,7 +326,8 @@ def _acts(knob: Knob, crash: Crash, row: Spelling | None) -> bool:
 def _reaches(row: Spelling, crash: Crash) -> bool:
     """Whether the option gets to the processes that hold the memory: Ray's number of CPUs is about its tasks, and an
     engine's own may be out of reach."""
-    if some([row.framework], "runs inside trainers") and _hands_on_nothing_else(crash):
+    inner = some([row.framework], "runs inside trainers")
+    if inner and (_hands_on_nothing_else(crash) or _hands_on_to_later_ones(row, crash)):
         return False
     if row.knob != "fewer-workers" or row.framework != ray_workers.NAME:
         return True
@@ -359,6 +361,14 @@ def _hands_on_nothing_else(crash: Crash) -> bool:
     """The program that starts the engine hands on what it has options for itself: the engine's other ones are out of
     reach."""
     return some(crash.job.frameworks, "hands its engine only its own options")
+
+
+def _hands_on_to_later_ones(row: Spelling, crash: Crash) -> bool:
+    """The program that starts the engine has an option of its own for it, for other releases of the engine."""
+    own = (
+        one for each in among(crash.job.frameworks) if each.layer == "program" for one in of_knob(row.knob, each.name)
+    )
+    return any(of_another_release(need, crash.context) for one in own for need in one.beside)
 
 
 def _is_of_others(knob: Knob, crash: Crash) -> bool:

@@ -360,7 +360,7 @@ def attention(case: Case) -> bool:
         return option_for_it(case)  # it has no other: mlx/fast.cpp, `scaled_dot_product_attention`
     if case.now is not None or own_line.shows(case.knob, crash):
         return True
-    of_a_framework = case.row is not None and not own_line.of_a_library(case.row)
+    of_a_framework = case.row is not None and (case.row.is_command or not own_line.of_a_library(case.row))
     told = bool(crash.context.models) or crash.shows(_OF_ATTENTION) or computes_scores(crash) is not None
     if case.cause == "activations" and one_piece_beside_a_model(crash) is not None:
         return True  # nothing else of a pass is as large

@@ -8,14 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from oomdoctor.arithmetic import vllm
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
+from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import framework
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
+from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
-from oomdoctor.remedies.settings import Spelling, known_versions
+from oomdoctor.remedies.settings import Spelling, assumed_releases, known_versions
 from oomdoctor.signs.placement import parent
 from oomdoctor.signs.trace import card
 from oomdoctor.units import in_digits
@@ -29,6 +32,7 @@ LEAST: Final[Mapping[str, int]] = {
 }
 # Half of a context that nobody printed cuts off what the job needs, and half of a budget may be less than one request
 _OF_TOKENS: Final = ("shorter-context", "shorter-sequences", "smaller-prefill", "token-budget-batching")
+_BY_THE_CARD: Final = (vllm.NAME, "fewer-sequences")  # an option whose default hangs on it
 BESIDE_ITS_SHARE: Final = 0.25  # of the GPU: CUDA graphs and what a step works with take less
 # Where a worker process is seen, the default of none is not what holds
 _LOADS_WITH_WORKERS: Final = r"DataLoader worker|utils/data/_utils/worker|\bpt_data_worker\b"
@@ -40,12 +44,23 @@ def default_of(case: Case) -> tuple[float, tuple[str, ...]] | None:
     row = case.row
     if row is None or case.now is not None:
         return None
-    context = case.crash.context
-    version = version_of(context.frameworks.get(row.framework))
-    value = row.smallest_default(version, known_versions(row.framework, context))
+    value, releases = _usual(row, case)
     if value is None or _is_another(value, case) or _is_named_with_a_value(row.key, case.crash):
         return None
-    return value, (say("{name} is {value} (its default, not in the log)", name=row.setting, value=in_digits(value)),)
+    told = say("{name} is {value} (its default, not in the log)", name=row.setting, value=in_digits(value))
+    return value, (told, *releases)
+
+
+def _usual(row: Spelling, case: Case) -> tuple[float | None, tuple[str, ...]]:
+    """The default of the table; of vLLM's sequences by its engine and the card, and of which releases it is."""
+    context = case.crash.context
+    known = known_versions(row.framework, context)
+    if (row.framework, row.knob) != _BY_THE_CARD:
+        return row.smallest_default(version_of(context.frameworks.get(row.framework)), known), ()
+    engine, card = facts(case.crash).engine, context.hardware.get("gpu_name")
+    value = vllm.default_sequences(known, engine, card_total(case.crash), card if isinstance(card, str) else "")
+    later = engine == "V1" and value == vllm.FEW_SEQUENCES and not vllm.BY_THE_CARD.covers(known)
+    return value, (assumed_releases(row.framework, vllm.BY_THE_CARD, context),) if later else ()
 
 
 def _is_named_with_a_value(key: str, crash: Crash) -> bool:

@@ -37,7 +37,9 @@ _HALF: Final = 2
 _QUARTER: Final = 4
 _CALL: Final = "from_pretrained(..., {argument})"
 _TRAINING: Final = ("training", "rl")  # tasks
+_INFERENCE: Final = ("inference", "serving")
 _SPLIT: Final = "tensor-parallel"
+_SHARDS: Final = "shard-states"
 _TOO_LARGE: Final = "model-does-not-fit"
 # What is called with the model once it is there
 _AFTERWARDS: Final = ("shard-states", "lora")
@@ -97,6 +99,8 @@ def in_its_order(knobs: Sequence[str], cause: str, crash: Crash) -> Sequence[str
     """What the loader's call takes goes first; before it that the model is split, where it should be and is not."""
     if _SPLIT in knobs and whole_on_one(crash) is not None:
         return (_SPLIT, *(knob for knob in knobs if knob != _SPLIT))
+    if cause == _TOO_LARGE and _SHARDS in knobs and _of_one_rank(crash):
+        return (_SHARDS, *(knob for knob in knobs if knob != _SHARDS))
     if cause != _TOO_LARGE or crash.job.task in _TRAINING or not (from_a_checkpoint(crash) or moved_whole(crash)):
         return knobs
     smaller = ("mixed-precision", "quantize-weights")
@@ -107,6 +111,13 @@ def in_its_order(knobs: Sequence[str], cause: str, crash: Crash) -> Sequence[str
     )
     known = tuple(knob for knob in order if knob in knobs)
     return (*known, *(knob for knob in knobs if knob not in known))
+
+
+def _of_one_rank(crash: Crash) -> bool:
+    """Whether all weights go to one GPU that is not the first, as they do in each rank of a training job; what only
+    infers takes the first GPU, or all of them."""
+    later = (crash.root.process.gpu or 0) > 0 and crash.job.task not in _INFERENCE
+    return later and from_a_checkpoint(crash) and _half_is_too_much(crash)
 
 
 def _half_is_too_much(crash: Crash) -> bool:
@@ -210,18 +221,26 @@ def _over_several(case: Case) -> Answer:
     if _PIPELINES in crash.context.frameworks or crash.shows(_OWN_DEVICES):
         return None
     line = _CALL.format(argument='device_map="auto"')
-    slow = say("the GPUs compute one after another")
+    slow, alone = say("the GPUs compute one after another"), _in_one_process(crash)
     if size is None or total is None or size.bytes <= total:
         action = say("Spread the layers over several GPUs while they load")
-        return Proposal(action=action, snippet=line, setting="", cost=slow)
+        return Proposal(action=action, snippet=line, setting="", cost=slow, assumes=alone)
     count = math.ceil(size.bytes / total)
     return Proposal(
         action=say("Spread the layers over at least {count} GPUs while they load", count=count),
         snippet=line,
         setting="",
         cost=slow,
+        assumes=alone,
         derivation=say("{formula}; / {total} per GPU = {count}", formula=size.formula, total=show(total), count=count),
     )
+
+
+def _in_one_process(crash: Crash) -> tuple[str, ...]:
+    """accelerate/accelerator.py, `prepare_model`: "in any distributed mode"."""
+    if crash.job.task in _INFERENCE:
+        return ()
+    return (say("one process: accelerate refuses to train such a model with one process per GPU"),)
 
 
 def _on_the_host(case: Case) -> Answer:

@@ -10,7 +10,7 @@ The columns of a row, separated by `|`; what is left empty says nothing:
     default   what holds where nobody says: `0.9`, or by version `0.9 <0.20; 0.92 >=0.20`
     versions  which releases know it: `>=0.5.8 <0.10.2`
     needs     what has to be there beside it: another framework (`deepspeed`; with a `!` before it, which must not be
-              there), or a setting (`enforce_eager=True`);
+              there), some releases of one, where it is there (`vllm>=0.10`), or a setting (`enforce_eager=True`);
               between quotation marks expressions without blanks, of which a line or a frame near the failure holds one:
               it shows that the job calls what takes the option; with a `!` before it, none does
     excludes  a setting that it does not go together with
@@ -39,6 +39,7 @@ from oomdoctor.job.frameworks import framework as known_framework
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.regressions import Releases
 from oomdoctor.remedies import cells, pythons
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.spellings import COLUMNS, frameworks, title
@@ -52,6 +53,7 @@ _QUOTE: Final = '"'
 _NOT: Final = "!"
 _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
+_OF_RELEASES: Final = late(r"([a-z][\w.-]{1,40})(>=\d[\d.]{0,12})")
 _FLAG: Final = late(r"--[a-z][\w-]{1,60}(?: \{\})?")
 _KEY_OF_A_FILE: Final = late(r"[a-z]\w{1,60}: \{\}")
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
@@ -123,7 +125,12 @@ class Spelling(NamedTuple):
     @property
     def is_call(self) -> bool:
         """A line of the job's own code."""
-        return self.type != "command" and (self.type == "line" or "(" in self.write)
+        return not self.is_command and (self.type == "line" or "(" in self.write)
+
+    @property
+    def is_command(self) -> bool:
+        """What one does with the program itself, such as a box that is ticked."""
+        return self.type == "command"
 
     @property
     def is_argument(self) -> bool:
@@ -326,6 +333,8 @@ def _options(knob: str, framework: str) -> list[Spelling]:
 def is_there(row: Spelling, context: Context) -> bool:
     """Whether the frameworks are there that the row stands on, and no setting speaks against it."""
     for need in row.beside:
+        if of_another_release(need, context):
+            return False
         name, stated, _ = need.partition("=")
         if not stated and (name.removeprefix(_NOT) in context.frameworks) is name.startswith(_NOT):
             return False
@@ -417,8 +426,19 @@ def assumptions(row: Spelling, context: Context) -> tuple[str, ...]:
     """What was taken for granted about the version when the row was picked."""
     if row.versions.covers(known_versions(row.framework, context)):
         return ()
-    releases = f"{title(row.framework)} {row.versions}"
-    return (say("{releases} (version not in the log)", releases=releases),)
+    return (assumed_releases(row.framework, row.versions, context),)
+
+
+def assumed_releases(framework: str, wanted: Versions, context: Context) -> str:
+    """That the job runs one of these; of a log that is older than the first of them, when that came out."""
+    releases = f"{title(framework)} {wanted}"
+    day = next((out for since, out in _releases().get(framework, ()) if since == wanted.since), "")
+    if not context.day or day <= context.day:
+        return say("{releases} (version not in the log)", releases=releases)
+    return say(
+        "{releases} (version not in the log, which is of {then}; the first of them came out on {day})",
+        releases=releases, then=context.day, day=day,
+    )  # fmt: skip
 
 
 def excluded_by(row: Spelling, context: Context) -> Setting | None:
@@ -429,8 +449,31 @@ def excluded_by(row: Spelling, context: Context) -> Setting | None:
 def missing(row: Spelling, context: Context) -> tuple[str, ...]:
     """The settings that have to be there beside it, are not in the log, and do not hold by default."""
     version = version_of(context.frameworks.get(row.framework))
-    needed = [need for need in row.beside if "=" in need and setting_of(need, context) is None]
+    needed = [need for need in row.beside if "=" in need and not _is_met(need, context)]
     return tuple(need for need in needed if not _holds_by_default(need, row.framework, version))
+
+
+def _is_met(need: str, context: Context) -> bool:
+    """By a setting of the log, or by a release; which of a framework that is not in the log, nobody has to know."""
+    of = _release_needed(need)
+    if of is None:
+        return setting_of(need, context) is not None
+    return of.package not in context.frameworks or of.versions.covers(known_versions(of.package, context))
+
+
+def of_another_release(need: str, context: Context) -> bool:
+    """Whether it asks for releases that the log's framework of that name is none of."""
+    of = _release_needed(need)
+    if of is None or of.package not in context.frameworks:
+        return False
+    return not of.versions.overlaps(known_versions(of.package, context))
+
+
+@cache
+def _release_needed(need: str) -> Releases | None:
+    """The releases of another framework that a row stands on: "vllm>=0.10"."""
+    found = _OF_RELEASES.fullmatch(need)
+    return None if found is None else Releases(found[1], versions(found[2]))
 
 
 def _holds_by_default(need: str, framework: str, version: Version | None) -> bool:

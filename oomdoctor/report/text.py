@@ -55,7 +55,7 @@ WIDE = 80
 TIGHTEST = 6
 
 # What each degree of tightness leaves out, beside what the one before it does
-WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what values assume, a message's first line beside its figures
+WITHOUT_DOUBTS = 1  # what speaks against a sure cause, what later remedies assume, a message's first line
 WITHOUT_SMALL_ROWS = 2  # of the ledger
 WITHOUT_LATER_REASONS = 3  # how the second remedy and the third are computed, and what they cost
 WITHOUT_GAPS = 4  # blank lines, and the ledger's bar
@@ -398,13 +398,14 @@ def _remedies(incident: Incident, remedies: Sequence[Remedy], page: Page) -> Ite
         for line in (remedy.snippet or "").splitlines():
             yield _to_copy(line, indent=5)
         if page.tight < (WITHOUT_LATER_REASONS if number > 1 else WITHOUT_REASONS):
-            yield from _reasons(remedy, page)
+            yield from _reasons(remedy, page, is_first=number == 1)
 
 
-def _reasons(remedy: Remedy, page: Page) -> Iterator[Line]:
-    """How its value comes about, what it costs and takes for granted."""
+def _reasons(remedy: Remedy, page: Page, *, is_first: bool) -> Iterator[Line]:
+    """How its value comes about, what it costs and takes for granted: whether what one tries first works may hang on
+    that."""
     cost = say("Cost: {cost}", cost=remedy.cost) if costs(remedy) else ""
-    assumed = remedy.assumes if page.verbose or page.tight < WITHOUT_DOUBTS else ()
+    assumed = remedy.assumes if is_first or page.verbose or page.tight < WITHOUT_DOUBTS else ()
     if why := formula(remedy):
         yield _line((why, "dim"), indent=5, lines=page.some(LINES_OF_A_REASON - bool(cost)))
     if cost:

@@ -29,6 +29,7 @@ UNKNOWN: Final = 0.5  # of the weight, where nothing says which version it is
 BY_ITS_SOURCE: Final = 0.8  # at most, where the failing source tells the version
 FIRST: Final = 1  # step: a bar that shows one done may not have been drawn anew
 FRAGMENTS: Final = 0.10  # of the card
+_OF_ALL_LAYERS: Final = "vllm-pipeline-needs-whole-model"
 _TELL_TALES: Final = ("line", "code")
 
 Told = Literal["printed", "pinned", "source", "nowhere", "other"]
@@ -107,6 +108,13 @@ def release_has_a_symptom(crash: Crash) -> Seen | None:
 def release_is_named(crash: Crash) -> Seen | None:
     """Hardly a symptom of a known problem."""
     return _worth(crash, Grade.LEFT)
+
+
+@sign
+def one_stage_is_asked_for_all_layers(crash: Crash) -> Seen | None:
+    """A vLLM that may be one of those which compare the cache of the whole model with one pipeline stage's."""
+    match = likely(crash)
+    return Seen(words="") if match is not None and match.known.id == _OF_ALL_LAYERS else None
 
 
 @sign

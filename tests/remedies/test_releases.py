@@ -342,12 +342,12 @@ def test_an_engine_of_old_is_known_by_how_it_counts_its_blocks(line: str, before
     [
         ("(EngineCore_DP0 pid=812) ", None),
         ("(EngineCore pid=812) ", None),
-        ("(VllmWorker rank=0 pid=812) ", 128),
+        ("(VllmWorker rank=0 pid=812) ", None),
         ("(WorkerDict pid=812) ", 128),
     ],
 )
 def test_no_default_of_releases_that_did_not_write_so(writer: str, value: int | None) -> None:
-    """What vLLM takes for --max-num-seqs hangs on the GPU in newer releases."""
+    """What vLLM takes for --max-num-seqs hangs on the GPU in the newer engine."""
     log = "INFO vLLM API server\n" + "".join(f"{writer}{line}\n" for line in cuda().splitlines())
     found = advise(log, "fewer-sequences", cause="sampler-warmup")[0]["fewer-sequences"]
     assert found.suggested == value

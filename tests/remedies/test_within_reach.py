@@ -92,7 +92,8 @@ SOFTMAX = frame("/x/torch/nn/functional.py", "softmax", "ret = input.softmax(dim
             "rollout.log_prob",
         ),
         (
-            frame("/x/verl/workers/fsdp_workers.py", "generate_sequences", "self.rollout.generate()"),
+            frame("/x/verl/workers/fsdp_workers.py", "generate_sequences", "self.rollout.generate()")
+            + frame("/x/verl/workers/rollout/hf_rollout.py", "_generate_minibatch", "self.module.generate()"),
             "rollout.micro_batch",
         ),
     ],

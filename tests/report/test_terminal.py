@@ -18,19 +18,17 @@ OUT OF MEMORY: The reward server (PID 230) fills node 10.3.0.8: 88.00 of 128.00 
   use, 72 %; the killed PolicyActor held 6.40 GiB. Ray kills the newest worker, not the largest
   process.
   driver.log:412: Memory on the node (IP: 10.3.0.8, ID: 7f1c) was 121.60GB / 128.00GB (0.950000),...
-
 Where the memory was: 128.00 GiB of node 10.3.0.8
-  [#########################################=============+++...]
   # reward server (PID 230)    88.00 GiB   69%
   = everything else in use     27.20 GiB   21%  derived
   + PolicyActor (PID 4471)      6.40 GiB    5%
   . free                        6.40 GiB    5%  derived
-
 What to change
   1. Start the reward server (PID 230) on another node, or cap its memory
      --remote_rm_url http://<other-node>:5000/get_reward
      121.60 GiB in use - 88.00 GiB of PID 230 = 33.60 GiB, under 0.95 x 128.00 GiB = 121.60 GiB
      Cost: another node's memory, and a network hop per batch of rewards
+     Assumes: the server answers over HTTP, as its flag says
   2. Restart the reward server between epochs while its growth is looked for
   3. Lower the number of reward workers from 8 to 5
      --workers 5
@@ -119,18 +117,17 @@ What to change
      121.60 GiB in use - 88.00 GiB
      of PID 230 = 33.60 GiB, unde...
      Cost: another node's memory,...
+     Assumes: the server answers
+     over HTTP, as its flag says
   2. Restart the reward server
      between epochs while its growth
      is looked for
-  3. Lower the number of reward
-     workers from 8 to 5
-     --workers 5
 Ignore this hint in the log:
 driver.log:424 a higher threshold
 only delays the kill
 More: oomdoctor explain
-reward-model-ram-hog; 1 more remedy
-and all the rest: -v
+reward-model-ram-hog; 2 more
+remedies and all the rest: -v
 (v1:0123456789abcdef)
 """
 

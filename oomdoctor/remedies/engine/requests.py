@@ -16,8 +16,8 @@ from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.remedies.engine.contexts import within_room
-from oomdoctor.remedies.engine.known import engine_version
 from oomdoctor.remedies.halves import half
+from oomdoctor.remedies.initial import as_default, default_of
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, assumptions, known_versions, of_knob
@@ -29,6 +29,7 @@ from oomdoctor.signs.kv_pool import (
 )
 from oomdoctor.signs.logits import OF_PROMPTS
 from oomdoctor.signs.passes import sees
+from oomdoctor.signs.releases import one_stage_is_asked_for_all_layers
 from oomdoctor.units import GIB, in_digits, show
 
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
@@ -134,11 +135,7 @@ def _context(error: ContextDoesNotFit, longest: int, derivation: str, assumes: t
 
 
 def _pipeline(crash: Crash) -> tuple[str, ...]:
-    stages = crash.setting("pipeline_parallel_size")
-    version = engine_version(crash)
-    if stages is None or not isinstance(stages.value, int) or stages.value < 2:
-        return ()
-    if version is not None and not (0, 14) <= version < (0, 17):
+    if one_stage_is_asked_for_all_layers(crash) is None:
         return ()
     return (say("vLLM 0.14 to 0.16 compares all layers with one pipeline stage's cache: more may fit"),)
 
@@ -182,7 +179,26 @@ def fewer_sequences(case: Case) -> Answer:
         return Skip()  # of prefill tokens alone: flash_causal_lm.py of Text Generation Inference 1.0 and 1.1
     if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, short.total_tokens)
-    return half(case)
+    return _back_to_the_few(case) or half(case)
+
+
+def _back_to_the_few(case: Case) -> Proposal | None:
+    """V1 began with four times as many sequences as V0 had, and took that back."""
+    usual = default_of(case)
+    if usual is None or case.row is None or case.row.framework != vllm.NAME or usual[0] != vllm.MANY_SEQUENCES:
+        return None
+    if vllm.BY_THE_CARD.overlaps(known_versions(vllm.NAME, case.crash.context)):
+        return None
+    now, assumed = usual
+    few = vllm.FEW_SEQUENCES
+    return Proposal(
+        action=say("Lower {name}: {now} -> {then}", name=case.row.setting, now=as_default(in_digits(now)), then=few),
+        suggested=few,
+        derivation=say(
+            "{few} is the default of V0, and again of vLLM {releases} on most GPUs", few=few, releases=vllm.BY_THE_CARD
+        ),
+        assumes=assumed,
+    )
 
 
 def _more_places(case: Case) -> Proposal:
