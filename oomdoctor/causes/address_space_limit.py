@@ -17,7 +17,6 @@ OF_MORE_THAN_IS_FREE = ("more-address-space", "low-memory-loading", "more-host-m
 OF_A_GUESS = ("smaller-microbatch", "fewer-workers", "more-address-space", "stream-data", "low-memory-loading")
 OF_A_FORK = ("fewer-workers", "more-address-space", "more-host-memory", "low-memory-loading")
 OF_MAPS = ("raise-map-count", "fewer-workers", "smaller-partitions")
-OF_DATA = ("fewer-workers", "clear-references", "low-memory-loading")  # its limit, another one, is in the headline
 
 CAUSE = Cause(
     id="address-space-limit",
@@ -37,7 +36,7 @@ CAUSE = Cause(
         mark("{data_process} reached its limit on private memory of {data_limit} (ulimit -d)"),
         mark("{saver} could not fork for its background save: no memory for a copy of the process"),
         mark("A child process could not be started ({fork_error})[ {doing}]: no memory for a copy of its parent"),
-        mark("{heap_of} was refused memory for its heap[: {ram_requested} requested]"),
+        mark("{heap_of} found no memory for its heap[: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} of RAM failed[ ({ram_error})][ {doing}]"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),
         mark("An allocation of {less_than_a_gigabyte} of RAM failed[ {doing}]"),
@@ -56,7 +55,7 @@ CAUSE = Cause(
         Row(heaps.addresses_for_javas_heap_were_refused, Grade.POINTS),
         Row(flight_record.a_limit_on_address_space_was_recorded, Grade.PROVES),
         Row(address_space.maps_of_memory_are_spent, Grade.NAMES, OF_MAPS),
-        Row(address_space.data_of_a_process_is_limited, Grade.PROVES, OF_DATA),
+        Row(address_space.data_of_a_process_is_limited, Grade.PROVES),
         Row(address_space.a_shared_tensor_was_not_mapped, Grade.NAMES, OF_MAPS),
         Row(address_space.a_file_was_not_mapped, Grade.NAMES, (*OF_MAPS, "more-address-space")),
         Row(address_space.windows_has_no_resources, Grade.NAMES, OF_RESOURCES),

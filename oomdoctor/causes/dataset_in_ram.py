@@ -19,8 +19,7 @@ OF_A_BUFFER = ("smaller-buffers", "stream-data", "smaller-input", "narrow-dtypes
 OF_A_ROLLOUT = ("smaller-buffers", "fewer-environments", "smaller-input", "narrow-dtypes", "more-host-memory")
 # What comes out of one step is as large as it is: parts of it, or narrower ones
 OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-disk", "fewer-workers", "more-host-memory")
-# The vectors themselves, which come in batches already
-OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")
+OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")  # vectors
 
 CAUSE = Cause(
     id="dataset-in-ram",
@@ -66,10 +65,11 @@ CAUSE = Cause(
         Row(host_data.strings_of_one_width, Grade.NAMES), Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
         Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
         Row(host_data.refused_among_tables, Grade.POINTS, OF_TABLES),
-        Row(host_data.refused_while_reading_data, Grade.POINTS), Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
+        Row(host_data.refused_while_reading_data, Grade.POINTS),
         Row(host_data.arrow_was_refused, Grade.HINTS), Row(host_data.a_data_library_was_refused, Grade.POINTS),
         Row(host_data.an_array_of_data_was_refused, Grade.HINTS), Row(own_arrays.a_line_fills_the_memory, Grade.HINTS),
         Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
+        Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
         Row(held_data.killed_in_the_middle_of_reading, Grade.HINTS),
         Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
         Row(host_data.vanished_while_reading_data, Grade.LEFT), Row(other_words.data_by_the_message, Grade.POINTS),

@@ -47,7 +47,7 @@ CAUSE = Cause(
         mark("{swapless} found no more swap space: RAM and swap are full"),
         mark("{database} could not allocate its {set_aside_by_it}[ of {database_requested}] when it started"),
         mark("An allocation of {query_requested} for a PostgreSQL query failed"),
-        mark("{heap_of} was refused memory for its heap[: {ram_requested} requested]"),
+        mark("{heap_of} found no memory for its heap[: {ram_requested} requested]"),
         mark("An allocation of {ram_requested} of RAM failed[ {doing}]"),
         mark("An allocation of RAM failed[ {doing}]: an array of {array}"),
         mark("An allocation of RAM failed ({ram_error})[ {doing}]"),

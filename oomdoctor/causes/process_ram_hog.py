@@ -14,9 +14,6 @@ OF_A_TRAINER = ("less-offload", "more-host-memory", "restart-periodically", "add
 OF_EQUALS = ("less-offload", "move-process", "more-host-memory", "restart-periodically", "shard-states", "more-gpus")
 OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights")
 OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory", "smaller-buffers")
-# What it makes next is as large as it says: nothing old is there to be dropped
-OF_AN_ESTIMATE = ("smaller-model", "smaller-buffers", "smaller-partitions", "narrow-dtypes", "smaller-input",
-                  "more-host-memory")  # fmt: skip
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading", "collect-evidence")
 # A process of the cluster's own: its code is not the job's
 OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")
@@ -46,7 +43,7 @@ CAUSE = Cause(
     silent=(node.table_without_sizes, node.a_reward_model_is_the_largest),
     excluded=(node.no_process_has_it, kills.killed_process_held_little, flight_record.the_job_is_one_process),
     signs=(
-        Row(estimates.an_estimate_beyond_the_limit, Grade.PROVES, OF_AN_ESTIMATE),
+        Row(estimates.an_estimate_beyond_the_limit, Grade.PROVES),
         Row(node.one_process_has_it, Grade.PROVES),
         Row(kills.killed_process_held_most, Grade.PROVES),
         Row(kills.killed_process_was_large, Grade.POINTS),

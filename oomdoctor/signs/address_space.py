@@ -57,6 +57,8 @@ ARRAYS: Final = ("numpy", "torch")  # arrays of data come in sizes between the t
 MUCH_MORE: Final = 4  # times what was asked for: a larger machine has no more of what is short
 OF_A_LIMIT_ALONE: Final = ("more-address-space", "low-memory-loading", "fewer-workers")
 _OF_R: Final = ("raise-allocator-cap", "more-host-memory", "narrow-dtypes", "clear-references")
+# Its limit is another one than that of more-address-space, and stands in the headline
+_OF_DATA: Final = ("fewer-workers", "clear-references", "low-memory-loading")
 # Fewer of them, or each with a smaller stack, before the limit itself
 _OF_THREADS: Final = ("fewer-workers", "smaller-buffers", "more-address-space")
 # So little fails at a number of mappings, too
@@ -220,7 +222,7 @@ def data_of_a_process_is_limited(crash: Crash) -> Seen | None:
         used=show(spent.used_bytes or 0),
         limit=show(spent.limit_bytes or 0),
     )
-    return Seen(words=words, evidence=(spent,), next_evidence=(ADDRESS_LIMIT,))
+    return Seen(words=words, evidence=(spent,), knobs=_OF_DATA, next_evidence=(ADDRESS_LIMIT,))
 
 
 @sign

@@ -26,6 +26,10 @@ _NEED: Final = late(
 )
 # Another memory, and what a machine has
 _ELSEWHERE: Final = late(r"(?i)\b(?:v-?ram|gpu|cuda|device|card|disk|swap|shared|available|free|at least|minimum)\b")
+# What it makes next is as large as it says: nothing old is there to be dropped
+_KNOBS: Final = (
+    "smaller-model", "smaller-buffers", "smaller-partitions", "narrow-dtypes", "smaller-input", "more-host-memory",
+)  # fmt: skip
 
 
 class Estimate(NamedTuple):
@@ -46,7 +50,7 @@ def an_estimate_beyond_the_limit(crash: Crash) -> Seen | None:
         needed=show(estimate.bytes),
         limit=show(estimate.limit),
     )
-    return Seen(words=words, evidence=(crash.root,), shows_memory=True)
+    return Seen(words=words, evidence=(crash.root,), shows_memory=True, knobs=_KNOBS)
 
 
 def estimate_beyond_the_limit(crash: Crash) -> Estimate | None:

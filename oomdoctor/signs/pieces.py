@@ -57,7 +57,7 @@ class Work(Struct, frozen=True):
 def work_of(crash: Crash) -> Work | None:
     """Each line with the figure that grew counts more of the same pieces."""
     figure = crash.trajectory
-    if figure is None or crash.job.trains or host_memory_grew(crash) is None:
+    if figure is None or crash.job.trains or crash.job.learns or host_memory_grew(crash) is None:
         return None
     prints = [line for text in crash.root.around.before if _MEMORY.search(line := text[:_CHARACTERS])]
     if len(prints) < LEAST_POINTS or any(_LEARNS.search(line) for line in prints):

@@ -73,7 +73,7 @@ def test_a_memory_that_is_given_back_or_seldom_listed_is_only_small(tmp_path: Pa
 
 def test_the_driver_of_an_embedded_gpu_says_how_much_it_had_not(tmp_path: Path) -> None:
     incident = first(tmp_path, NVMAP.format(code=12) + NVML)
-    assert incident["headline"] == "NvMap got no 512 MiB of the RAM that CPU and GPU share (error 12)"
+    assert incident["headline"] == "NvMap could not allocate 512 MiB of the RAM that CPU and GPU share (error 12)"
     remedies = incident["diagnoses"][0]["remedies"]
     assert "drop_caches" in remedies[0]["snippet"]
     assert [one["knob"] for one in remedies][:3] == ["free-the-gpu", "pin-version", "smaller-model"]

@@ -34,7 +34,7 @@ GIBS = 6 << 30
 def test_half_of_the_heap_that_was_refused(tmp_path: Path, log: str, cause: str, first: str | None) -> None:
     best = body(tmp_path, log)["diagnoses"][0]
     assert best["cause"] == cause
-    assert best["headline"].startswith("Java was refused memory for its heap")
+    assert best["headline"].startswith("Java found no memory for its heap")
     assert (best["remedies"][0]["knob"], best["remedies"][0]["snippet"]) == ("smaller-buffers", first)
 
 
