@@ -16,6 +16,7 @@ from oomdoctor.families.echoes import CHANGE, COMMENT, SOURCE, TEST, echo
 from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS, runs_on_the_cpu
+from oomdoctor.families.kill import ABROAD
 from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, PAGEABLE, place_of, process_of
 from oomdoctor.families.loudness import is_exception, is_loud
 from oomdoctor.families.registrations import registration
@@ -254,6 +255,8 @@ _ALLOCATORS: Final = tuple(
             r"\bfork/exec \S{1,200}: cannot allocate memory",  # Go
             r"[Cc]annot allocate memory(?: \(os error 12\)| \(12\)| - \S{1,200} \(Errno::ENOMEM\)| \(ThreadError\)|$)",
         ),
+        # what YNNPACK computes with on a CPU, for XLA since 2025: google/slinky, runtime/evaluate.cc
+        ("slinky", r"^allocate of <?[\w.]{1,60}>? failed\.$"),
         ("python", r"(?:^|[\s.])(?:_Array|Arrow)?MemoryError(?::(?! Task )|\s{0,4}$|\(\))"),
     )
 )
@@ -313,7 +316,8 @@ _GOES_ON = late(r"(?i)\bwarn(?:ing)?\b[^\n]{0,20}failed to mlock|failed to mlock
 
 _COMPILERS = late(
     # gcc.c names the signal in the user's language, of which a pipe may leave nothing
-    r"(?:Killed|fatal error:) signal terminated program|internal compiler error: Killed \(program|died due to signal \d"
+    rf"(?:Killed|fatal error:|{ABROAD}) signal terminated program"
+    r"|internal compiler error: Killed \(program|died due to signal \d"
     r"|(?:ld|collect2|cc1plus|clang\S{0,6}|[gc]\+\+|gcc|lto1) terminated with signal 9"
     r"|unable to execute command: Killed"
     r"|/pkg/tool/\w{1,40}/\w{1,20}: signal: killed|failed: \(Killed\): \S{1,80} failed: error executing command"
@@ -813,6 +817,7 @@ _TRIGGERS: Final = (
     "signal: killed",
     "(Killed): ",
     "runtime: out of memory",
+    "allocate of ",
     "Could not reserve enough space",
     "runtime: cannot allocate",
     "posix_memalign",

@@ -163,7 +163,7 @@ _KILLED_ABROAD: Final = (
 )
 # Hydra prints the raw status, and newer ones the signal's name below: src/pm/hydra of MPICH
 _HYDRAS: Final = late(r"\bEXIT CODE: 9\s{0,4}$")
-_ABROAD: Final = "|".join(map(re.escape, (*_KILLED_ABROAD, "Terminado (killed)")))
+ABROAD: Final = "|".join(map(re.escape, (*_KILLED_ABROAD, "Terminado (killed)")))
 
 # Who reports a death, by the words it uses. The first that fits reads the line.
 _REPORTERS: Final = tuple(
@@ -208,13 +208,13 @@ _REPORTERS: Final = tuple(
             r"^\[\d{1,4}\]\s{1,8}(?:[+-]\s{1,4})?\d{1,9} killed\s",  # zsh
             r"^fish: Job \d{1,4}, .{1,400} terminated by signal SIG[A-Z]{3,5}",
             r"^make(?:\[\d{1,3}\])?: \*\*\* \[[^\]\n]{1,200}\] (?:Killed|Error 137)",
-            rf"(?:it/s|s/it|\bit|\d%|[\])|])\s{{0,4}}(?:Killed|{_ABROAD})\s{{0,4}}$",  # glued to a progress bar
-            rf"[\d.…>](?:Killed|{_ABROAD})\s{{0,4}}$",  # glued to a line that its program had not ended
+            rf"(?:it/s|s/it|\bit|\d%|[\])|])\s{{0,4}}(?:Killed|{ABROAD})\s{{0,4}}$",  # glued to a progress bar
+            rf"[\d.…>](?:Killed|{ABROAD})\s{{0,4}}$",  # glued to a line that its program had not ended
             rf"{_UNDER_WAY}[^\n]{{0,600}}(?:[\d%)\]]|\d[smh])\s{{1,4}}Killed\s{{0,4}}$",
             # a script's line in bash's own words for "line": riga, Zeile, ligne, línea, 行
-            rf"{_LINE_OF_A_SCRIPT}(?:Killed|{_ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
+            rf"{_LINE_OF_A_SCRIPT}(?:Killed|{ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
             # the words of the C library's message catalogues
-            rf"(?:^|[:：]\s{{0,9}}\d{{1,9}} |\]\s{{0,4}}[+-]?\s{{1,4}})(?:{_ABROAD})(?:\s|$)",
+            rf"(?:^|[:：]\s{{0,9}}\d{{1,9}} |\]\s{{0,4}}[+-]?\s{{1,4}})(?:{ABROAD})(?:\s|$)",
             # BSD's and Solaris' make
             r"^(?:[b-]?make(?:\[\d{1,3}\])?: )?\*{3} (?:\[[^\]\n]{1,200}\] )?Signal 9\s{0,4}$",
             r"(?:^|: )line \d{1,6}:\s{1,9}\d{1,9} (?:Bus error|Segmentation fault|Aborted|Terminated)\b",

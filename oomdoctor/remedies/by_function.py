@@ -16,6 +16,7 @@ from oomdoctor.signs.made import FLOAT32, OF_ONE_INPUT, Made, made_of, nodes_tha
 from oomdoctor.units import show
 
 SLOWER: Final = mark("slower")
+_LESS: Final = mark("less detail")
 _COUNT: Final = "cap-primitives"
 _OF_A_PIXEL: Final = 3 * FLOAT32  # bytes
 _USUAL: Final = (1920, 1080)
@@ -42,7 +43,7 @@ def proposal(case: Case) -> Proposal | Skip | None:
     if found is None:
         return None
     if found.row.instead and found.row.knob == case.knob:
-        cost = translated(_COSTS.get(found.kind, SLOWER))
+        cost = translated(_COSTS.get(found.kind, _LESS if found.row.knob == SIZE else SLOWER))
         counted, assumed = _as_pictures(found, case.crash)
         return Proposal(
             action=translated(found.row.instead), subject=found.function, setting="", cost=cost,
@@ -58,7 +59,7 @@ def _of_its_kind(found: Made, case: Case) -> Proposal | None:
     if found.kind == "unknowns" and case.knob == SIZE:
         action = say("Compute a smaller problem: half as many unknowns take a quarter")
         return Proposal(action=action, subject=found.function, setting="", cost=say("lower resolution"))
-    if found.kind == "pairs" and case.knob in _BLOCKS:
+    if found.kind == "pairs" and case.knob in _BLOCKS and not found.row.instead:
         action = say("Compute them in blocks of rows, and keep only what you need of each")
         return Proposal(action=action, subject=found.function, setting="", cost=translated(SLOWER))
     if found.kind == "boxes" and case.knob == _COUNT:

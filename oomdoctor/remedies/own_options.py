@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.prints import several_steps_went_by
@@ -21,6 +22,7 @@ from oomdoctor.job.verbs import words_of
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import cells
+from oomdoctor.remedies.axes import lengths_of
 from oomdoctor.remedies.held import that_fits
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Proposal
@@ -47,6 +49,9 @@ _LEAST_OF_HALVES: Final = 2
 _FIRST_PIECES: Final = 64
 _TEN: Final = 10
 _FIRST_PARTS: Final = 8
+_OF_INPUTS: Final = "smaller-input"
+_A_LONG_AXIS: Final = 100  # shorter ones are as long as many an option by chance
+_OF_A_MODEL: Final = frozenset({"dim", "hidden", "embed", "embedding", "channels", "heads", "layers", "vocab", "seed"})
 _OF_THE_BATCH: Final = "smaller-microbatch"
 _OF_WORKERS: Final = "fewer-workers"
 _WORKER: Final = "workers"  # what scripts call those of a data loader
@@ -114,9 +119,17 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
     if not rows or driven(crash.job.frameworks):
         return None
     stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
-    return next(
-        (OwnOption(row, one, _share(knob, one, crash)) for row in rows for one in stated if _turns(row, one)), None
-    )
+    turned = ((row, one) for row in rows for one in stated if _turns(row, one))
+    own = next((OwnOption(row, one, _share(knob, one, crash)) for row, one in turned), None)
+    return _of_an_axis(crash, stated) if own is None and knob == _OF_INPUTS else own
+
+
+def _of_an_axis(crash: Crash, stated: list[Setting]) -> OwnOption | None:
+    """The only option that is as large as an axis of the array which was refused."""
+    lengths = lengths_of(crash.root.shape or "") if isinstance(crash.root, HostAllocation) else []
+    alike = [one for one in stated if one.whole in lengths and (one.whole or 0) >= _A_LONG_AXIS]
+    counts = [one for one in alike if _OF_A_MODEL.isdisjoint(words_of(one.name))]
+    return OwnOption(Row(_OF_INPUTS, (), frozenset(), frozenset(), HALF), counts[0]) if len(counts) == 1 else None
 
 
 def parts(crash: Crash) -> bool:

@@ -114,3 +114,33 @@ def test_postgresqls_segments_are_its_own(tmp_path: Path) -> None:
     assert report["diagnoses"][0]["stage"] == "serving"
     assert report["incidents"][0]["headline"] == "A segment of 8 MiB (PostgreSQL) does not fit into /dev/shm"
     assert report["events"][0]["usage"]["tried_bytes"] == 8 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        ("c++: fatal error: Killed signal terminated program cc1plus", True),
+        ("c++: fatal error: Morto signal terminated program lto1", True),
+        ("g++: fatal error: Getötet signal terminated program cc1plus", True),
+        ("g++: fatal error: signal terminated program cc1plus", True),
+        ("g++: fatal error: Segmentation fault signal terminated program cc1plus", False),
+        ("g++: fatal error: Abgebrochen signal terminated program cc1plus", False),
+        ("g++: fatal error: Terminated signal terminated program cc1plus", False),
+    ],
+)
+def test_the_signal_stands_in_the_users_language(line: str, is_read: bool, tmp_path: Path) -> None:
+    assert (body(tmp_path, f"{line}\ncompilation terminated.\n")["verdict"] == "oom") is is_read
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        ("allocate of <6> failed.", True),
+        ("allocate of t12 failed.", True),
+        ("the allocate of 6 failed. retrying", False),
+        ("allocate of a licence failed.", False),
+    ],
+)
+def test_what_the_cpu_of_xla_says_of_a_buffer(line: str, is_read: bool, tmp_path: Path) -> None:
+    report = body(tmp_path, f"step 3\n{line}\nRuntimeError: INTERNAL: YNNPACK operation failed: error\n")
+    assert (report["verdict"] == "oom") is is_read

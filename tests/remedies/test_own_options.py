@@ -158,3 +158,36 @@ def test_half_a_batch_is_no_half_of_an_array_of_the_data(tmp_path: Path, rows: i
 def test_an_option_that_the_program_prints_back_stays_one_of_the_launch_line(printed: str, *, known: bool) -> None:
     crash = crashes_of(f"+ python -u fit.py --train-batch-size 64\n{printed}\n{KILLED}")[0]
     assert (own_option("smaller-microbatch", crash) is not None) is known
+
+
+REFUSED = "MemoryError: Unable to allocate {size} for an array with shape {shape} and data type float64\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "found"),
+    [
+        ("--max-train 2200", "(2200, 2200, 8)", ("max_train", 1100)),
+        ("--points 2200 --seed 2200", "(8, 2200)", ("points", 1100)),
+        ("--points 2200 --samples 2200", "(8, 2200)", None),  # one of the two, nobody knows which
+        ("--points 8", "(8, 2200)", None),  # by chance
+        ("--hidden-dim 2200", "(8, 2200)", None),  # of the model
+        ("--points 2200", "(4400, 8)", None),
+        ("", "(2200, 8)", None),
+    ],
+)
+def test_an_option_as_large_as_an_axis_of_the_refused_array(
+    options: str, shape: str, found: tuple[str, object] | None
+) -> None:
+    crash = crashes_of(f"+ python -u fit.py {options}\n{REFUSED.format(size='295. MiB', shape=shape)}")[0]
+    turned = own_option("smaller-input", crash)
+    assert ((turned.setting.name, turned.then) if turned is not None else None) == found
+
+
+def test_a_gaussian_process_is_fitted_on_fewer_samples(tmp_path: Path) -> None:
+    frame = (
+        '  File "/x/site-packages/sklearn/gaussian_process/kernels.py", line 1581, in __call__\n    K = np.exp(-d)\n'
+    )
+    log = "+ python -u fit.py --max-train 2200\n" + frame + REFUSED.format(size="295. MiB", shape="(2200, 2200, 8)")
+    (tmp_path / "job.log").write_text(log)
+    first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"][0]
+    assert (first["knob"], first["snippet"]) == ("smaller-input", "--max-train 1100")
