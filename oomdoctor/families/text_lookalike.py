@@ -44,7 +44,7 @@ _TELLING = tuple(
             mark("what the program would do in that case"),
             rf"\b(?:retry|retries|stop|skip|exit|dump|restart)s? (?:on|upon) {_IT}",
         ),
-        (mark("a search for the words"), r"\b(?:grep|rg|awk|sed)\b.{0,60}\b(?:oom|out.of.memory)\b"),
+        (mark("a search for the words"), r"\b(?:grep|rg|awk|sed)\b(?!: ).{0,60}\b(?:oom|out.of.memory)\b"),
         (SETTING, r"\w[\"']? ?[:=] ?\[[^\]]{0,200}(?:\boom|out of memory|OutOfMemory)"),  # a list of what to look for
         (CHANGE, rf"\b(?:fix(?:e[sd]|ing)?|handle[sd]?|resolve[sd]?|closes?) {_IT}"),
     )

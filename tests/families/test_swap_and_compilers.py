@@ -144,3 +144,16 @@ def test_the_signal_stands_in_the_users_language(line: str, is_read: bool, tmp_p
 def test_what_the_cpu_of_xla_says_of_a_buffer(line: str, is_read: bool, tmp_path: Path) -> None:
     report = body(tmp_path, f"step 3\n{line}\nRuntimeError: INTERNAL: YNNPACK operation failed: error\n")
     assert (report["verdict"] == "oom") is is_read
+
+
+@pytest.mark.parametrize(
+    ("line", "is_failure"),
+    [
+        ("awk: run time error: out of memory", True),
+        ("grep: memory exhausted", True),
+        ("$ grep -i 'out of memory' job.log", False),
+        ("awk '/out of memory/ {n++}' job.log", False),
+    ],
+)
+def test_a_tool_that_ran_out_is_no_search_for_the_words(line: str, is_failure: bool, tmp_path: Path) -> None:
+    assert (body(tmp_path, f"{line}\nexit code: 2\n")["verdict"] == "oom") is is_failure
