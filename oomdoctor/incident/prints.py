@@ -58,9 +58,9 @@ def own_lines(crash: Crash) -> Iterator[str]:
 
 
 def _above_the_trace(lines: Sequence[str]) -> Sequence[str]:
-    """Without the lines of the traceback that ends them."""
-    begins = next((n for n in range(len(lines) - 1, -1, -1) if _TRACE in lines[n]), len(lines))
-    return lines[:begins]
+    """Without the lines of the traceback that ends them; one that was caught has prints behind it."""
+    begins = next((n for n in range(len(lines) - 1, -1, -1) if not lines[n].startswith(" ")), -1)
+    return lines[:begins] if begins >= 0 and _TRACE in lines[begins] else lines
 
 
 def growing(crash: Crash, pattern: re.Pattern[str], filling: re.Pattern[str]) -> Held | None:
@@ -101,7 +101,7 @@ def _counted(crash: Crash, pattern: re.Pattern[str]) -> bool:
     for line in dict.fromkeys(own_lines(crash)):
         match = pattern.search(line)
         if match is not None:
-            shapes.setdefault(_shape(line), []).append(_number(match["count"]))
+            shapes.setdefault(_shape(line), []).append(number(match["count"]))
     return any(len(counts) >= _SEVERAL and counts == sorted(counts, reverse=True) for counts in shapes.values())
 
 
@@ -120,10 +120,11 @@ def _held(pattern: re.Pattern[str], line: str) -> Held | None:
     if match is None:
         return None
     total = match["total"]
-    return Held(" ".join(match["what"].lower().split()), _number(match["count"]), _number(total) if total else None)
+    return Held(" ".join(match["what"].lower().split()), number(match["count"]), number(total) if total else None)
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """Of digits in groups or not: "1,769,267", "25_000"."""
     return int(text.replace(",", "").replace("_", ""))
 
 
@@ -133,6 +134,7 @@ __all__ = [
     "Held",
     "growing",
     "is_told_last",
+    "number",
     "own_lines",
     "several_batches_went_by",
     "several_steps_went_by",

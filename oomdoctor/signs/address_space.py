@@ -42,7 +42,7 @@ _NUMBERED: Final = late(r"/?torch_\d{1,10}_(?:\d{1,10}_)?(\d{1,9})>")
 # Go's runtime/asm_386.s and the names of its releases; Python's installers for Windows, wheels' tags and
 # sys.version; a Raspberry Pi's; R, Java and Node.js in their folders; a JVM's banner: only 32 bits had a client's
 _OF_32_BITS: Final = (
-    r"\basm_(?:386|arm)\.s\b|[-_]386[-_./\\]|[-_./\\](?:i[36]86|ia32|armv[67]l)(?:[-_./\\\s]|$)|\bPython\d{2,3}-32\b"
+    r"\basm_(?:386|arm)\.s\b|(?:windows|linux|freebsd|openbsd|netbsd|darwin)[-_]386\b|[-_./\\](?:i[36]86|ia32|armv[67]l)(?:[-_./\\\s]|$)|\bPython\d{2,3}-32\b"
     r"|\bProgram Files \(x86\)[/\\](?:Python|R[/\\]|Java|nodejs)"
     r"|\b32[- ]bit(?: \((?:Intel|AMD)|,? (?:Python|JVM|Server VM))|\bHotSpot\(TM\) Client VM\b|\bwin32-ia32\b"
 )

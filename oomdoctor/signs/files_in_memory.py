@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.prints import A_COUNT, own_lines
+from oomdoctor.incident.prints import A_COUNT, number, own_lines
 from oomdoctor.patterns import late
 from oomdoctor.signs.limits import filled_by_nobody
 from oomdoctor.units import DECIMAL, size
@@ -59,7 +59,7 @@ def _printed(line: str) -> Files | None:
         return None
     place = "behind" if match["behind"] else "before"
     used = size(match[place], match[f"{place}_unit"], DECIMAL)
-    done, of_all = (int(count[name].replace(",", "").replace("_", "")) for name in ("count", "total"))
+    done, of_all = (number(count[name]) for name in ("count", "total"))
     return Files(used, done, of_all) if used and 0 < done < of_all else None
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.prints import number
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -65,22 +66,18 @@ def work_of(crash: Crash) -> Work | None:
     counted = next((found for words in _WORDS if (found := _rising(words, prints))), None)
     if counted is None:
         return None
-    first, last = _whole(counted[0]["count"]), _whole(counted[-1]["count"])
+    first, last, total = number(counted[0]["count"]), number(counted[-1]["count"]), counted[-1]["total"]
     # Where all prints are in sight, the growth is that of what was done between the first and the last of them
     each = figure.grown // (last - first) if len(prints) == figure.prints else None
-    return Work(counted[-1]["what"].lower(), last, _whole(counted[-1]["total"]) or None, first, each)
+    return Work(counted[-1]["what"].lower(), last, number(total) if total else None, first, each)
 
 
 def _rising(words: re.Pattern[str], prints: list[str]) -> list[re.Match[str]]:
     """What each print counts, where that is more of the same each time."""
     found = [match for line in prints if (match := words.search(line)) is not None]
     same = len(found) == len(prints) and len({(match["what"].lower(), match["total"]) for match in found}) == 1
-    counts = [_whole(match["count"]) for match in found]
+    counts = [number(match["count"]) for match in found]
     return found if same and all(earlier < later for earlier, later in pairwise(counts)) else []
-
-
-def _whole(text: str) -> int:
-    return int(text.replace(",", "").replace("_", "") or 0)
 
 
 @sign

@@ -29,3 +29,10 @@ def test_a_logger_may_name_its_process_in_brackets(tmp_path: Path, who: str) -> 
 )
 def test_a_row_of_the_kernels_table_is_none_of_the_jobs(tmp_path: Path, row: str) -> None:
     assert "dataset-in-ram" not in causes(tmp_path, row + "\n" + KILLED)
+
+
+def test_a_traceback_that_was_caught_hides_no_line_behind_it(tmp_path: Path) -> None:
+    caught = (
+        'Traceback (most recent call last):\n  File "harvest.py", line 3, in proxy\n    connect()\nOSError: refused\n'
+    )
+    assert causes(tmp_path, caught + LOGGED.format("[71]") + KILLED)[0] == "dataset-in-ram"

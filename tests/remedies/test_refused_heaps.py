@@ -74,6 +74,8 @@ FRAME = '  File "{folder}/lib/site-packages/numpy/core/numeric.py", line 9, in z
         (FRAME.format(folder="C:/Program Files/Python37"), False),
         ("Python 3.7.9 (tags/v3.7.9) [MSC v.1900 64 bit (AMD64)] on win32\n", False),
         ("using 32-bit floats\n", False),
+        ("resumed from runs/checkpoint-386/state.pt\n", False),
+        ("$ geth-windows-386-1.6.5/geth --cache=1024\n", True),
         ("compiled with C:/Program Files (x86)/Microsoft Visual Studio/cl.exe\n", False),
         (FRAME.format(folder="/opt/x86_64-linux"), False),
     ],
