@@ -60,7 +60,7 @@ def held_back(make: Callable[[], Any], learned: Sequence[Example]) -> Likely:
 
 
 def by_rules(learned: Sequence[Example]) -> Likely:
-    return [dict(e.weights) for e in learned]
+    return [{cause: float(answer.grade) for cause, answer in e.answers.items()} for e in learned]
 
 
 def row(learned: Sequence[Example], told: Likely, *, own: bool) -> float:
