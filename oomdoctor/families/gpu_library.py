@@ -13,7 +13,7 @@ from oomdoctor.families.echoes import echo
 from oomdoctor.families.ended import ends_well
 from oomdoctor.families.event import Event, Lookalike, Process, Read, Usage
 from oomdoctor.families.jax_tf import mostly_free
-from oomdoctor.families.lines import card_of_line, place_of, process_of
+from oomdoctor.families.lines import card_of_line, is_of_ggml, place_of, process_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
@@ -79,6 +79,7 @@ _FOR_PEOPLE = r"[\d.]{1,16} [KMG]?B\b"
 TINYGRADS: Final = "NV|CUDA|AMD|HIP|METAL|QCOM|CL|GPU|WEBGPU"
 # One of their frames; AMD's and NVIDIA's own page tables are those of support/memory.py
 ONNX_RUNTIME: Final = "ONNX Runtime"
+METAL: Final = "Metal"  # of any program, in the driver's words alone
 _PROVIDER: Final = late(r"\b([A-Z][A-Za-z]{1,20})ExecutionProvider\b")
 OF_TINYGRAD: Final = rf"(?i:/tinygrad/runtime/(?:ops_(?:{TINYGRADS})|support/memory)\.py\", line \d)"
 # XGBoost says so of whatever its allocator throws, of a bad address too. Its cache (1.3 on) gives no reason.
@@ -212,6 +213,9 @@ _OUT_OF_MEMORY = tuple(
             rf"Available memory of (?P<left>{_NUMBER}) is smaller than requested bytes of (?P<tried>{_NUMBER})",
         ),
         ("FlashInfer", _FLASHINFER),
+        # mlx/backend/metal/eval.cpp
+        ("MLX", r"\[METAL\] Command buffer execution failed: Insufficient Memory"),
+        (METAL, r"\bkIOGPUCommandBufferCallbackErrorOutOfMemory"),
         ("MLX", rf"\[malloc\] Unable to allocate (?P<tried>{_NUMBER}) bytes"),
         # source/gpucommon/src/PxgCudaMemoryAllocator.cpp, with the driver's number of the error
         (
@@ -349,7 +353,9 @@ def read(page: Page, index: int) -> Iterator[Read]:
 
 
 def _is_read_elsewhere(page: Page, index: int, library: str) -> bool:
-    """By another line, or as host memory by host_alloc."""
+    """By another line, as host memory by host_alloc, or by llama_cpp."""
+    if library == METAL:
+        return page.once(is_of_ggml)
     if library == ONNX_RUNTIME:
         return page.once(runs_on_the_cpu)
     return library == "NCCL" and _said_by_another_line(page, index)
@@ -499,6 +505,7 @@ FAMILY = Family(
         "Failed to allocate memory for requested buffer",
         "is smaller than requested bytes of",
         "[malloc] Unable to allocate",
+        "CallbackErrorOutOfMemory",
         "in AlignedAllocator",
         "OpenEncodeSessionEx failed",
         "Buffer failed: out of memory",

@@ -140,6 +140,10 @@ _DEVICE_FAILED = late(
 _FAULT = late(rf"(?i){_OF_A_FAULT}|\b(?:cuda|hip)Error(?:Illegal|Launch)\w{{4,20}}")
 _ONNX_RUNTIME: Final = "onnx"
 # Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
+# The system's calls that ask for memory: what they fail with is an error's number
+_CALLS: Final = (
+    r"mmap\d{0,2}|mremap|shm(?:get|at|_open)|memfd_create|ftruncate|s?brk|clone\d?|v?fork|mlock(?:all)?|execve"
+)
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))
     for allocator, *patterns in (
@@ -244,6 +248,12 @@ _ALLOCATORS: Final = tuple(
         (
             "os",
             r"\[Errno 12\]",
+            (
+                # InnoDB and whoever goes on with other memory say more on lines of their own
+                r"(?i:^(?![^\n]{0,600}(?:fall(?:s|ing)? ?back|retry|instead|innodb))"
+                r"(?=[^\n]{0,400}\b(?:fail|error|could not|cannot|unable))[^\n]{0,400}?"
+                rf"(?:\b(?:{_CALLS})\b|\b(?:memory|region|segment)\b)[^\n]{{0,120}}\berrno\b[ :=]{{1,3}}12\b)"
+            ),
             # MUMPS' numbers for an array that it could not allocate (4.10 to 5.7)
             rf"{MUMPS}-(?:5|7|13)\b",
             r"\bpixel cache allocation failed\b|\bPixelCacheAllocationFailed\b",  # ImageMagick's
@@ -762,6 +772,10 @@ _READERS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
 
 
 _TRIGGERS: Final = (
+    "errno=12",
+    "errno 12",
+    "errno: 12",
+    "errno = 12",
     "exit successfully: `rustc",
     "DefaultCPUAllocator",
     "not enough memory: you tried",
@@ -874,6 +888,10 @@ _TRIGGERS: Final = (
 FAMILY = Family(
     name="host_alloc",
     anchors=(
+        "errno=12",
+        "errno 12",
+        "errno: 12",
+        "errno = 12",
         "CreateFileMapping() failed",
         "bad_alloc",
         "memory allocation of",

@@ -65,6 +65,14 @@ _ENDS = late(
 LINES_BEHIND: Final = 1000
 
 
+_OF_GGML = late(r"(?i)ggml|gguf|\bllama_|llama\.cpp|llama-(?:server|cli|bench|cpp)|whisper[._]")
+
+
+def is_of_ggml(page: Page) -> bool:
+    """Whether the log shows a program that is built on ggml: others run on the same drivers."""
+    return any(_OF_GGML.search(line.text[:400]) for line in page.lines)
+
+
 def goes_on(page: Page, index: int) -> bool:
     """Whether there is progress behind the line before anything ends."""
     progress, end = (_behind(page.once(lines), index) for lines in (_lines_of_progress, _lines_of_ends))

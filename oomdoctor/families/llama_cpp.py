@@ -12,7 +12,7 @@ from oomdoctor.families import Family
 from oomdoctor.families.driver_calls import OPENS_A_CONTEXT
 from oomdoctor.families.echoes import echo
 from oomdoctor.families.event import Event, Lookalike, Read, Role, Threshold, Usage
-from oomdoctor.families.lines import place_of, process_of
+from oomdoctor.families.lines import is_of_ggml, place_of, process_of
 from oomdoctor.families.sentences import bytes_of, count_of
 from oomdoctor.language import mark
 from oomdoctor.patterns import late
@@ -120,9 +120,7 @@ _REFUSED = late(
     r"|failed to allocate compute (?:pp )?buffers|failed to allocate buffer, size ="
     r"|Device memory allocation of size \d{1,20} failed|can't allocate \d{1,20} Bytes? of memory on device"
     r"|ErrorOutOf(?:Device|Host)Memory)"
-    # with other words before it, it is MLX's
-    r"|(?<!\[METAL\] Command buffer execution failed: Insufficient Memory \(00000008:)"
-    r"kIOGPUCommandBufferCallbackErrorOutOfMemory"
+    r"|kIOGPUCommandBufferCallbackErrorOutOfMemory"
     r"|\w: failed to allocate the compute buffer|\w alloc compute (?:buffer|graph) failed"  # stable-diffusion.cpp
     # a graph's intermediate results: whisper.cpp, llama.cpp's mtmd, and what is built like them
     rf"|\b[a-z]{{2,20}}_\w{{2,60}}: {_OF_A_GRAPH}"
@@ -213,7 +211,7 @@ def read(page: Page, index: int) -> Iterator[Read]:
         yield from _harmless(page, index, text, why)
     elif _NOT_FITTED in text:
         yield _not_fitted(page, index)
-    elif _REFUSED.search(text):
+    elif _REFUSED.search(text) and (METALS_COMMAND not in text or page.once(is_of_ggml)):
         yield _not_pinned(page, index, text) or _refused(page, index)
     elif _COMMAND_FAILED.search(text):
         yield from _of_a_command(page, index)

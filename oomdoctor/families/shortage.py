@@ -361,8 +361,10 @@ _DEMANDS = late(
 )
 _CHOOSE = late(r"(?i)\b(?:recommend|suggest|advise|choos|pick|prefer)\w{0,5}\b")
 _OPENING: Final = 2  # words
-# "sort: ", "alloc.c: grow: ", "curl: (27) ", "map(file, 4): "
-_PROGRAM = late(r"(?:\w{1,3}:){1,2}(?:\([0x]\))?|:{0,2}\w{1,6}\([\w,()]{0,24}\):")
+# "sort: ", "alloc.c: grow: ", "curl: (27) ", "map(file, 4): ", behind "[pool] [412.5] "
+_PROGRAM = late(
+    r"(?:\([^()]{1,16}\)|:{1,2}0:{0,2}){0,6}(?:(?:\w{1,3}:){1,2}(?:\([0x]\))?|:{0,2}\w{1,6}\([\w,()]{0,24}\):)?"
+)
 _ENDS = late(r"f?(?:$|[.,:(])")  # "no memory left"
 _OF_MEMORY_BEHIND = late(r"a{0,2}[kpsovdmr]")  # "4096 bytes of memory for the payload"
 _MAY_BE = late(r"[wa]{0,2}i")

@@ -130,16 +130,15 @@ def _parts(view: View, kind: Kind, start: int, end: int) -> list[tuple[int, int]
 def _goes_on(view: View, kind: Kind, start: int, border: int, end: int) -> bool:
     """Whether what ends a line goes on at the beginning of the next."""
     done, head = view.text[start:border], view.text[border:end]
-    if _is_whole(kind, done, head) or _MESSAGE.match(view.text, border):
+    if _is_whole(kind, done, head) or any(begins.match(view.text, border) for begins in (_MESSAGE, _NEW_LINE)):
         return False
-    if kind.full is not None or (kind.begins and not kind.compiled.match(view.text[start:border])):
-        return True
-    if _NEW_LINE.match(head):
-        return False
+    full, prose = _is_full(view, border), _PROSE.match(view.text, border) is not None
+    if kind.begins and not kind.compiled.match(done):
+        return full or not prose
     if _DRAWN.fullmatch(head) or _is_usual(view.line_before(border)):
         return True
     in_quotes = view.text[start - 1 : start] in ("'", '"')
-    return _is_full(view, border) and (in_quotes or _PROSE.match(view.text, border) is None)
+    return full and (in_quotes or not prose)
 
 
 def _is_whole(kind: Kind, done: str, head: str) -> bool:

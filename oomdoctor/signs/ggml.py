@@ -24,7 +24,6 @@ _BESIDE_OTHERS: Final = ("offload-parameters", "free-the-gpu", "quantize-weights
 SCORES: Final = 4  # times the KV cache
 _COPIES_KNOBS: Final = ("smaller-buffers", "memory-efficient-attention", "smaller-prefill", "shorter-context")
 _COPIES: Final = r"pipeline parallelism enabled \(n_copies=([2-9]|\d{2})\)"
-OF_GGML = r"(?i)ggml|llama|gguf|whisper"
 # tools/mtmd/clip.cpp, `warmup`: "warmup: warmup with image size = 1024 x 1024", and what follows once it is done
 _WARMS_UP: Final = late(r"\bwarmup with image size = (\d{1,6} x \d{1,6})")
 _WARMED_UP: Final = late(
@@ -271,8 +270,7 @@ def some_buffer_refused(crash: Crash) -> Seen | None:
         return _of_the_runner(crash, root)
     if not isinstance(root, BufferRefused) or root.what is not None:
         return None
-    of_another = METALS_COMMAND in root.at.text and crash.mentions(OF_GGML) is None
-    return None if of_another else _buffer(crash, root)
+    return _buffer(crash, root)
 
 
 @sign

@@ -61,6 +61,8 @@ _TOO_LARGE: Final = late(
 _REPACKS: Final = r"\b\w{1,30}_repack\("
 _MAKES: Final = r"set_default_tensor_type"
 _HAS_MADE: Final = r"\bLoaded in \d"
+_WITH_ITS_CACHE: Final = late(r"(?i)\bmodel (?:and|with|\+) (?:its |the |kv )?cache\b")
+_OF_A_CACHE: Final = ("shorter-context", "quantize-kv-cache")
 _STARTS_UP: Final = late(r"(?i)\binitiali[sz]ation\b")  # of the runtime: nothing of a model is on the card yet
 NEARLY_ALL: Final = 0.85  # of the card, in weights
 # lmdeploy/turbomind/builders and deploy: all that PyTorch computes while TurboMind loads a model
@@ -302,6 +304,7 @@ def another_loader_was_refused(crash: Crash) -> Seen | None:
         words=words,
         evidence=(root,),
         against=(say("the log does not say how much was free"),),
+        knobs=_OF_A_CACHE if _WITH_ITS_CACHE.search(root.at.text) else (),
     )
 
 

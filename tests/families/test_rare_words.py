@@ -14,6 +14,15 @@ SAID = (
     # a check that quotes the call, and what it returned
     ("RuntimeError: [enforce fail at HeapSource.cpp:71] . posix_memalign(&ptr, 64, n) == 0. 12 vs 0", "host_ram"),
     ("RuntimeError: [enforce fail at slab.cc:9] mmap(nullptr, n) != MAP_FAILED. errno 12", "host_ram"),
+    # the system's calls, by the number that they failed with
+    ("RuntimeError: mapd: could not create the shared segment (errno=12)", "host_ram"),
+    ("gridd: shmget(4 GiB) failed, errno = 12", "host_ram"),
+    ("OSError: mremap of the halo failed: errno 12", "host_ram"),
+    # behind what names the writer
+    ("[halo] [rank 3] Could not allocate device memory", "gpu"),
+    ("[  412.5] could not allocate memory", "host_ram"),
+    # slurmstepd's plugin for cgroup v1, of Slurm 25
+    ("[2026-09-14T03:26:40] [7.0] CGROUP: Detected 2 out-of-memory events in /sys/fs/cgroup/memory/x", "cgroup"),
     # libc's calls by their names
     ("ERROR: could not calloc!", "host_ram"),
     ("gridd: unable to malloc for the halo table, aborting", "host_ram"),
@@ -263,6 +272,13 @@ NOT_SAID = (
     "alloc_tab: allocate errors are fatal",
     "unable to resize the shared memory object /veda.7 to size 4294967296 (errno 13)",
     "unable to open the shared memory object /veda.7 (errno 2)",
+    "OSError: shmat failed (errno=121)",
+    "Error creating socket (errno=12)",
+    "ERROR huge pages: mmap failed (errno=12), falling back to small ones",
+    "DEBUG mmap(4096): errno=12, retrying with malloc",
+    "memory segment mapped; errno=12 of an earlier call",
+    "I0101 10:10:10.1 7 halo.cc:9] [rank 3] could not allocate device memory, using the host's",
+    "slurmstepd: Detected 0 out-of-memory events in /sys/fs/cgroup/memory/x",
     # a command line is none
     "bash PARTS=16,32 CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1 tiled serve model --gpus 2",
 )

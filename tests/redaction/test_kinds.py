@@ -116,6 +116,23 @@ def test_nothing_is_left_of_a_split_secret_in_other_forms(planted: Planted, form
         assert not left(planted.secret, redacted(text), 7), text
 
 
+# shorter than those that are drawn today: what ends its line may have been cut there, or be as short as it looks
+SHORT = "hf_" + "Ab3dEf9hIj" * 2 + "kL"
+
+
+@pytest.mark.parametrize("below", ["Loading model", "WANDB_MODE=offline", "export LANG=C", "done."])
+@pytest.mark.parametrize("above", ["HF_TOKEN=", "token: ", "export HF_TOKEN="])
+def test_the_next_line_is_no_rest_of_a_short_token(above: str, below: str) -> None:
+    out = redacted(f"{above}{SHORT}\n{below}\n")
+    assert not left(SHORT, out), out
+    assert out.splitlines()[1] == below
+
+
+def test_the_rest_of_a_short_token_is_taken_out_where_its_line_is_full() -> None:
+    line = "x" * (79 - len(SHORT)) + " " + SHORT
+    assert not left("7Qz81kPw4", redacted(f"{line}\n7Qz81kPw4 and more\n"))
+
+
 @pytest.mark.parametrize("prefix", ["", RAY, "[rank0]: ", "trainer-1  | ", "2026-11-20 10:00:00,123 INFO ", "    "])
 def test_nothing_is_left_of_a_key_in_lines(prefix: str) -> None:
     for block in (PEM, PEM[:-1], [*PEM, *PEM]):

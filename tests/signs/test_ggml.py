@@ -10,14 +10,24 @@ from oomdoctor.signs import ggml
 COMMAND = "Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"
 
 
-def test_a_command_that_failed_on_metal_is_a_buffer_of_llama_cpps_alone() -> None:
-    assert ggml.some_buffer_refused(crash_of(f"RuntimeError: {COMMAND}\n")) is None
-    assert (
-        ggml.some_buffer_refused(
-            crash_of(f"ggml_metal_graph_compute: command buffer 3 failed with status 5\nerror: {COMMAND}\n")
-        )
-        is not None
-    )
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        (f"ggml_metal_graph_compute: command buffer 3 failed with status 5\nerror: {COMMAND}\n", "llama_cpp"),
+        (f"RuntimeError: {COMMAND}\n", "gpu_library"),
+        # a model's name is no program built on ggml
+        (f"Loading Llama-3.2-3B-Instruct-4bit\nlibc++abi: std::runtime_error: [METAL] {COMMAND}\n", "gpu_library"),
+    ],
+)
+def test_a_command_that_failed_on_metal_is_a_buffer_of_llama_cpps_alone(text: str, family: str) -> None:
+    assert crash_of(text).root.family == family
+
+
+def test_no_layers_move_where_metal_refused_another_program() -> None:
+    """Its options are not llama.cpp's."""
+    chosen, _ = remedies("gpu-memory-exhausted", (), crash_of(f"Applying weights\nIOGPUMetalError\n{COMMAND}\n"))
+    assert chosen
+    assert "offload-parameters" not in {remedy.knob for remedy in chosen}
 
 
 CACHE = {

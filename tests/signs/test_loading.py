@@ -126,6 +126,20 @@ def test_an_allocator_without_figures_refused_a_loader(lines: tuple[str, ...], i
     assert (loading.another_loader_was_refused(crash(*lines)) is not None) is is_seen
 
 
+@pytest.mark.parametrize(
+    ("words", "knobs"),
+    [
+        ("RuntimeError: not enough VRAM for the model and its cache", ("shorter-context", "quantize-kv-cache")),
+        ("RuntimeError: not enough VRAM for the model", ()),
+        ("RuntimeError: not enough VRAM for the model cache directory", ()),
+    ],
+)
+def test_what_does_not_fit_with_its_cache_may_have_a_smaller_one(words: str, knobs: tuple[str, ...]) -> None:
+    seen = loading.another_loader_was_refused(crash(*INIT, words))
+    assert seen is not None
+    assert seen.knobs == knobs
+
+
 BEFORE = "lib/torch/__init__.py:614: UserWarning: torch.set_default_tensor_type() is deprecated as of PyTorch 2.1"
 STORY = 'File "/u/llama/example_text_completion.py", line 61, in <module>'
 FULL = refused("96.00 MiB", total="24.00 GiB", own="23.80 GiB", allocated="23.10 GiB")

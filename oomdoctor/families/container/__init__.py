@@ -111,6 +111,7 @@ MANAGERS: Final = {
     "slurm": (
         "oom-kill event",
         "oom_kill event",
+        "out-of-memory event",
         "step tasks have been OOM Killed",
         "Out Of Memory",
         "memory limit",

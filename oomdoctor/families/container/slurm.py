@@ -17,7 +17,7 @@ from oomdoctor.units import GIB, KIB
 _SMALLEST_LIMIT_IN_BYTES: Final = 2 * GIB
 # slurmstepd's two sentences; a terminal may break the line between them
 _KILL = late(
-    r"Detected \d{1,9} oom[-_]kill events?(?:\(s\))? in |\boom[-_]kill event count: [1-9]"
+    r"Detected [1-9]\d{0,8} (?:oom[-_]kill|out-of-memory) events?(?:\(s\))? in |\boom[-_]kill event count: [1-9]"
     r"|^\s{0,8}Some of the step tasks have been OOM Killed\b"
 )
 _TASK = late(r"srun: error: (\S{1,200}): tasks? [\d,\-\[\]]{1,80}: Out Of Memory")
