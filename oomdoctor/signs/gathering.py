@@ -7,7 +7,6 @@ from typing import Final
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.checkpoints import RESUMING, SAVING
 from oomdoctor.signs.trace import STRAW, asked, card, innermost, refusal
 
 # deepspeed/runtime/zero/partition_parameters.py 0.17.5. A pass gathers its modules by all_gather_coalesced, and a
@@ -18,8 +17,6 @@ _ENTERED: Final = r"\bGatheredParameters\(|\bpartition_parameters\.py __enter__(
 _SEVERAL: Final = r"\b_allgather_params_coalesced\b"
 _ALL_OF_A_MODEL: Final = r"\bGatheredParameters\((?:list\()?(?:\w{1,40}\.){1,4}parameters\(\)"
 _BY_A_HOOK: Final = r"\bfetch_sub_module\b|\bpre_sub_module_\w|\bparameter_offload\.py|\bpersistent_parameters\b"
-# Of transformers: resize_token_embeddings, _init_weights, _load_state_dict_into_zero3_model
-_MADE_OR_LOADED: Final = r"\b_?(?:resize|get_resized)_\w|\b_?init(?:ialize)?_weights\b|\b_?load_\w"
 
 
 def by_hand(crash: Crash) -> bool:
@@ -32,10 +29,8 @@ def by_hand(crash: Crash) -> bool:
 
 @sign
 def parameters_gathered_by_hand(crash: Crash) -> Seen | None:
-    """The program had whole parameters put together, and no frame makes, loads or saves them."""
+    """The program had whole parameters put together, and neither loads nor saves a model."""
     if not by_hand(crash) or crash.stage not in ("unknown", "rollout", "weight_sync"):
-        return None
-    if any(crash.in_trace(other) is not None for other in (SAVING, RESUMING, _MADE_OR_LOADED)):
         return None
     words = say(
         "While the program gathered whole ZeRO-3 parameters (GatheredParameters), {asked}. Programs do that to hand "
