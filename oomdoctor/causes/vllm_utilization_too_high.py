@@ -18,6 +18,9 @@ OF_WHOLE_PROMPTS = ("lower-engine-reservation", "shorter-context", "fewer-sequen
 # Engines sleep and wake up beside a trainer, which has to leave the GPU first
 AT_WAKE_UP = ("lower-engine-reservation", "clear-references", "offload-optimizer", "offload-parameters",
               "separate-placement", "start-in-sequence")  # fmt: skip
+# It takes back what it had: what the trainer has put on the GPU since is new
+BEHIND_A_TRAINING = ("offload-optimizer", "clear-references", "lower-engine-reservation", "offload-parameters",
+                     "separate-placement", "start-in-sequence")  # fmt: skip
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
@@ -72,8 +75,8 @@ CAUSE = Cause(
     ),
     knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "eager-mode",
            "engine-sleep", "separate-placement", "tensor-parallel"),
-    knobs_where=((engine.waking_up, AT_WAKE_UP), (engine.beside_a_trainer, BESIDE_A_TRAINER),
-                 (engine.its_pool_was_refused, AT_THE_START),
+    knobs_where=((engine.woke_up_behind_a_training, BEHIND_A_TRAINING), (engine.waking_up, AT_WAKE_UP),
+                 (engine.beside_a_trainer, BESIDE_A_TRAINER), (engine.its_pool_was_refused, AT_THE_START),
                  (sampler_working_on_logits, IN_THE_SAMPLER), (a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS)),
     before=("activations",),
 )  # fmt: skip
