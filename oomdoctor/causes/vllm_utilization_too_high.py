@@ -32,10 +32,8 @@ CAUSE = Cause(
         mark("{waking} could not take its memory back at wake-up: {requested} requested, {free} free on {gpu}"),
         mark("{waking} could not take its memory back at wake-up: out of memory on {gpu}[ ({place})]"),
         mark("{pool_taker} ran out of memory on {gpu} for its sleep-mode pool, at load or wake-up[ ({place})]"),
-        mark(
-            "{beside_engine} needed {requested} more beside {engine_within}[ ({share} reserved)]; "
-            "{free} were free on {gpu}"
-        ),
+        mark("{beside_engine} needed {requested} more beside {engine_within}[ ({share} reserved)]; "
+             "{free} were free on {gpu}"),
         mark("{beside_engine} ran out of memory on {gpu} beside {engine_within}[, which reserves {share} of it]"),
         mark("{server} reserves {share} of {gpu} and needed {requested} more[ {doing}]; {free} were free"),
         mark("{server} needed {requested} more[ {doing}]; {free}[ of {total}] were free on {gpu}"),
