@@ -18,6 +18,9 @@ OF_WHOLE_PROMPTS = ("lower-engine-reservation", "shorter-context", "fewer-sequen
 # Engines sleep and wake up beside a trainer, which has to leave the GPU first
 AT_WAKE_UP = ("lower-engine-reservation", "clear-references", "offload-optimizer", "offload-parameters",
               "separate-placement", "start-in-sequence")  # fmt: skip
+# It takes back what it had: what the trainer has put on the GPU since is new
+BEHIND_A_TRAINING = ("offload-optimizer", "clear-references", "lower-engine-reservation", "offload-parameters",
+                     "separate-placement", "start-in-sequence")  # fmt: skip
 
 CAUSE = Cause(
     id="vllm-utilization-too-high",
@@ -29,10 +32,8 @@ CAUSE = Cause(
         mark("{waking} could not take its memory back at wake-up: {requested} requested, {free} free on {gpu}"),
         mark("{waking} could not take its memory back at wake-up: out of memory on {gpu}[ ({place})]"),
         mark("{pool_taker} ran out of memory on {gpu} for its sleep-mode pool, at load or wake-up[ ({place})]"),
-        mark(
-            "{beside_engine} needed {requested} more beside {engine_within}[ ({share} reserved)]; "
-            "{free} were free on {gpu}"
-        ),
+        mark("{beside_engine} needed {requested} more beside {engine_within}[ ({share} reserved)]; "
+             "{free} were free on {gpu}"),
         mark("{beside_engine} ran out of memory on {gpu} beside {engine_within}[, which reserves {share} of it]"),
         mark("{server} reserves {share} of {gpu} and needed {requested} more[ {doing}]; {free} were free"),
         mark("{server} needed {requested} more[ {doing}]; {free}[ of {total}] were free on {gpu}"),
@@ -72,8 +73,8 @@ CAUSE = Cause(
     ),
     knobs=("lower-engine-reservation", "smaller-prefill", "fewer-sequences", "shorter-context", "eager-mode",
            "engine-sleep", "separate-placement", "tensor-parallel"),
-    knobs_where=((engine.waking_up, AT_WAKE_UP), (engine.beside_a_trainer, BESIDE_A_TRAINER),
-                 (engine.its_pool_was_refused, AT_THE_START),
+    knobs_where=((engine.woke_up_behind_a_training, BEHIND_A_TRAINING), (engine.waking_up, AT_WAKE_UP),
+                 (engine.beside_a_trainer, BESIDE_A_TRAINER), (engine.its_pool_was_refused, AT_THE_START),
                  (sampler_working_on_logits, IN_THE_SAMPLER), (a_step_takes_a_whole_prompt, OF_WHOLE_PROMPTS)),
     before=("activations",),
 )  # fmt: skip

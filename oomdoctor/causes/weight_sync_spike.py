@@ -11,6 +11,15 @@ from oomdoctor.signs.engine_steps import (
     killed_while_weights_were_handed_over,
     waking_only,
 )
+from oomdoctor.signs.gathering import parameters_gathered_by_hand
+
+GATHERED_KNOBS = (
+    "sync-in-parts",
+    "offload-optimizer",
+    "lower-engine-reservation",
+    "engine-sleep",
+    "separate-placement",
+)
 
 CAUSE = Cause(
     id="weight-sync-spike",
@@ -26,6 +35,7 @@ CAUSE = Cause(
     signs=(
         Row(handing_weights_over, Grade.NAMES),
         Row(handing_weights_over_by_its_stage, Grade.POINTS),
+        Row(parameters_gathered_by_hand, Grade.POINTS, GATHERED_KNOBS),
         Row(killed_while_weights_were_handed_over, Grade.HINTS),
     ),
     knobs=(

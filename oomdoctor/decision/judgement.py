@@ -15,10 +15,10 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.signs import Grade, Seen, Sign
 from oomdoctor.signs.commands import WHOLE_LOG
-from oomdoctor.signs.cut import is_cut, where_cut
+from oomdoctor.signs.cut import is_cut, under_way, where_cut
 
 UNSEEN: Final = 2  # grades: memory is a usual reason at these steps, and not the only one
 
@@ -134,6 +134,7 @@ def _cut_off(finding: Finding, grade: Grade, crash: Crash) -> Finding:
     """The log ends before the error's own words, or within them: it may have been another one."""
     within = where_cut(crash)
     unseen = say("The log does not show what failed. If memory ran out, this is the likeliest cause.")
+    unseen = joined((under_way(crash), unseen))
     return replace(
         finding,
         why=finding.why if within else unseen,

@@ -58,6 +58,11 @@ class Unschedulable(Event, frozen=True, kw_only=True):
         plain = {name.partition("_group_")[0]: amount for name, amount in (self.requested or {}).items()}
         return {name: amount for name, amount in plain.items() if name != "bundle"}
 
+    @property
+    def on_one_node(self) -> Mapping[str, float]:
+        """What one node has to have by itself: a bundle, or all of them where the strategy keeps them together."""
+        return _together(self.at.text, self.requested or {}, self.count)
+
     def identity(self) -> str:
         """Repeated every half minute; what counts is how often."""
         return f"{self.family} {self.state} {sorted((self.requested or {}).items())} {self.count}"
@@ -177,6 +182,10 @@ _ENGINE_CHECK = late(
 _FAILS = late(r"Error\b|(?i:\bnot enough\b|\binsufficient\b)")
 _OF_RAY = late(r"\b[Rr]ay(?:let)?\b|ray/|\bcluster\b|placement group")
 LINES_OF_RAY: Final = 40
+
+# ray/util/placement_group.py: "The group is not allowed to span multiple nodes."
+TOGETHER: Final = "STRICT_PACK"
+_KIND: Final = "{"  # of bundles, in the row of a group: what follows the first is not read
 
 _Amounts = Mapping[str, float]
 _Clauses = Sequence[grammars.Clause]
@@ -566,7 +575,7 @@ def _status(page: Page, index: int) -> Iterator[Read]:
     for line, amounts, count in demands:
         own = {name: amount for name, amount in amounts.items() if not _RESERVED.search(name)}
         never = any(amount * (count or 1) > total.get(name, 0.0) for name, amount in own.items())
-        scattered = not never and _scattered(lines, amounts, used, total)
+        scattered = not never and _scattered(lines, _together(line.text, amounts, count), used, total)
         yield Unschedulable(
             at=place_of(page, line),
             time=first.mark.time,
@@ -579,6 +588,12 @@ def _status(page: Page, index: int) -> Iterator[Read]:
             placement_group=True if _GROUP.search(line.text) else None,
             pending=_pending(line.text),
         )
+
+
+def _together(text: str, bundle: _Amounts, count: int | None) -> _Amounts:
+    """What has to lie on one node: the bundle of that row, or all of them."""
+    kept = TOGETHER in text and text.count(_KIND) == 1
+    return {name: amount * (count or 1) for name, amount in bundle.items()} if kept else bundle
 
 
 def _scattered(lines: list[Line], asked: _Amounts, used: _Amounts, total: _Amounts) -> bool:

@@ -10,10 +10,16 @@ from oomdoctor.families.host_alloc import CutPinning
 from oomdoctor.families.training_cut import CutTraining
 from oomdoctor.families.vllm_cut import CutTraceback
 from oomdoctor.incident.model import Crash
-from oomdoctor.language import say
+from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
+from oomdoctor.signs.gathering import whole_model_at_once
 
 LAST_WORDS: Final = 4
+_UNDER_WAY: Final = {
+    "gather": mark("The log ends where parameters of a sharded model are gathered."),
+    "backward": mark("The log ends in the backward pass."),
+    "optimizer": mark("The log ends in the optimizer step."),
+}
 # c10/cuda/CUDACachingAllocator.cpp: behind the capacity stands what this process and PyTorch hold.
 _BEGUN: Final = late(r"\bTried to allocate [\d.]{1,12} [KMG]iB\b.{0,40}\btotal capacity\b")
 _ENDED: Final = late(r"allocated by PyTorch|already allocated|memory in use\b|\bis free\W{0,3}$")
@@ -22,6 +28,14 @@ _ENDED: Final = late(r"allocated by PyTorch|already allocated|memory in use\b|\b
 def is_cut(root: Event) -> bool:
     """Whether the log ends within a traceback."""
     return isinstance(root, CutPinning | CutTraceback | CutTraining)
+
+
+def under_way(crash: Crash) -> str:
+    """What the traceback was about where the log ends, in a sentence; "" where its step is not known."""
+    root = crash.root
+    if not isinstance(root, CutTraining) or root.step not in _UNDER_WAY:
+        return ""
+    return joined((translated(_UNDER_WAY[root.step]), whole_model_at_once(crash)))
 
 
 def where_cut(crash: Crash) -> str | None:
@@ -42,4 +56,4 @@ def _last_words(root: Event) -> str | None:
     return " ".join(text.split()[-LAST_WORDS:])
 
 
-__all__ = ["is_cut", "where_cut"]
+__all__ = ["is_cut", "under_way", "where_cut"]

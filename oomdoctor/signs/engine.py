@@ -71,6 +71,10 @@ _ENGINE: Final = "engine"  # a role
 _OF_A_RUNTIME: Final = "tensorrt-llm"
 _MEMORY_SAVER: Final = "[torch_memory_saver.cpp]"
 TAKING: Final = ("allocating", "waking")
+_SECOND: Final = 2  # step: some print its number where it begins
+# What OpenRLHF's bar, verl's console logger and TRL's dict of metrics print behind an update: "act_loss=0.04",
+# "actor/pg_loss:0.01", "'loss': 0.3"
+_TRAINED: Final = r"(?i)(?<![a-z])(?:[a-z]{1,20}[_/]){0,3}loss['\"]?\s?[:=]\s?-?\d"
 _STARTING: Final = ("model_load", "engine_init", "launch", "unknown")
 
 
@@ -84,6 +88,13 @@ def beside_a_trainer(crash: Crash) -> Seen | None:
 def waking_up(crash: Crash) -> Seen | None:
     """The engine was waking up and taking its memory back."""
     return Seen(words="") if phase(crash) == "waking" else None
+
+
+@sign
+def woke_up_behind_a_training(crash: Crash) -> Seen | None:
+    """The engine was waking up, and the log shows losses of a training before, or counts its second step."""
+    trained = crash.mentions(_TRAINED) is not None or crash.context.progress.get("step", 0) >= _SECOND
+    return Seen(words="") if waking_up(crash) is not None and trained else None
 
 
 @sign
@@ -466,12 +477,19 @@ def _beside_its_share(crash: Crash) -> Seen:
         (
             _fraction(crash) or _meaning(crash) or _share(facts(crash)),
             _request(crash.root, _when(crash)),
-            say("A smaller batch size does not shrink the share.") if crash.job.may_share else "",
+            _what_is_new(crash)
+            or (say("A smaller batch size does not shrink the share.") if crash.job.may_share else ""),
         )
     )
     if not _tells_nothing(crash):
         return Seen(words=words, evidence=(crash.root,))
     return Seen(words=words, evidence=(crash.root,), against=(_doubt(crash),), unsure=True)
+
+
+def _what_is_new(crash: Crash) -> str:
+    if woke_up_behind_a_training(crash) is None:
+        return ""
+    return say("It had as much before it fell asleep: what the trainer has put on the GPU since then is in its way.")
 
 
 def _doubt(crash: Crash) -> str:

@@ -19,6 +19,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host, what_passes_grow_with
 from oomdoctor.signs.first_step import killed_bare, killed_bare_at_a_step, killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.gathering import by_hand
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.library import a_program_found_no_room_to_be_loaded, refused_at_the_drivers_start
 from oomdoctor.signs.other_words import library_by_the_message, weights_by_the_message
@@ -278,6 +279,8 @@ def in_a_dummy_pass(crash: Crash) -> Seen | None:
 def while_parameters_are_gathered(crash: Crash) -> Seen | None:
     """The innermost frames gather sharded parameters (ZeRO-3, FSDP), and nothing tells for which pass."""
     if not crash.root.around.trace or not innermost(crash, _GATHERING) or not _nothing_tells(crash):
+        return None
+    if by_hand(crash):
         return None
     return Seen(
         words=joined(

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from oomdoctor.families.ray_schedule import ClusterStarted, ClusterStatus, Unschedulable
+from oomdoctor.families.ray_schedule import TOGETHER, ClusterStarted, ClusterStatus, Unschedulable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import all_of, counted, joined, mark, say
 from oomdoctor.patterns import late
@@ -28,7 +28,6 @@ _OF_A_TRIAL: Final = " per trial, but the cluster"  # ray/tune/execution/insuffi
 _OF_ALL_NODES: Final = "Not enough GPUs available. Requested"
 # verl/trainer/ppo/ray_trainer.py compares the sum over its pools ([n_gpus_per_node] * nnodes) with what is free
 _OF_ALL_POOLS: Final = "is less than total desired GPUs"
-_ON_ONE_NODE: Final = "STRICT_PACK"  # ray/util/placement_group.py
 FOR_NO_NODE: Final = ("infeasible", "scattered")  # states in which a single node has too little
 # An autoscaler's configuration: doc/source/cluster/vms/references/ray-cluster-configuration.rst of Ray, and
 # ray-operator/config/samples of KubeRay. What it does and lacks: autoscaler.py and resource_demand_scheduler.py of
@@ -119,6 +118,10 @@ def _waiting(crash: Crash, request: Unschedulable) -> Seen:
         shown = [request, other]
         amounts = amounts_in_words(other.requested or {})
         parts.append(say("A request for {amounts} waits, too: so much is not free on any node.", amounts=amounts))
+    if kept_together(request):
+        parts.append(
+            say("STRICT_PACK keeps them on one node: {amounts}.", amounts=amounts_in_words(request.on_one_node))
+        )
     if have and not whole and request.free is None:
         parts.append(say("The cluster has {amounts}.", amounts=amounts_in_words(have)))
     if enough_is_free(request):
@@ -267,7 +270,7 @@ def a_pod_of_the_cluster_is_down(crash: Crash) -> Seen | None:
 def custom(request: Unschedulable) -> dict[str, float]:
     """What it requests of resources that somebody has to declare on a node; no label of Ray's own, which has a colon,
     and nothing of a placement group."""
-    amounts = (request.requested or {}).items()
+    amounts = request.on_one_node.items()
     return {name: each for name, each in amounts if name not in _FOUND_BY_RAY and _is_ones_own(name)}
 
 
@@ -333,10 +336,15 @@ def adds_up(crash: Crash, request: Unschedulable, have: Mapping[str, float]) -> 
     if _OF_ALL_NODES in request.at.text or of_all_pools(request):
         return bool(lacking(request, have) or not_free(request))
     several = request.placement_group and (request.count or 1) > 1
-    packed = any(_ON_ONE_NODE in each.at.text for each in crash.every(Unschedulable))
+    packed = any(TOGETHER in each.at.text for each in crash.every(Unschedulable))
     if not several or packed or not lacking(request, have):
         return False
     return all(have.get(name, 0) >= amount for name, amount in one.items())
+
+
+def kept_together(request: Unschedulable) -> bool:
+    """Whether one node has to have all of its bundles."""
+    return request.on_one_node != (request.requested or {})
 
 
 def _missing(name: str, wanted: float, there: float) -> str:
@@ -492,6 +500,11 @@ def what_of(request: Unschedulable) -> str:
         if request.bundles
         else say("unnamed resources")
     )
+
+
+def of_one_node(request: Unschedulable) -> str:
+    """What one node has to have of it, in words."""
+    return amounts_in_words(request.on_one_node) if kept_together(request) else what_of(request)
 
 
 def amounts_in_words(amounts: Mapping[str, float] | None) -> str:

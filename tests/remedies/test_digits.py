@@ -32,10 +32,19 @@ REFUSED = (
 
 @pytest.mark.parametrize(
     ("needed", "room", "said"),
-    [("4.26", "4.25", "; (4.26 GiB - 4.25 GiB) = 0.01 GiB"), ("4.26", "2.25", "enough on a GPU of 40.20 GiB or more")],
+    [
+        ("4.26", "4.25", "= 0.902, rounded up: enough on any GPU"),
+        ("4.26", "2.25", "enough on a GPU of 40.20 GiB or more"),
+    ],
 )
 def test_no_gpu_is_as_small_as_what_a_hundredth_asks_for(needed: str, room: str, said: str) -> None:
     log = REFUSED.format(length=100000, needed=needed, room=room, fits=52000)
     found = advise(log, "raise-engine-reservation", cause="max-model-len-too-long")[0]["raise-engine-reservation"]
     assert said in (found.derivation or "")
     assert "MiB" not in (found.derivation or "")
+
+
+def test_a_small_cache_that_lacks_a_hundredth_names_no_gpu() -> None:
+    log = REFUSED.format(length=100000, needed="0.54", room="0.50", fits=92592)
+    found = advise(log, "raise-engine-reservation", cause="max-model-len-too-long")[0]["raise-engine-reservation"]
+    assert "enough on a" not in (found.derivation or "")

@@ -190,6 +190,27 @@ def test_the_option_that_puts_the_trainer_to_sleep(tmp_path: Path) -> None:
     assert (one["action"], one["snippet"]) == (SLEEPS, "--deepspeed_enable_sleep")
 
 
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("Train epoch [1/1]: 100%|##########| 4/4 [00:09<00:00,  2.2s/it, act_loss=0.0312, kl=0]", "offload-optimizer"),
+        ("(TaskRunner pid=51) step:2 - actor/pg_loss:-0.021 - actor/kl_loss:0.001", "offload-optimizer"),
+        ("(TaskRunner pid=51) global_step: 1 begins", "lower-engine-reservation"),
+        ("{'loss': 0.0312, 'grad_norm': 1.2, 'epoch': 0.1}", "offload-optimizer"),
+        ("", "lower-engine-reservation"),
+        ("Episode [1/20]:   0%|          | 0/40 [00:00<?, ?it/s]", "lower-engine-reservation"),
+        ("use_kl_loss=True kl_loss_coef=0.001 loss_agg_mode=token-mean", "lower-engine-reservation"),
+        ("max_loss_scale: 65536, dynamic_loss_args: None, loss_scale: 0", "lower-engine-reservation"),
+    ],
+)
+def test_an_engine_that_wakes_up_behind_a_training(line: str, first: str, tmp_path: Path) -> None:
+    """It takes back what it had before: what is new is the trainer's."""
+    log = WOKEN.format(options="--zero_stage 3", call="allocator.wake_up(tags)").replace("\n", f"\n{line}\n", 1)
+    assert next(iter(remedies(tmp_path, log))) == first
+    explained = incident(tmp_path, log)["diagnoses"][0]["explanation"]
+    assert ("since then is in its way" in explained) is (first == "offload-optimizer")
+
+
 def test_a_trainer_without_that_option() -> None:
     log = WOKEN.format(options="", call="allocator.wake_up(tags)").replace(
         "python3 -m openrlhf.cli.train_ppo_ray", "run"

@@ -219,6 +219,41 @@ def test_a_container_whose_limit_nobody_printed_is_asked_for_it_and_given_twice_
     ]
 
 
+ROW = "[88.1] [     {0}]     0      {0} 900000000 {1} 30000000        0             0 python\n"
+LARGE = (
+    "[88.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg={0},task_memcg={0},"
+    "task=python,pid=77,uid=0\n"
+    "[88.1] Memory cgroup out of memory: Killed process 77 (python) total-vm:{1}kB, anon-rss:{1}kB, "
+    "file-rss:4kB, shmem-rss:0kB, UID:0 pgtables:30000kB oom_score_adj:0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "held", "written"),
+    [
+        (f"/docker/{GROUP}", 800, "--memory=1000g --memory-swap=1000g"),
+        (f"/docker/{GROUP}", 64, "--memory=80g --memory-swap=80g"),
+        ("/kubepods/burstable/pod1-2/ab", 300, "--limits=memory=375Gi"),
+        ("/slurm/uid_1/job_7/step_0", 400, "#SBATCH --mem=500G"),
+        (f"/docker/{GROUP}", 63, "--memory=TWICE_THE_LIMIT --memory-swap=TWICE_THE_LIMIT"),
+        ("/kubepods/burstable/pod1-2/ab", 2, "--limits=memory=TWICE_THE_LIMIT"),
+        ("/slurm/uid_1/job_7/step_0", 12, "#SBATCH --mem=TWICE_REQMEM"),
+    ],
+)
+def test_a_large_limit_that_nobody_printed_is_not_doubled(group: str, held: int, written: str) -> None:
+    pages = held * 2**18
+    table = ROW.format(77, pages // 4) + ROW.format(78, pages - pages // 4)
+    log = table + LARGE.format(group, held * 2**18)
+    remedy = advise(log, "raise-container-limit")[0]["raise-container-limit"]
+    assert written in (remedy.snippet or "")
+    assert ("the machine has as much RAM (`free -g`)" in remedy.assumes) is (held >= 64)
+
+
+def test_one_process_says_nothing_of_the_limit_of_all() -> None:
+    remedy = advise(LARGE.format(f"/docker/{GROUP}", 200 * 2**20), "raise-container-limit")[0]["raise-container-limit"]
+    assert "--memory=TWICE_THE_LIMIT" in (remedy.snippet or "")
+
+
 def test_a_pod_has_its_limit_in_its_specification() -> None:
     remedy = advise(MEMCG.format("/kubepods/burstable/pod1-2/ab"), "raise-container-limit")[0]["raise-container-limit"]
     assert (remedy.snippet or "").startswith("resources.limits.memory: 15Gi")

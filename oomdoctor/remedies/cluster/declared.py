@@ -12,15 +12,15 @@ from oomdoctor.families.ray_schedule import Unschedulable
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import listed, say
 from oomdoctor.remedies.proposal import Proposal
-from oomdoctor.signs.scheduling import CLUSTER_YAML, KUBERAY, custom, what_of
+from oomdoctor.signs.scheduling import CLUSTER_YAML, KUBERAY, custom, of_one_node
 
 _OF_RAY: Final = {"CPU": "num-cpus", "GPU": "num-gpus"}
 
 
 def node_type(crash: Crash, request: Unschedulable) -> Proposal:
     """Of an autoscaler, as the log shows it configured, else in both ways."""
-    what, own = what_of(request), custom(request)
-    plain = {name: amount for name, amount in (request.requested or {}).items() if name in _OF_RAY}
+    what, own = of_one_node(request), custom(request)
+    plain = {name: amount for name, amount in request.on_one_node.items() if name in _OF_RAY}
     lines = (
         (CLUSTER_YAML, _of_the_cluster_launcher(_whole(plain | own))),
         (KUBERAY, _of_kuberay(_whole(plain), _whole(own))),

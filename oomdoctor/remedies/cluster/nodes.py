@@ -23,6 +23,7 @@ from oomdoctor.signs.scheduling import (
     cluster,
     lacking,
     not_free,
+    of_one_node,
     request_of,
     what_of,
 )
@@ -57,8 +58,8 @@ def add_nodes(case: Case) -> Answer:
         short = lacking(request, of_cluster(crash))
         if adds_up(crash, request, of_cluster(crash)):
             return _what_is_missing(short or not_free(request))
-        what = what_of(request)
-        single = all(amount <= 1 for name, amount in request.requested.items() if "memory" not in name)
+        what = of_one_node(request)
+        single = all(amount <= 1 for name, amount in request.on_one_node.items() if "memory" not in name)
         return Proposal(
             action=say("Add a node that has {what}", what=what)
             if single

@@ -32,9 +32,11 @@ from oomdoctor.signs.scheduling import (
     bound_to,
     enough_is_free,
     group_of,
+    kept_together,
     lacking,
     not_free,
     of_all_pools,
+    of_one_node,
     request_of,
     shared_roles,
     trial_share,
@@ -116,10 +118,24 @@ def _of_one_node(crash: Crash, request: Unschedulable, have: Mapping[str, float]
     if scales and _is_least(request):
         return Skip()
     declared = None if scales else custom_resource(crash, request, have)
-    return declared or _in_smaller_bundles(request) or Proposal(
+    return declared or _in_smaller_bundles(request) or _on_several_nodes(request) or Proposal(
         action=say("Request at most what one node has: no node can provide {what}", what=what_of(request)),
         snippet=states.scheduled(crash),
     )  # fmt: skip
+
+
+def _on_several_nodes(request: Unschedulable) -> Proposal | None:
+    """Of bundles that only their strategy keeps on one node, where the cluster has enough for all."""
+    if not kept_together(request):
+        return None
+    return Proposal(
+        action=say(
+            "Let the bundles lie on several nodes, if the work allows it, or request at most what one node has: no "
+            "node can provide {what}",
+            what=of_one_node(request),
+        ),
+        snippet='placement_group(BUNDLES, strategy="PACK")',
+    )
 
 
 def _is_least(request: Unschedulable) -> bool:
@@ -335,8 +351,8 @@ def _less(short: Sequence[tuple[str, float, float]]) -> str:
     kinds = listed(kind for kind, _, _ in short)
     if any(kind == "GPU" for kind, _, _ in short):
         return say(
-            "Request no more {kinds} than the cluster has; GPUs that are missing there have to be in "
-            "CUDA_VISIBLE_DEVICES and in --num-gpus of `ray start`",
+            "Request no more {kinds} than the cluster has, or let Ray see the GPUs that it does not count: "
+            "CUDA_VISIBLE_DEVICES and --num-gpus where `ray start` runs",
             kinds=kinds,
         )
     return say("Request no more {kinds} than the cluster has", kinds=kinds)

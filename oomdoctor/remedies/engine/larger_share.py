@@ -150,6 +150,14 @@ def _step_up(crash: Crash, now: float, assumed: tuple[str, ...], missing: tuple[
                 missing=missing[1], amount=show(missing[0]), rest=f"{rest:.2g}", now=f"{now:g}",
             )
         )  # fmt: skip
+    if (enough := _enough_on_any_card(crash, now)) is not None:
+        return Proposal(
+            action=_raised(now, enough[0], assumed),
+            current=None if assumed else now,
+            suggested=enough[0],
+            derivation=enough[1],
+            assumes=assumed,
+        )
     then = min(round(now + shares.STEP, 3), shares.AT_THE_LIMIT)
     step = round(then - now, 3)
     formula = f"{now:g} + {step:g} = {then:g}"
@@ -160,6 +168,28 @@ def _step_up(crash: Crash, now: float, assumed: tuple[str, ...], missing: tuple[
         derivation=_least_card(crash, formula, then) if missing is None else _enough_from(formula, step, *missing),
         assumes=(*assumed, *((request[1],) if missing is None and (request := _first_request(crash)) else ())),
     )
+
+
+def _enough_on_any_card(crash: Crash, now: float) -> tuple[float, str] | None:
+    """The cache is what the rest of the engine leaves of its share: grown in proportion to the context, the share holds
+    it whatever the weights take."""
+    for error in crash.every(ContextDoesNotFit):
+        wanted, there = error.needed_bytes, error.kv_bytes
+        written = show(wanted or 0), show(there or 0)
+        if not wanted or not there:
+            wanted, there = error.max_model_len, error.kv_tokens
+            written = str(wanted), str(there)
+        if not wanted or not there:
+            continue
+        exact = now * wanted / there
+        then = shares.ceil(exact)
+        if now < then <= shares.AT_THE_LIMIT:
+            return then, say(
+                "{now} x {wanted} / {there} = {exact}, rounded up: enough on any GPU, as the cache is a part of the "
+                "share",
+                now=f"{now:g}", wanted=written[0], there=written[1], exact=f"{exact:.3g}",
+            )  # fmt: skip
+    return None
 
 
 def _enough_from(formula: str, step: float, amount: int, why: str) -> str:

@@ -13,7 +13,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, machine_after
 from oomdoctor.job.model import Setting
-from oomdoctor.language import say
+from oomdoctor.language import say, semicolons
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host.offload import OFF, OFFLOADS, adam_states
 from oomdoctor.remedies.host.thresholds import limit_bytes
@@ -34,6 +34,8 @@ _GROUPS: Final = (
 _SMALL: Final = 4 * GIB
 _TINY: Final = 32 * MIB  # no interpreter with a few libraries starts in as much
 _START: Final = 512 * MIB
+_TOO_MUCH_TO_DOUBLE: Final = 64 * GIB
+_GROUP: Final = "cgroup"  # a pool
 _SLURM: Final = "slurm"
 _KUBERAY: Final = "kuberay"
 # Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
@@ -352,11 +354,31 @@ def _ask_for_more(crash: Crash, manager: str | None) -> Proposal:
             action=say("Raise the memory limit of the container or job; the command shows the current one"),
             snippet=commands.GROUP,
         )
-    return Proposal(
+    asked = Proposal(
         action=_asked_for(_where_it_is_set(crash, manager), row.setting, _part_of_the_cluster(crash)),
         setting=row.setting,
         snippet="\n".join(_beside(crash, manager, None)) or None,
         derivation=_room_of_the_node(crash),
+    )
+    held = max((_held_by_all(kill) for kill in crash.every(KernelKill)), default=0)
+    return asked if held < _TOO_MUCH_TO_DOUBLE else _above_what_was_held(asked, crash, manager, held)
+
+
+def _held_by_all(kill: KernelKill) -> int:
+    """Of a group's kill the kernel lists the group's processes: the limit was at least what they held."""
+    return sum(task.rss_bytes or 0 for task in kill.tasks or ()) if kill.pool == _GROUP else 0
+
+
+def _above_what_was_held(asked: Proposal, crash: Crash, manager: str, held: int) -> Proposal:
+    """Few machines have twice of what fills a large limit."""
+    amount = in_units_of(manager, f"{gib_up(MORE * held)}G")
+    formula = say("{formula}, rounded up", formula=f"{show(held)} x {MORE} = {show(MORE * held)}")
+    return replace(
+        asked,
+        suggested=amount,
+        snippet="\n".join(_beside(crash, manager, None, then=amount)) or None,
+        derivation=semicolons(part for part in (formula, asked.derivation) if part),
+        assumes=(say("the machine has as much RAM (`free -g`)"), say("25 % more is a guess: the peak is unknown")),
     )
 
 
@@ -428,26 +450,27 @@ def _asked_for(manager: str | None, option: str, part: str) -> str:
     return say("Raise the memory limit ({option}); the log does not show it", option=option)
 
 
-def _beside(crash: Crash, manager: str | None, amount: str | None) -> Iterator[str]:
-    """What changes a container that runs, or shows what a job had and used."""
+def _beside(crash: Crash, manager: str | None, amount: str | None, then: str = "") -> Iterator[str]:
+    """What changes a container that runs, or shows what a job had and used; `then` is what to try where the limit that
+    was hit is not known."""
     if manager == _SLURM:
         yield commands.of_slurm(crash)
         if amount is None:
-            yield _TWICE_REQUESTED
+            yield f"#SBATCH --mem={then}" if then else _TWICE_REQUESTED
     elif manager == "kubernetes":
         if amount is None:
             yield commands.of_pod(crash)
         if _where_it_is_set(crash, manager) == _KUBERAY:
-            yield _EDIT_CLUSTER.format(amount=amount or _TWICE)
+            yield _EDIT_CLUSTER.format(amount=amount or then or _TWICE)
         else:
-            yield _set_resources(crash, f"--limits=memory={amount or _TWICE}")
+            yield _set_resources(crash, f"--limits=memory={amount or then or _TWICE}")
     elif manager == "lsf" and amount is not None and crash.shows(_RESERVED):
         yield f'#BSUB -R "rusage[mem={amount}]"'
     elif manager == "docker":
         container = commands.container_of(crash) or "CONTAINER"
         if amount is None:
             yield f"docker inspect -f '{{{{.HostConfig.Memory}}}}' {container}"
-        yield f"docker update --memory={amount or _TWICE} --memory-swap={amount or _TWICE} {container}"
+        yield f"docker update --memory={amount or then or _TWICE} --memory-swap={amount or then or _TWICE} {container}"
 
 
 def _set_resources(crash: Crash, what: str) -> str:

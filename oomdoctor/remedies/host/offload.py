@@ -54,6 +54,7 @@ _SIZES_A_CACHE: Final = late(
 )
 # Of the models that every job has: not every one has a critic
 _OF_STATES: Final = late(r"^(?!critic\b).*(?:(?:param|optimizer)_offload|offload_(?:params|optimizer)|cpu_offload)$")
+_NOT_SPARE: Final = 0.95
 _FREE_WITHOUT_RESERVE: Final = (0, 5, 3)  # SGLang
 
 
@@ -338,7 +339,7 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
         return Proposal(action=say("Shrink the KV cache's host part"), setting="--hicache-ratio")
     version = version_of(crash.context.frameworks.get("sglang"))
     left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else 10 * GIB
-    fits = (free - left_alone) // 10**9
+    fits = int(_NOT_SPARE * (free - left_alone)) // 10**9
     room = show(free - left_alone)
     derivation = (
         say(
@@ -361,8 +362,13 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
         setting=row.setting,
         suggested=fits,
         snippet=row.snippet(fits),
-        derivation=semicolons((derivation, say("{fits} GB", fits=fits))),
-        assumes=(say("each rank on the node requests as much; this one was the last"),),
+        derivation=semicolons(
+            (derivation, say("{formula}, rounded down = {fits} GB", formula=f"{room} x {_NOT_SPARE}", fits=fits))
+        ),
+        assumes=(
+            say("each rank on the node requests as much; this one was the last"),
+            say("5 % spare, as what is free changes from start to start (a guess)"),
+        ),
         cost=say("fewer cached prefixes"),
     )
 
