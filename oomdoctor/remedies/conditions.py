@@ -83,6 +83,7 @@ from oomdoctor.signs.offload import (
 )
 from oomdoctor.signs.other_words import host_cache_in_other_words
 from oomdoctor.signs.passes import computes_scores, one_piece_beside_a_model, sees, simulates_worlds
+from oomdoctor.signs.pinned import pinning_was_an_invalid_argument
 from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 _GATHERED_BY_A_DRIVER: Final = ("data.train_batch_size",)
@@ -698,9 +699,12 @@ def a_cluster(case: Case) -> bool:
 
 def node_is_full(case: Case) -> bool:
     """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
-    nothing shows that it ran out; a helper of Ray's own that grew fills any node."""
+    nothing shows that it ran out; a helper of Ray's own that grew fills any node. What the driver calls an invalid
+    argument is more than it pins in one piece, on nodes with hundreds of GB free, too (LMCache/LMCache#1051)."""
     crash = case.crash
     printed = _last_share(crash)
+    if (printed is None or printed < HALF_FULL) and pinning_was_an_invalid_argument(crash) is not None:
+        return False
     if printed is not None and printed < HALF_FULL and not crash.proven:
         return False
     if early_kill(crash) is not None or (case.cause == PROCESS_HOG and _held_by_a_helper(crash)):

@@ -10,6 +10,7 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.engine_facts import phase
+from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import draws
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
@@ -39,6 +40,7 @@ TRAINER_SLEEPS: Final = mark("Offload the trainer and empty its cache before the
 _SLEEP: Final = "enable_sleep"  # of the trainer's options: deepspeed_enable_sleep, ds.enable_sleep
 _TRAINERS_FSDP: Final = "--fsdp {}"
 _OFFLOAD: Final = "offload"
+_UNITS: Final = "auto_wrap_policy"
 _IN_32_BITS: Final = "fp32_cpu_offload"
 
 
@@ -109,6 +111,8 @@ def shard_states(case: Case) -> Answer:
         return _over_the_cores()
     if isinstance(crash.root, LibraryOutOfMemory) and task_of(crash) == "unknown":
         return Skip()  # nobody is seen to train
+    if case.row is not None and case.row.key == _UNITS:
+        return _in_smaller_units(crash)
     now = case.number()
     if case.now is not None and now is not None and now >= 3 and case.now.name.endswith("stage"):
         return Refusal(
@@ -137,6 +141,13 @@ def shard_states(case: Case) -> Answer:
         ),
         assumes=(model.source, *assumed),
     )
+
+
+def _in_smaller_units(crash: Crash) -> Proposal:
+    """States that are sharded already are put together by units: FlatParamHandle of torch/distributed/fsdp."""
+    tried = crash.root.figures("usage").get("tried_bytes")
+    asked = say("{amount} requested: the parameters of one unit", amount=show(tried)) if tried else None
+    return Proposal(derivation=asked)
 
 
 def _to_an_unseen_stage(case: Case) -> Proposal | None:
