@@ -71,6 +71,7 @@ from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.made import of_all_pairs_in_ram
 from oomdoctor.signs.moved_to_host import its_lines_move_to_the_host
+from oomdoctor.signs.neighbours import a_process_of_the_log_was_there_first
 from oomdoctor.signs.node import a_driver_is_the_largest, a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
@@ -289,6 +290,11 @@ def crowded(crash: Crash) -> bool:
     """A good share of the card is somebody else's."""
     total = card_total(crash)
     return total is not None and neighbours_bytes(crash) >= MUCH * total
+
+
+def of_another_job(case: Case) -> bool:
+    """Nobody stops a part of the job that is running, to start the next one."""
+    return a_process_of_the_log_was_there_first(case.crash) is None
 
 
 def allocator_named(case: Case) -> bool:
@@ -738,6 +744,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "another card": another_card,
     "several cards train": several_cards_train,
     "an allocator that is named": allocator_named,
+    "another job's process": of_another_job,
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
     "a step runs": a_step_runs,
