@@ -167,6 +167,8 @@ def test_a_program_hands_the_argument_on_before_its_states_shrink(
             True,
         ),  # which has an option to shard them
         (DRIVEN.replace("/sd-scripts/sdxl_train.py", "/fit/loop.py"), True),  # anybody's
+        (DRIVEN + FRAME.format(file="/v/colossalai/zero/low_level.py", line=3, function="step", code="self.s()"), True),
+        (DRIVEN + FRAME.format(file="/v/fit.py", line=3, function="step", code="optimizer.zero_grad()"), False),
     ],
 )
 def test_more_gpus_help_states_that_are_shared_out(before: str, *, given: bool) -> None:

@@ -42,6 +42,8 @@ _TRAINERS_FSDP: Final = "--fsdp {}"
 _OFFLOAD: Final = "offload"
 _STATES: Final = "optimizer-states"  # a cause
 _BY_LISTS: Final = "foreach"
+# In a frame, an option or a line, by whichever library: ColossalAI's, FairScale's or PyTorch's own
+_SHARED_OUT: Final = r"(?i)\bzero[-_]?[123]?\b|zero[123]|zeroredundancy|\bfsdp\b|shard"
 _UNITS: Final = "auto_wrap_policy"
 _IN_32_BITS: Final = "fp32_cpu_offload"
 
@@ -75,7 +77,7 @@ def _has_all_on_each_card(case: Case) -> bool:
     """States of a program that trains on several GPUs by data parallelism alone: each of them has all of them
     (torch/nn/parallel/distributed.py), however many they are."""
     around = [each for each in among(case.crash.job.frameworks) if each.layer in ("program", "states")]
-    sharded = any(any(of_knob("shard-states", each.name)) for each in around)
+    sharded = any(any(of_knob("shard-states", each.name)) for each in around) or case.crash.shows(_SHARED_OUT)
     return case.cause == _STATES and not sharded and any(each.layer == "program" for each in around)
 
 
