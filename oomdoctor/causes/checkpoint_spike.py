@@ -8,6 +8,7 @@ from oomdoctor.signs import Grade, other_words
 from oomdoctor.signs.checkpoints import (
     a_copy_of_a_state_was_refused,
     a_line_on_a_checkpoint,
+    a_unit_was_put_together_for_a_state,
     in_code_that_loads_a_state,
     in_code_that_loads_an_optimizers_state,
     in_code_that_saves_a_state,
@@ -23,6 +24,7 @@ from oomdoctor.signs.host_loading import several_models_were_loaded
 OPTIMIZER_KNOBS = ("low-memory-loading", "clear-references", "sharded-checkpoint", "offload-optimizer",
                    "low-memory-optimizer", "more-host-memory")  # fmt: skip
 OF_A_CUT_LOG = ("sharded-checkpoint", "more-host-memory")  # each of the others spends what may have been full
+OF_A_UNIT = ("shard-states", "offload-parameters")
 OF_THE_BACKGROUND = ("smaller-buffers", "sharded-checkpoint", "low-memory-optimizer", "more-host-memory")
 
 CAUSE = Cause(
@@ -52,6 +54,10 @@ CAUSE = Cause(
         Row(other_words.state_by_the_message, Grade.HINTS),
     ),
     knobs=("sharded-checkpoint", "less-offload", "offload-parameters", "low-memory-loading", "more-host-memory"),
-    knobs_where=((saves_run_in_the_background, OF_THE_BACKGROUND), (no_memory_is_named, OF_A_CUT_LOG)),
+    knobs_where=(
+        (saves_run_in_the_background, OF_THE_BACKGROUND),
+        (no_memory_is_named, OF_A_CUT_LOG),
+        (a_unit_was_put_together_for_a_state, OF_A_UNIT),
+    ),
     before=("host-memory-exhausted", "killed-without-evidence", "process-ram-hog", "too-many-workers"),
 )

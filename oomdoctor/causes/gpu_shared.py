@@ -8,6 +8,7 @@ from oomdoctor.signs import Grade, neighbours, other_words, placement
 
 AT_THE_START = ("free-the-gpu", "lower-engine-reservation", "fix-placement", "start-in-sequence",
                 "separate-placement")  # fmt: skip
+BESIDE_ITS_OWN = ("lower-engine-reservation", "fix-placement", "start-in-sequence", "separate-placement")
 BESIDE_AN_ENGINE = ("lower-engine-reservation", "free-the-gpu", "separate-placement", "engine-sleep",
                     "start-in-sequence", "fix-placement")  # fmt: skip
 
@@ -49,6 +50,7 @@ CAUSE = Cause(
         Row(neighbours.cards_are_unequal, Grade.PROVES, BEFORE_THE_SHARE),
         Row(neighbours.a_table_lists_another_that_holds_much, Grade.PROVES),
         Row(neighbours.others_hold_much, Grade.NAMES),
+        Row(neighbours.a_process_of_the_log_was_there_first, Grade.NAMES, BESIDE_ITS_OWN),
         Row(neighbours.much_was_taken_at_the_start, Grade.NAMES, AT_THE_START),
         Row(neighbours.some_was_taken_at_the_start, Grade.POINTS, AT_THE_START),
         Row(neighbours.its_pool_got_nothing, Grade.NAMES),

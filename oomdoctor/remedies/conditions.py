@@ -71,6 +71,7 @@ from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.made import of_all_pairs_in_ram
 from oomdoctor.signs.moved_to_host import its_lines_move_to_the_host
+from oomdoctor.signs.neighbours import a_process_of_the_log_was_there_first
 from oomdoctor.signs.node import a_driver_is_the_largest, a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
     no_cluster_in_sight,
@@ -83,6 +84,7 @@ from oomdoctor.signs.offload import (
 )
 from oomdoctor.signs.other_words import host_cache_in_other_words
 from oomdoctor.signs.passes import computes_scores, one_piece_beside_a_model, sees, simulates_worlds
+from oomdoctor.signs.pinned import pinning_was_an_invalid_argument
 from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 _GATHERED_BY_A_DRIVER: Final = ("data.train_batch_size",)
@@ -288,6 +290,11 @@ def crowded(crash: Crash) -> bool:
     """A good share of the card is somebody else's."""
     total = card_total(crash)
     return total is not None and neighbours_bytes(crash) >= MUCH * total
+
+
+def of_another_job(case: Case) -> bool:
+    """Nobody stops a part of the job that is running, to start the next one."""
+    return a_process_of_the_log_was_there_first(case.crash) is None
 
 
 def allocator_named(case: Case) -> bool:
@@ -698,9 +705,12 @@ def a_cluster(case: Case) -> bool:
 
 def node_is_full(case: Case) -> bool:
     """Not where memory is left that Ray is told to leave alone, nor where the last print shows that most is free and
-    nothing shows that it ran out; a helper of Ray's own that grew fills any node."""
+    nothing shows that it ran out; a helper of Ray's own that grew fills any node. What the driver calls an invalid
+    argument is more than it pins in one piece, on nodes with hundreds of GB free, too (LMCache/LMCache#1051)."""
     crash = case.crash
     printed = _last_share(crash)
+    if (printed is None or printed < HALF_FULL) and pinning_was_an_invalid_argument(crash) is not None:
+        return False
     if printed is not None and printed < HALF_FULL and not crash.proven:
         return False
     if early_kill(crash) is not None or (case.cause == PROCESS_HOG and _held_by_a_helper(crash)):
@@ -734,6 +744,7 @@ CONDITIONS: Final[Mapping[str, Question]] = {
     "another card": another_card,
     "several cards train": several_cards_train,
     "an allocator that is named": allocator_named,
+    "another job's process": of_another_job,
     "past the start": past_the_start,
     "a batch of its own": batch_of_its_own,
     "a step runs": a_step_runs,

@@ -13,13 +13,18 @@ from oomdoctor.families.cuda import DeviceOutOfMemory
 from oomdoctor.families.sglang import NoPool
 from oomdoctor.incident.engine_facts import REST_SETTINGS, Loading, loading, static_fraction
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.checkpoint_names import has_eight_bits
 from oomdoctor.job.frameworks import among, engine_printing, some
 from oomdoctor.language import say
+from oomdoctor.remedies.engine.known import card_total, weights_bytes
 from oomdoctor.remedies.initial import as_default, default_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal
 from oomdoctor.remedies.settings import Spelling
 from oomdoctor.units import show
 
+# Of what is free, for a server alone on a card: server_args.py of SGLang takes 0.8 to 0.9 where nobody says, by the
+# number of cards (0.2 to 0.4.6) and by their size (later)
+OF_A_SERVER: Final = 0.85
 FOR_THE_CACHE: Final = 0.02  # of what was free: a guess of the least cache that is worth a start
 
 
@@ -62,6 +67,9 @@ def raised(case: Case) -> Answer:
         return _from_its_own(now, needed.smallest_fraction)
     if now is None:
         return None
+    weights = None if _may_be_of_8_bits(crash) else weights_bytes(crash)
+    if weights is not None and (answer := _for_weights(crash, now, *weights)) is not None:
+        return answer
     then = round(now + shares.STEP, 3)
     if then > shares.AT_THE_LIMIT:
         return Refusal(
@@ -72,6 +80,58 @@ def raised(case: Case) -> Answer:
         current=now,
         suggested=then,
         derivation=first_step(f"{now:g} + {shares.STEP} = {then:g}"),
+    )
+
+
+def _may_be_of_8_bits(crash: Crash) -> bool:
+    """By an option or by a name; formulas count two bytes for each parameter."""
+    return crash.setting("quantization") is not None or any(map(has_eight_bits, crash.context.models))
+
+
+def _for_weights(crash: Crash, now: float, weights: int, source: str) -> Answer:
+    """A share that holds weights of a known size: of a card whose size is known, else with the cards that it does for.
+    In a trainer's job the rest of the card is not the engine's, and a step is all that is known."""
+    total, step = card_total(crash), round(now + shares.STEP, 3)
+    if total is not None:
+        return _of_that_card(now, weights, total, source)
+    then = step if crash.job.may_share else max(step, OF_A_SERVER)
+    if then > shares.AT_THE_LIMIT:
+        return None
+    return Proposal(
+        action=_raised(now, then),
+        current=now,
+        suggested=then,
+        derivation=say(
+            "{weights} of weights: with {now} they need a GPU of more than {now_least}, with {then} one of more than "
+            "{least}",
+            weights=show(weights), now=f"{now:g}", now_least=show(round(weights / now)), then=f"{then:g}",
+            least=show(round(weights / then)),
+        ),
+        assumes=(source, say("nothing else on the GPU needs this memory")),
+    )  # fmt: skip
+
+
+def _of_that_card(now: float, weights: int, total: int, source: str) -> Answer:
+    then = shares.ceil(weights / total + FOR_THE_CACHE)
+    if then <= now:
+        return None  # what is short are not the weights
+    formula = say(
+        "{weights} of weights / {total} + {cache} for the KV cache = {then}",
+        weights=show(weights), total=show(total), cache=FOR_THE_CACHE, then=f"{then:g}",
+    )  # fmt: skip
+    if then > shares.AT_THE_LIMIT:
+        return Refusal(
+            say(
+                "{weights} of weights would need a share of {then} ({formula}), which leaves too little for the rest",
+                weights=show(weights), then=f"{then:g}", formula=formula,
+            )
+        )  # fmt: skip
+    return Proposal(
+        action=_raised(now, then),
+        current=now,
+        suggested=then,
+        derivation=formula,
+        assumes=(source, say("the GPU was empty when the engine started"), cache_guessed()),
     )
 
 

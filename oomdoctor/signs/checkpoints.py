@@ -43,6 +43,10 @@ _GATHERING: Final = (
     r"_zero3_consolidated|save_16bit|full_state_dict|FullStateDict|full_optim_state_dict|_gather_state_dict"
     r"|_full_post_state_dict_hook|get_fsdp_full_state_dict|\b_?(?:all_)?gather\w{0,40}|summon_full_params"
 )
+# Before a state of FSDP 1 is made, full or sharded, each unit's parameters are put together: torch/distributed/fsdp/
+# _state_dict_utils.py, of which `_sharded_pre_state_dict_hook` calls the same as `_full_pre_state_dict_hook` (the first
+# of these names since 2.1, the other in 1.13 and 2.0)
+_UNSHARDS_A_UNIT: Final = r"\b_common_(?:unshard|summon)_pre_state_dict_hook\b"
 _NAMES_SAVING: Final = late(r"(?i)\bsav(?:e|ing)|checkpoint|ckpt|state|shard|gather")
 # "saving step_200 asynchronously", "Async checkpoint save of step 200 started"; "checkpoint step_200 written in 41 s"
 _OF_A_STATE: Final = r"checkpoint|ckpt|snapshot|(?:model|optimizer|training) state|step[_ -]?\d"
@@ -89,6 +93,12 @@ def in_code_that_saves_a_state(crash: Crash) -> Seen | None:
     )
     words = joined((words, _gathers(crash)))
     return Seen(words=words, evidence=(crash.root,), shows_memory=True, stage="checkpoint_save")
+
+
+@sign
+def a_unit_was_put_together_for_a_state(crash: Crash) -> Seen | None:
+    """FSDP 1 was refused the memory for a whole unit, which it needs for a full and for a sharded state."""
+    return Seen(words="") if crash.in_trace(_UNSHARDS_A_UNIT) is not None else None
 
 
 @sign

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.families.container import LimitKill, NodePressure
+from oomdoctor.families.container import LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.event import Event
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
@@ -39,6 +39,7 @@ from oomdoctor.units import show, size
 # DuckDB's (max_memory is another name of it), Dask's and those of programs that hand it on
 _BUDGETS: Final = ("memory_limit", "max_memory")
 _AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?) ?([KMGT]i?B?)")
+_FAILED_RULE: Final = late(r"\bError in (?:rule|checkpoint) (\w{1,100})\b")  # snakemake/logging.py 7 and 8
 NO_MEMORY: Final = 12  # ENOMEM
 ASKED_OF_SLURM: Final = ("mem_per_cpu", "mem_per_gpu")  # sbatch.1: nobody else's options
 _ITS_INIT: Final = "container init was OOM-killed"
@@ -312,6 +313,16 @@ def kill_at_a_limit(crash: Crash) -> LimitKill | None:
     """The strongest word for a limit on memory in use; a limit on address space is another matter."""
     kills = [kill for kill in crash.every(LimitKill) if not kill.virtual and kill.manager in MANAGERS]
     return max(kills, key=lambda kill: kill.strength, default=None)
+
+
+def asked_by_its_rule(crash: Crash) -> MemoryLimit | None:
+    """What Snakemake asked of the scheduler for the job that was ended: of the rule that it says failed, else of the
+    only one that the log has a record of."""
+    records = [each for each in crash.every(MemoryLimit) if each.rule is not None and each.requested_bytes]
+    failed = next(filter(None, map(_FAILED_RULE.search, crash.root.around.below)), None)
+    if failed is not None:
+        return next((each for each in reversed(records) if each.rule == failed[1]), None)
+    return records[-1] if len({each.rule for each in records}) == 1 else None
 
 
 def seconds_after_its_start(crash: Crash) -> int | None:

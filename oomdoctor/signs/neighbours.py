@@ -17,6 +17,7 @@ from oomdoctor.families.jax_tf import AllocationProbe, ArrayOutOfMemory
 from oomdoctor.families.sglang import UnbalancedCards
 from oomdoctor.families.tensorrt_llm import CreationFailed
 from oomdoctor.families.vllm_error import NotEnoughFree
+from oomdoctor.families.vllm_figures import WeightsLoaded
 from oomdoctor.incident.card import OUTSIDE_PYTORCH, Card
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import is_after, is_of_another_day
@@ -30,6 +31,7 @@ from oomdoctor.signs.trace import MOVE, STRAW, asked, card, innermost, refusal, 
 from oomdoctor.units import GIB, MIB, percent, show
 
 A_DESKTOP: Final = 2 * GIB  # a display with its programs, or the driver's own reserve, takes so much of a card
+BESIDE_WEIGHTS: Final = 2 * GIB  # a process with weights has a context and a library's buffers, too
 SMALL_PROGRAM: Final = 256 * MIB  # of arguments, temporaries and outputs together
 MUCH: Final = 0.25  # of the card, held by processes that the message lists
 MOST: Final = 0.8  # of the card
@@ -208,6 +210,34 @@ def nothing_was_taken_at_the_start(crash: Crash) -> Seen | None:
         return None
     words = say("{taken} of {total} ({share}) was in use before the engine loaded anything", **_figures(*start[1:]))
     return Seen(words=words)
+
+
+@sign
+def a_process_of_the_log_was_there_first(crash: Crash) -> Seen | None:
+    """Another process of the log goes on behind the refusal; what it loads is what was in use, but for a context."""
+    start, root = _start(crash), crash.root
+    if start is None:
+        return None
+    taken = start[2] - start[1]
+    for each in crash.every(WeightsLoaded):
+        held = each.weights_bytes or 0
+        goes_on = each.at.file == root.at.file and each.at.line > root.at.line and _is_another_on_it(each, root)
+        if goes_on and held >= MOST * taken and 0 <= taken - held <= BESIDE_WEIGHTS:
+            words = say(
+                "{taken} of {total} ({share}) was in use before the engine loaded anything: another process of this "
+                "log loads {held} of weights, and a context takes the rest.",
+                held=show(held),
+                **_figures(*start[1:]),
+            )
+            return Seen(words=words, evidence=(start[0], each))
+    return None
+
+
+def _is_another_on_it(each: Event, root: Event) -> bool:
+    """Who wrote a line is not who was refused, and nothing says that it has another GPU."""
+    theirs, own = each.process, root.process
+    same = theirs.pid == own.pid if theirs.pid is not None else theirs == own
+    return not same and theirs.gpu in (None, own.gpu) and theirs.rank in (None, own.rank)
 
 
 @sign

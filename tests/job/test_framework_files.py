@@ -239,8 +239,8 @@ REMAINING = {
     # the same, a role, a world, and sections and keys of configurations
     "job": {"deepspeed", "ray", "sglang", "torch", "trl", "vllm"},
     "remedies": {  # worlds, and whose arithmetic or arguments they are
-        "deepspeed", "diffusers", "jax", "keras", "llama.cpp", "mlx", "optax", "ray", "sglang", "tensorflow", "torch",
-        "transformers", "unsloth",
+        "deepspeed", "diffusers", "jax", "keras", "llama.cpp", "mlx", "optax", "ray", "sglang", "snakemake",
+        "tensorflow", "torch", "transformers", "unsloth",
     },
     "report": {  # folders of libraries
         "cupy", "deepspeed", "java", "jax", "llama.cpp", "numba", "numpy", "pandas", "postgresql", "pyarrow", "ray",

@@ -729,3 +729,32 @@ def test_who_scores_within_the_rollout_has_batches_for_it(call: str, trace: str,
     chosen, _ = advise(log, "smaller-microbatch", "chunked-logits", cause="logits-spike")
     assert chosen["smaller-microbatch"].setting == f"actor_rollout_ref.{option}"
     assert (chosen.get("chunked-logits") is None or not chosen["chunked-logits"].snippet) == ("generate" in call)
+
+
+SAVES = (
+    '  File "/x/save.py", line 8, in save\n    state = averaged.state_dict()\n'
+    '  File "/x/torch/distributed/fsdp/_state_dict_utils.py", line 3, in {}\n    x = y\n'
+)
+PUTS_TOGETHER = ("_common_unshard_pre_state_dict_hook", "_common_summon_pre_state_dict_hook")
+OTHER_HOOKS = (
+    "_full_post_state_dict_hook",
+    "_gather_state_dict",
+    "_full_optim_state_dict",
+    "_local_pre_state_dict_hook",
+)
+WITH_A_UNIT = [*((name, True) for name in PUTS_TOGETHER), *((name, False) for name in OTHER_HOOKS)]
+
+
+@pytest.mark.parametrize(("hook", "whole"), WITH_A_UNIT)
+def test_a_sharded_state_needs_each_unit_whole_too(hook: str, whole: bool) -> None:
+    log = "torchrun --nproc_per_node 8 fit.py\n" + SAVES.format(hook) + REFUSED + cuda(tried="26.00 GiB")
+    first = decide(crashes_of(log)[0]).answers[0]
+    assert first.cause.id == "checkpoint-spike"
+    assert ("shard-states" in first.finding.knobs) is whole
+    chosen, _ = advise(log, "sharded-checkpoint", "mixed-precision", "shard-states", cause="checkpoint-spike")
+    assert ("sharded-checkpoint" in chosen) is not whole
+    assert ("mixed-precision" in chosen) is not whole
+    assert ("shard-states" in chosen) is whole
+    if whole:
+        assert chosen["shard-states"].snippet == "auto_wrap_policy=size_based_auto_wrap_policy"
+        assert chosen["shard-states"].derivation == "26.00 GiB requested: the parameters of one unit"

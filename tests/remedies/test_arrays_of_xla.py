@@ -219,16 +219,30 @@ def test_without_a_gpu_that_it_can_use_tensorflow_computes_on_the_host(line: str
 def test_half_of_an_array_beyond_a_machine_is_too_much(shape: str, end: str, *, far: bool) -> None:
     chosen = found(REFUSED_TENSOR.format(shape, end))
     batch = chosen[BATCH]
-    assert (batch.suggested is None) is far
+    assert batch.suggested == (128 if far else int(shape.partition(",")[0]) // 2)
     assert (CHECKPOINTS in chosen) is not far
     assert any("4 bytes" in one for one in batch.assumes) is (far and not end)
     if far:
-        assert batch.derivation == "4500 x 120 x 100 x 128 x 4 bytes = 25.75 GiB"
+        assert batch.derivation == "128 x 120 x 100 x 128 x 4 bytes = 750 MiB"
+        assert "all 9000 take 51.50 GiB in this one array, 128 take 750 MiB" in batch.action
+        assert "128 is a number to begin with" in batch.assumes
+
+
+@pytest.mark.parametrize(
+    ("shape", "then"),
+    [
+        ("60000,120,100,64", 256),  # 349 would fit into 1 GiB
+        ("60,4000,3000,128", 1),  # 5.7 GiB each
+        ("2,8000,8000,128", 1),  # no more than a half
+    ],
+)
+def test_a_number_to_begin_with_is_what_a_machine_has_room_for(shape: str, then: int) -> None:
+    assert found(REFUSED_TENSOR.format(shape, " and type float"))[BATCH].suggested == then
 
 
 def test_where_the_memory_that_there_is_is_known_a_half_is_told() -> None:
     known = f"{WARNED}\n{REFUSED_TENSOR.format('9000,120,100,128', '')}"
-    assert found(known)[BATCH].suggested is None
+    assert found(known)[BATCH].suggested == 128
     assert found(f"MemTotal: 527000000 kB\n{known}")[BATCH].suggested == 4500
 
 

@@ -66,3 +66,25 @@ def test_what_the_process_holds_is_no_file(tmp_path: Path) -> None:
     found = diagnosis(tmp_path, "--cache shm --num-workers 4", pages=95_000)
     assert "spill-to-disk" not in [one["knob"] for one in found["remedies"]]
     assert "no process" not in found["headline"]
+
+
+LISTINGS = (("31M", "16G", 1), ("4.0G", "12G", 25), ("9.0G", "7.0G", 57), ("16G", "90M", 99))
+CLIMB = "".join(f"tmpfs 16G {used} {rest} {part}% /dev/shm\n" for used, rest, part in LISTINGS)
+BUS = "RuntimeError: DataLoader worker (pid 31) is killed by signal: Bus error.\n"
+TORCHS_OWN = "unable to open shared memory object </torch_31_7> in read-write mode\n"  # in either strategy
+
+
+@pytest.mark.parametrize(
+    ("beside", "looks"),
+    [
+        ("", "lsof +L1 /dev/shm"),
+        (TORCHS_OWN, "lsof +L1 /dev/shm"),
+        ("torch.multiprocessing.set_sharing_strategy('file_system')\n", "ls -laS /dev/shm"),
+        ("-rw------- 1 u u 9663676416 /dev/shm/clips.bin\n", "ls -laS /dev/shm"),
+        ("shm = SharedMemory(name='psm_1a2b3c4d')\n", "ls -laS /dev/shm"),
+    ],
+)
+def test_a_listing_shows_no_segment_whose_name_is_deleted(tmp_path: Path, beside: str, looks: str) -> None:
+    first = body(tmp_path, CLIMB + beside + BUS)["diagnoses"][0]
+    snippets = {one["knob"]: one["snippet"] for one in first["remedies"]}
+    assert snippets["clear-references"].startswith(looks)

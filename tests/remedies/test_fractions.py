@@ -239,3 +239,77 @@ def test_a_share_that_the_figures_contradict_is_no_default(own: str, told: bool)
     )
     remedy = advise(engine, "lower-engine-reservation", cause="gpu-shared")[0]["lower-engine-reservation"]
     assert ("0.5 (default)" in remedy.action) == told
+
+
+# weights of a known size, and a share that they do not fit into
+
+SHORT = NO_POOL + " Current value: self.server_args.mem_fraction_static={}\n"
+MODEL = (
+    "[2026-03-01 09:59:50] server_args=ServerArgs(model_path='{model}', mem_fraction_static={share}, tp_size={cards})\n"
+)
+CARD = (
+    "|   0  NVIDIA X   On  | 00000000:07:00.0 Off |   0 |\n"
+    "| N/A   33C    P0   60W / 400W |    4MiB / {size}MiB |  0%  Default |\n"
+)
+INSTANCE = "2026-03-01 09:59 - gpustack.worker.serve_manager - INFO - Provisioning model instance {}\n"
+
+
+@pytest.mark.parametrize(
+    ("share_now", "model", "cards", "then", "least"),
+    [
+        (
+            0.2,
+            "acme/chat-7B",
+            1,
+            0.85,
+            "13.04 GiB of weights: with 0.2 they need a GPU of more than 65.19 GiB, with 0.85",
+        ),
+        (
+            0.5,
+            "acme/chat-70B",
+            4,
+            0.85,
+            "32.60 GiB of weights: with 0.5 they need a GPU of more than 65.19 GiB, with 0.85",
+        ),
+        (0.84, "acme/chat-7B", 1, 0.89, "13.04 GiB of weights"),  # a step is more
+        (0.2, "acme/chat", 1, 0.25, "first step"),  # of no known size
+        (0.2, "acme/chat-7B-AWQ", 1, 0.25, "first step"),  # of four bits
+        (0.2, "acme/chat-7B-FP8", 1, 0.25, "first step"),  # of eight
+        (0.2, "acme/chat-7B-w8a8", 1, 0.25, "first step"),
+    ],
+)
+def test_a_share_that_weights_of_a_known_size_fit_into(
+    share_now: float, model: str, cards: int, then: float, least: str
+) -> None:
+    log = MODEL.format(model=model, share=share_now, cards=cards) + SHORT.format(share_now)
+    remedy = advise(log, "raise-engine-reservation", cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert (remedy.current, remedy.suggested) == (share_now, then)
+    assert least in (remedy.derivation or "")
+    assert ("nothing else on the GPU needs this memory" in remedy.assumes) == ("weights" in least)
+
+
+def test_beside_a_trainer_the_card_is_not_the_engines() -> None:
+    log = (
+        "python -m verl.trainer.main_ppo\n" + MODEL.format(model="acme/chat-7B", share=0.3, cards=1) + SHORT.format(0.3)
+    )
+    remedy = advise(log, "raise-engine-reservation", cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert remedy.suggested == 0.35
+    assert "with 0.35 one of more than 37.25 GiB" in (remedy.derivation or "")
+
+
+@pytest.mark.parametrize(("size", "then"), [(81920, 0.19), (24576, 0.57), (15360, 0.89), (14336, None)])
+def test_of_a_card_whose_size_is_printed_the_share_is_computed(size: int, then: float | None) -> None:
+    log = CARD.format(size=size) + MODEL.format(model="acme/chat-7B", share=0.1, cards=1) + SHORT.format(0.1)
+    chosen, rejected = advise(log, "raise-engine-reservation", cause="kv-cache-no-room")
+    assert [one.suggested for one in chosen.values()] == ([then] if then else [])
+    assert [one.why[:26] for one in rejected.values()] == ([] if then else ["13.04 GiB of weights would"])
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("qwen3-8b-aB3xY", "15.26 GiB of weights"), ("qwen3-8b-awq-aB3xY", "first step"), ("chat-aB3xY", "first step")],
+)
+def test_gpustack_names_the_model_before_the_instance(name: str, size: str) -> None:
+    log = INSTANCE.format(name) + "Traceback (most recent call last):\n" + SHORT.format(0.2)
+    remedy = advise(log, "raise-engine-reservation", cause="kv-cache-no-room")[0]["raise-engine-reservation"]
+    assert size in (remedy.derivation or "")

@@ -248,6 +248,40 @@ def test_half_of_what_pytorch_locks_for_the_buffer(tmp_path: Path, stated: str, 
     assert first["remedies"][0]["snippet"] == f"export LMCACHE_MAX_LOCAL_CPU_SIZE={then}"
 
 
+FREE = (
+    "               total        used        free      shared  buff/cache   available\n"
+    "Mem:           125Gi       {used}Gi       {free}Gi       1.0Gi       1.0Gi       {free}Gi\n"
+)
+
+
+@pytest.mark.parametrize("package", ["lmcache", "mycache"])
+@pytest.mark.parametrize(
+    ("before", "error", "larger"),
+    [
+        ("", "invalid argument", False),  # of one piece, whatever the node has
+        (FREE.format(used=20, free=105), "invalid argument", False),
+        (FREE.format(used=123, free=2), "invalid argument", True),
+        ("", "out of memory", True),
+        (FREE.format(used=123, free=2), "out of memory", True),
+    ],
+)
+def test_a_larger_node_pins_no_larger_pieces(
+    tmp_path: Path, package: str, before: str, error: str, *, larger: bool
+) -> None:
+    log = before + PINNED.format(package=package).replace("out of memory", error)
+    first, knobs = diagnosed(tmp_path, log)
+    assert first["cause"] == "pinned-memory-exhausted"
+    assert ("more-host-memory" in knobs) is larger
+
+
+def test_a_default_that_the_log_does_not_print_is_an_assumption(tmp_path: Path) -> None:
+    told = "max_local_cpu_size is 5 (its default, not in the log)"
+    first, _ = diagnosed(tmp_path, PINNED.format(package="lmcache"))
+    assert told in first["remedies"][0]["assumes"]
+    first, _ = diagnosed(tmp_path, f"LMCACHE_MAX_LOCAL_CPU_SIZE=5 vllm serve m\n{PINNED.format(package='lmcache')}")
+    assert told not in first["remedies"][0]["assumes"]
+
+
 KILLED = (
     "kernel: Out of memory: Killed process 4711 (python) total-vm:90000000kB, anon-rss:{}kB, file-rss:0kB, "
     "shmem-rss:0kB\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remedy_logs import cuda
+from remedy_logs import advise, cuda
 
 import oomdoctor
 
@@ -133,6 +133,73 @@ def test_states_and_other_optimizers_are_not_adams_copies(tmp_path: Path, functi
     found = first(tmp_path, stepping(function, code))
     assert "temporary copies" not in found["explanation"]
     assert "fused=True" not in str([remedy["snippet"] for remedy in found["remedies"]])
+
+
+BY_LISTS = "exp_avg_sq_sqrt = torch._foreach_sqrt(device_exp_avg_sqs)"
+DRIVEN = FRAME.format(file="/v/sd-scripts/sdxl_train.py", line=7, function="train", code="optimizer.step()")
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "line"),
+    [
+        ("_multi_tensor_adamw", BY_LISTS, "--optimizer_args foreach=False"),
+        ("_single_tensor_adamw", "denom = (exp_avg_sq.sqrt() / bias).add_(eps)", "--optimizer_type AdamW8bit"),
+        ("_init_group_adamw", 'state["exp_avg"] = torch.zeros_like(p)', "--optimizer_type AdamW8bit"),
+    ],
+)
+def test_a_program_hands_the_argument_on_before_its_states_shrink(
+    tmp_path: Path, function: str, code: str, line: str
+) -> None:
+    found = first(tmp_path, stepping(function, code).replace(TRACE, TRACE + DRIVEN))
+    assert found["cause"] == "optimizer-states"
+    states = next(one for one in found["remedies"] if one["knob"] == "low-memory-optimizer")
+    assert states["snippet"].startswith(line)
+    assert "--optimizer_type AdamW8bit" in states["snippet"]
+
+
+@pytest.mark.parametrize(
+    ("before", "given"),
+    [
+        (DRIVEN, False),  # by data parallelism alone
+        (DRIVEN + FRAME.format(file="/v/deepspeed/runtime/engine.py", line=3, function="step", code="self.s()"), True),
+        (
+            DRIVEN.replace("/sd-scripts/sdxl_train.py", "/torchtune/recipe.py"),
+            True,
+        ),  # which has an option to shard them
+        (DRIVEN.replace("/sd-scripts/sdxl_train.py", "/fit/loop.py"), True),  # anybody's
+        (DRIVEN + FRAME.format(file="/v/colossalai/zero/low_level.py", line=3, function="step", code="self.s()"), True),
+        (DRIVEN + FRAME.format(file="/v/fit.py", line=3, function="step", code="optimizer.zero_grad()"), False),
+    ],
+)
+def test_more_gpus_help_states_that_are_shared_out(before: str, *, given: bool) -> None:
+    log = stepping("_multi_tensor_adamw", BY_LISTS).replace(TRACE, TRACE + before)
+    chosen, _ = advise(log, "more-gpus", cause="optimizer-states")
+    assert bool(chosen) is given
+    chosen, _ = advise(log, "more-gpus", cause="logits-spike")
+    assert chosen  # a smaller batch on each
+
+
+META = FRAME.format(file="/m/llama/{}", line=98, function="main", code="Llama.build(a)")
+LOADER = FRAME.format(
+    file="/v/site-packages/transformers/modeling_utils.py", line=9, function="from_pretrained", code="load(state)"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "given"),
+    [
+        ("example_chat_completion.py", False),  # as many processes as the checkpoint has files, in 16 bits
+        ("example_text_completion.py", False),
+        ("llama/generation.py", False),
+        ("chat_completion.py", True),
+        ("llama/generation_utils.py", True),
+        ("serve.py", True),
+    ],
+)
+def test_a_checkpoint_in_parts_is_split_over_no_more_gpus(script: str, *, given: bool) -> None:
+    log = TRACE + META.format(script) + LOADER + refused("448.00 MiB")
+    for knob in ("tensor-parallel", "mixed-precision"):
+        assert bool(advise(log, knob, cause="model-does-not-fit")[0]) is given, knob
 
 
 SAVES = FRAME.format(

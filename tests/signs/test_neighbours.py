@@ -237,3 +237,31 @@ def test_a_context_that_is_opened_within_a_step(said: str) -> None:
     opens = ('  File "/env/torch/cuda/__init__.py", line 9, in _lazy_init', "    torch._C._cuda_init()")
     assert ranking(*head, *opens, said)[0] == "gpu-shared"
     assert ranking(*head, said)[0] == "activations"
+
+
+# another process of the same log, which was there first
+
+REFUSED = not_enough_free(60.0, 80.0, 0.9)
+LOADS = "{who}INFO 03-12 08:30:50 [model_runner.py:133] Model loading took {weights} GiB and 13.2 seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "its_own"),
+    [
+        (REFUSED + LOADS.format(who="[Stage-1] ", weights="18.9"), True),
+        (REFUSED + LOADS.format(who="(EngineCore_1 pid=99) ", weights="18.9"), True),
+        (REFUSED + LOADS.format(who="(EngineCore_1 pid=99) ", weights="17.9"), False),  # what else is there is more
+        (REFUSED + LOADS.format(who="(EngineCore_1 pid=99) ", weights="20.1"), False),  # more than was in use
+        (LOADS.format(who="(EngineCore_1 pid=99) ", weights="18.9") + REFUSED, False),  # which may have ended
+        (REFUSED.replace("ValueError", "(EngineCore_0 pid=9) ValueError")
+         + LOADS.format(who="(EngineCore_0 pid=9) ", weights="18.9"), False),  # who was refused, at its next start
+        (REFUSED, False),
+    ],
+)  # fmt: skip
+def test_who_was_there_first_is_a_part_of_the_job(tmp_path: Path, log: str, *, its_own: bool) -> None:
+    first = body(tmp_path, log)["diagnoses"][0]
+    assert first["cause"] == "gpu-shared"
+    assert ("another process of this log loads 18.90 GiB" in first["explanation"]) is its_own
+    knobs = {one["knob"]: one for one in first["remedies"]}
+    assert ("free-the-gpu" not in knobs) is its_own
+    assert knobs["lower-engine-reservation"]["suggested"] == (0.7 if its_own else 0.75)

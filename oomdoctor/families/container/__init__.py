@@ -80,6 +80,7 @@ class MemoryLimit(Event, frozen=True, kw_only=True):
     limit_bytes: Threshold[int | None] = None
     requested_bytes: Threshold[int | None] = None
     stated: str | None = None  # as printed: "64Gi"
+    rule: str | None = None  # Snakemake's, whose job asks for it
 
 
 class EndRecord(MemoryLimit, frozen=True, kw_only=True):

@@ -24,6 +24,9 @@ _OPTION = late(
 )
 # Snakemake's record of a job: what it asks of the scheduler, in decimal megabytes ("mem_mib" stands beside it)
 _SNAKEMAKE = late(r"^\W{0,8}resources: (?:.{0,300}, )?mem_mb=(\d{1,9})\b(?!\.\d)")
+# The head of that record: snakemake/logging.py 7 and 8, "localrule" where it is not submitted
+_RULE = late(r"^\W{0,8}(?:local)?(?:rule|checkpoint) (\w{1,100}):\s{0,4}$")
+_RECORD_LINES: Final = 16  # input, output, log, jobid, benchmark, reason, wildcards, priority, threads
 
 
 def _stated(page: Page, index: int) -> Event | None:
@@ -54,8 +57,19 @@ def _asked(page: Page, index: int) -> Event | None:
     if asked is None or requested is None:
         return None
     return MemoryLimit(
-        at=place_of(page, line), time=line.mark.time, requested_bytes=requested, stated=f"mem_mb={asked[1]}"
+        at=place_of(page, line),
+        time=line.mark.time,
+        requested_bytes=requested,
+        stated=f"mem_mb={asked[1]}",
+        rule=_rule(page, index),
     )
+
+
+def _rule(page: Page, index: int) -> str | None:
+    """Whose resources a line is about, by the head of its record."""
+    above = (page.lines[n].text[:CHARACTERS] for n in range(index - 1, max(-1, index - 1 - _RECORD_LINES), -1))
+    head = next((match for match in map(_RULE.match, above) if match is not None), None)
+    return head[1] if head is not None else None
 
 
 RECORDS: Final = (

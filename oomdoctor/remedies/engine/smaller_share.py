@@ -22,6 +22,7 @@ from oomdoctor.remedies.settings import of_knob
 from oomdoctor.remedies.sizes import cards_of_trainer, size_of_trained, trained, zero_stage
 from oomdoctor.signs import logits
 from oomdoctor.signs.engine import memory_saver_of_nobody_named
+from oomdoctor.signs.neighbours import a_process_of_the_log_was_there_first
 from oomdoctor.units import show
 
 _LONG: Final = 32768  # tokens: a guess of a context that may fill the cache
@@ -160,6 +161,8 @@ def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> A
     now, budget = refused.utilization, refused.requested_bytes
     if now is not None and budget is not None and budget < (now - shares.STEP) * total:
         return _beside_weights_of_another(now, budget, free, total)
+    if a_process_of_the_log_was_there_first(crash) is not None:
+        return _beside_its_own(now, free, total)
     fits = shares.largest(free, total)
     weights = weights_bytes(crash)
     if fits < shares.LEAST:
@@ -191,6 +194,23 @@ def _from_free(crash: Crash, refused: NotEnoughFree, free: int, total: int) -> A
         ),
         assumes=assumes,
     )
+
+
+def _beside_its_own(now: float | None, free: int, total: int) -> Answer:
+    """Who was there first has only loaded: its work needs room that a share of all that is free would leave it none."""
+    fits = shares.floor(free / total - shares.STEP)
+    if fits < shares.LEAST:
+        return Refusal(_too_small(fits, free, total))
+    return Proposal(
+        action=_lowered(now, fits),
+        current=now,
+        suggested=fits,
+        derivation=say(
+            "{free} free at start / {total} - {step} for the work of the process beside it = {share}",
+            free=show(free), total=show(total), step=shares.STEP, share=f"{fits:.2f}",
+        ),
+        assumes=(say("{step} of the GPU is a guess of what the process beside it still needs", step=shares.STEP),),
+    )  # fmt: skip
 
 
 def _too_small(fits: float, free: int, total: int) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
+from oomdoctor.families.container import EndRecord, LimitKill, MemoryLimit, NodePressure
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, machine_after
@@ -38,6 +38,11 @@ _TOO_MUCH_TO_DOUBLE: Final = 64 * GIB
 _GROUP: Final = "cgroup"  # a pool
 _SLURM: Final = "slurm"
 _KUBERAY: Final = "kuberay"
+_SNAKEMAKE: Final = "snakemake"
+_BY_ATTEMPTS: Final = (
+    "resources: mem_mb=lambda wildcards, attempt: {now} * attempt   # or so in the rule, with retries: 3"
+)
+MEGA: Final = 10**6  # bytes: mem_mib stands beside mem_mb
 # Names of KubeRay's objects, and of its guides: doc/source/cluster/kubernetes of Ray
 _OF_KUBERAY: Final = r"(?i)\bkuberay\b|\bray-?cluster\b|\bRAY_HEAD\b|ray\.io/node-type|\bray-head\b"
 _OF_A_POD: Final = r"\bkubepods\b"  # a path of a cgroup, on a line that the kernel broke off
@@ -69,6 +74,8 @@ def raise_limit(case: Case) -> Answer:
         return _requested_by_the_pod(crash)
     if any(kill.virtual and kill.manager == "yarn" for kill in crash.every(LimitKill)):
         return _of_a_larger_container(case.row)
+    if (of_its_rule := limits.asked_by_its_rule(crash)) is not None:
+        return _more_for_its_rule(of_its_rule)
     limit = limit_bytes(crash) or _stated_limit(case)
     manager = _manager(crash)
     if limit is None and manager == "kubernetes" and limits.several_containers_share_the_group(crash) is not None:
@@ -396,6 +403,23 @@ def _more_for_each(crash: Crash, each: Setting) -> Proposal:
         setting=option,
         snippet="\n".join((f"#SBATCH {option}={then}", commands.of_slurm(crash))),
         derivation=f"2 x {each.value} = {then}",
+        assumes=(say("double is a guess: the need is unknown"),),
+    )
+
+
+def _more_for_its_rule(asked: MemoryLimit) -> Answer:
+    """Snakemake writes the batch script itself: docs/snakefiles/rules.rst, "Resources" and "retries" (since 7.7)."""
+    row = next(of_knob("raise-container-limit", _SNAKEMAKE), None)
+    now = (asked.requested_bytes or 0) // MEGA
+    if row is None:
+        return None
+    return Proposal(
+        action=say("Let rule {rule} ask for more memory: {now} -> {then} MB", rule=asked.rule, now=now, then=2 * now),
+        setting=row.setting,
+        current=now,
+        suggested=2 * now,
+        snippet="\n".join((f"{row.snippet(2 * now)}".replace("RULE", asked.rule or ""), _BY_ATTEMPTS.format(now=now))),
+        derivation=f"2 x {now} = {2 * now}",
         assumes=(say("double is a guess: the need is unknown"),),
     )
 

@@ -298,6 +298,7 @@ def _smaller_buffer(crash: Crash) -> Proposal:
     size = (stated.number if stated is not None else None) or LMCACHE_USUAL
     then, derivation = _half_of_what_it_takes(crash, size)
     now, half = f"{size:g}", f"{then:g}"
+    default = say("{name} is {value} (its default, not in the log)", name=LMCACHE_BUFFER[0], value=now)
     return Proposal(
         action=say(
             "Lower LMCache's page-locked host buffer (max_local_cpu_size, in GB per rank): {now} -> {then}",
@@ -309,7 +310,10 @@ def _smaller_buffer(crash: Crash) -> Proposal:
         suggested=then,
         snippet=f"export {LMCACHE_BUFFER[1]}={half}",
         derivation=derivation,
-        assumes=(say("half is a guess: what may be page-locked is unknown"),),
+        assumes=(
+            *(() if stated is not None else (default,)),
+            say("half is a guess: what may be page-locked is unknown"),
+        ),
         cost=say("fewer cached prefixes"),
     )
 

@@ -30,7 +30,7 @@ from oomdoctor.signs.host_data import cached_data
 from oomdoctor.signs.passes import simulates_worlds
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.signs.trace import GENERATES
-from oomdoctor.units import show
+from oomdoctor.units import GIB, show
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
 _OF_A_FILTER: Final = r"(?i)variable|assign|initiali[sz]er|filter_?grad|backprop_?filter"
@@ -238,29 +238,36 @@ def _as_the_array_shows(case: Case) -> Proposal | None:
     return replace(shown, setting=None, snippet=case.snippet(shown.suggested))
 
 
+_TO_BEGIN_WITH: Final = GIB  # in one array, beside others of a program that a machine runs
 _OF_ARRAYS: Final = (_of_the_array, _of_a_huge_array, _of_a_huge_program)
 
 
 def _of_far_fewer(array: ArrayOutOfMemory, is_the_batch: str) -> Proposal:
-    """Beside such an array there are others, so that a half of it is too much as well."""
+    """Beside such an array there are others, so that a half of it is too much as well: a number to begin with."""
     inputs, *each = array.lengths
-    bytes_each = (array.usual_bytes or 0) // inputs
-    fewer = inputs // 2
+    bytes_each = max(1, (array.usual_bytes or 0) // inputs)
+    then = _power_below(min(_TO_BEGIN_WITH // bytes_each, inputs // 2))
     of_the_type = () if array.dtype else (say("numbers of 4 bytes (type not in the log)"),)
     return Proposal(
         action=say(
-            "Compute far fewer than {inputs} inputs at once: half of them still take {half} in this one array",
-            inputs=inputs, half=show(bytes_each * fewer),
+            "Compute far fewer inputs at once: all {inputs} take {whole} in this one array, {then} take {part}",
+            inputs=inputs, whole=show(bytes_each * inputs), then=then, part=show(bytes_each * then),
         ),
         current=inputs,
+        suggested=then,
         setting="",
         derivation=say(
-            "{half} x {each} x {width} bytes = {size}",
-            half=fewer, each=" x ".join(map(str, each)), width=bytes_each // math.prod(each),
-            size=show(bytes_each * fewer),
+            "{part} x {each} x {width} bytes = {size}",
+            part=then, each=" x ".join(map(str, each)), width=bytes_each // math.prod(each),
+            size=show(bytes_each * then),
         ),
-        assumes=(is_the_batch, *of_the_type),
+        assumes=(is_the_batch, *of_the_type, say("{value} is a number to begin with", value=then)),
     )  # fmt: skip
+
+
+def _power_below(count: int) -> int:
+    """The largest power of two that is no larger; 1 where there is none."""
+    return 1 << max(0, count.bit_length() - 1)
 
 
 def _at_its_first_step(case: Case) -> bool:

@@ -31,6 +31,12 @@ _OTHER_LANGUAGES: Final = late(
     r"(?i)(?:perl|java|node|ruby|php(?:-fpm)?|mono|dotnet|rsession|julia|matlab|beam\.smp|mysqld|mariadbd|postgres"
     r"|mongod|redis-server|clickhouse-serv|prometheus|dockerd|containerd|chrome|firefox|xorg|gnome-shell|llama-server)\b"
 )
+# torch/multiprocessing/__init__.py: file_descriptor, the default of Linux, deletes a name at once, so that
+# no listing has it; files of the other strategy, of NCCL and of Python keep theirs
+_DELETED_IN_SHM: Final = "lsof +L1 /dev/shm | sort -nrk7 | head"
+_FILES_IN_SHM: Final = "ls -laS /dev/shm | head"
+_NAMED_IN_SHM: Final = r"\bfile_system\b|/dev/shm/\w|\bpsm_\w"
+_COPIES: Final = "kept.append(batch.clone())"
 _OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
 _LISTS_OBJECTS: Final = versions(">=1.2")  # --sort-by: python/ray/scripts/scripts.py
 _NO_GRADIENTS: Final = "with torch.no_grad():  # around the loop"
@@ -124,7 +130,7 @@ def clear_references(case: Case) -> Answer:
     if it_filled_steadily(case.crash) is not None:
         return Proposal(
             action=say("Look for batches that are kept: copy what outlives its step, and remove old files"),
-            snippet="ls -laS /dev/shm | head; kept.append(batch.clone())",
+            snippet=f"{_FILES_IN_SHM if case.crash.shows(_NAMED_IN_SHM) else _DELETED_IN_SHM}; {_COPIES}",
         )
     if case.crash.pool == "object_store":
         full = case.crash.first(StoreFull)

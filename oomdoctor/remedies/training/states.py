@@ -10,14 +10,15 @@ from oomdoctor.arithmetic import training as arithmetic
 from oomdoctor.families.event import RAM
 from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.incident.engine_facts import phase
-from oomdoctor.job.frameworks import draws
+from oomdoctor.incident.model import Crash
+from oomdoctor.job.frameworks import among, draws
 from oomdoctor.job.model import Value
 from oomdoctor.language import mark, say, translated
 from oomdoctor.remedies.engine.known import card_total
 from oomdoctor.remedies.layers import fewer_layers
 from oomdoctor.remedies.own_line import task_of
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
-from oomdoctor.remedies.settings import Spelling, done
+from oomdoctor.remedies.settings import Spelling, done, of_knob
 from oomdoctor.remedies.sizes import cards_of_trainer, size_of_model, size_of_trained, zero_stage
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.whatif.states import OPTIMIZER, is_on
@@ -39,13 +40,18 @@ TRAINER_SLEEPS: Final = mark("Offload the trainer and empty its cache before the
 _SLEEP: Final = "enable_sleep"  # of the trainer's options: deepspeed_enable_sleep, ds.enable_sleep
 _TRAINERS_FSDP: Final = "--fsdp {}"
 _OFFLOAD: Final = "offload"
+_STATES: Final = "optimizer-states"  # a cause
+_BY_LISTS: Final = "foreach"
+# In a frame, an option or a line, by whichever library: ColossalAI's, FairScale's or PyTorch's own
+_SHARED_OUT: Final = r"(?i)\bzero[-_]?[123]?\b|zero[123]|zeroredundancy|\bfsdp\b|shard"
+_UNITS: Final = "auto_wrap_policy"
 _IN_32_BITS: Final = "fp32_cpu_offload"
 
 
 def more_gpus(case: Case) -> Answer:
     """As many as the model's states need, in a job that may train it."""
     crash = case.crash
-    if draws(crash.job.frameworks):
+    if draws(crash.job.frameworks) or _has_all_on_each_card(case):
         return Skip()
     if crash.job.task in WITHOUT_TRAINING:
         return None
@@ -67,6 +73,14 @@ def more_gpus(case: Case) -> Answer:
     )
 
 
+def _has_all_on_each_card(case: Case) -> bool:
+    """States of a program that trains on several GPUs by data parallelism alone: each of them has all of them
+    (torch/nn/parallel/distributed.py), however many they are."""
+    around = [each for each in among(case.crash.job.frameworks) if each.layer in ("program", "states")]
+    sharded = any(any(of_knob("shard-states", each.name)) for each in around) or case.crash.shows(_SHARED_OUT)
+    return case.cause == _STATES and not sharded and any(each.layer == "program" for each in around)
+
+
 def low_memory_optimizer(case: Case) -> Answer:
     """bitsandbytes' 8-bit states are a card's; PyTorch has Adafactor for both. Some options keep 16 bits, and no 8."""
     if (case.row is None or case.row.is_call) and copies_of_whole_lists(case.crash) is not None:
@@ -76,6 +90,8 @@ def low_memory_optimizer(case: Case) -> Answer:
             assumes=(say("PyTorch >= 2.0 (not printed)"),),
             cost=say("none"),
         )
+    if (one_by_one := _one_by_one(case)) is not None:
+        return one_by_one
     if case.row is None and case.crash.job.world in _SMALLER_STATES:
         states, snippet = _SMALLER_STATES[case.crash.job.world]
         named = states in case.crash.context.frameworks
@@ -99,6 +115,25 @@ def low_memory_optimizer(case: Case) -> Answer:
     )
 
 
+def _one_by_one(case: Case) -> Proposal | None:
+    """A program's way to an argument of the optimizer (torch/optim/adamw.py, `foreach`), whose states stay."""
+    row = case.row
+    if row is None or row.is_call or copies_of_whole_lists(case.crash) is None:
+        return None
+    own = next((each for each in of_knob(case.knob, row.framework) if _BY_LISTS in each.write), None)
+    if own is None:
+        return None
+    smaller = say("or smaller states, if that is not enough: {option}", option=row.snippet(row.value))
+    return Proposal(
+        action=say("Let the optimizer update one parameter after the other, without copies of all at once (foreach)"),
+        setting=own.setting,
+        suggested=f"{_BY_LISTS}=False",
+        snippet=f"{own.snippet(own.value)}   # {smaller}",
+        derivation="",
+        cost=say("slower optimizer step"),
+    )
+
+
 def _as_spelled(case: Case) -> Value:
     return None if case.row is None else True if case.row.is_switch else case.row.value
 
@@ -109,6 +144,8 @@ def shard_states(case: Case) -> Answer:
         return _over_the_cores()
     if isinstance(crash.root, LibraryOutOfMemory) and task_of(crash) == "unknown":
         return Skip()  # nobody is seen to train
+    if case.row is not None and case.row.key == _UNITS:
+        return _in_smaller_units(crash)
     now = case.number()
     if case.now is not None and now is not None and now >= 3 and case.now.name.endswith("stage"):
         return Refusal(
@@ -137,6 +174,13 @@ def shard_states(case: Case) -> Answer:
         ),
         assumes=(model.source, *assumed),
     )
+
+
+def _in_smaller_units(crash: Crash) -> Proposal:
+    """States that are sharded already are put together by units: FlatParamHandle of torch/distributed/fsdp."""
+    tried = crash.root.figures("usage").get("tried_bytes")
+    asked = say("{amount} requested: the parameters of one unit", amount=show(tried)) if tried else None
+    return Proposal(derivation=asked)
 
 
 def _to_an_unseen_stage(case: Case) -> Proposal | None:

@@ -20,6 +20,7 @@ from oomdoctor.report.headline.victims import heaviest, held_by, in_container, n
 from oomdoctor.signs.kills import as_reported, program_of
 from oomdoctor.signs.limits import (
     MANAGERS,
+    asked_by_its_rule,
     dockers_last_print,
     in_no_process,
     job_and_step,
@@ -113,6 +114,8 @@ def limited_job(crash: Crash) -> str | None:
         return say("The YARN container of Spark's {executor}", executor=kill.process.name)
     if kill.tasks and kill.host:
         return say("{manager} task {task} on {host}", manager=manager, task=kill.tasks, host=kill.host)
+    if kill.manager in _SCHEDULERS and (asked := asked_by_its_rule(crash)) is not None:
+        return say("The {manager} job of rule {rule} ({asked})", manager=manager, rule=asked.rule, asked=asked.stated)
     if kill.manager in _SCHEDULERS:
         return say("The {manager} job", manager=manager)
     return None if kill.manager == "kernel" else say("The {manager} container", manager=manager)
