@@ -43,6 +43,11 @@ IN_THE_EXCEPTION: Final = "grep -A 12 'memory consumers are' <the whole log>"
 FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 # XLA's account of the program, its largest buffers among it, stands below the error: xla/service/buffer_assignment.cc
 ACCOUNT_OF_XLA: Final = "grep -n -A 40 RESOURCE_EXHAUSTED <the whole log>"
+# What a build tool passes on says only that a command failed
+OF_A_BUILD: Final = "grep -n -m 5 -i -E 'error:|fatal|killed|not found' <the whole log>"
+DISKS: Final = "df -h; df -i; quota -s"
+# In KiB, as Levanter sets it for v5e and v5p (and 98304 for v6e), whose cores have 128 MiB; XLA's own limit is 16 MiB
+MORE_VMEM: Final = "export LIBTPU_INIT_ARGS=--xla_tpu_scoped_vmem_limit_kib=50000"
 OF_OTHER_RANKS: Final = "grep -n -m 5 -E 'Error|Exception|Killed|exitcode' <the logs of the other ranks>"
 # What MLC-LLM works its estimate out from: python/mlc_llm/interface/gen_config.py
 FIGURES_OF_MLC: Final = (
