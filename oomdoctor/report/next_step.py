@@ -11,7 +11,12 @@ from oomdoctor.language import mark, translated
 from oomdoctor.patterns import late
 from oomdoctor.reading.ending import ABORTED, FAILED_BUILD
 from oomdoctor.report.contract import Report
-from oomdoctor.signs.commands import DISKS, FIRST_ERRORS, MORE_VMEM, OF_A_BUILD
+from oomdoctor.signs.commands import FIRST_ERRORS
+
+OF_A_BUILD: Final = "grep -n -m 5 -i -E 'error:|fatal|killed|not found' <the whole log>"
+DISKS: Final = "df -h; df -i; quota -s"
+# In KiB, as Levanter sets it for v5e and v5p (and 98304 for v6e), whose cores have 128 MiB; XLA's own limit is 16 MiB
+MORE_VMEM: Final = "export LIBTPU_INIT_ARGS=--xla_tpu_scoped_vmem_limit_kib=50000"
 
 
 class NextStep(Struct, frozen=True):

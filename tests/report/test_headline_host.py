@@ -301,9 +301,12 @@ def test_free_memory_that_would_do_is_not_said_to_be_short() -> None:
     assert offload.host_cache_free(short) == "346 GiB"
     enough = crash(line.format("40.00", "44.87"))
     assert offload.host_cache_free(enough) is None
-    assert (
-        headline(CAUSES["cpu-offload-overcommit"], enough) == "SGLang cannot allocate 37.3 GiB of RAM for its KV cache"
+    assert headline(CAUSES["cpu-offload-overcommit"], enough) == (
+        "SGLang cannot allocate 37.3 GiB of RAM for its KV cache: it leaves 10 GiB of the free 41.8 GiB alone"
     )
+    assert offload.host_cache_kept(short) is None
+    assert offload.host_cache_kept(crash("ValueError: Not enough host memory available. Requesting 40.00 GB")) is None
+    assert said("cpu-offload-overcommit", line.format("412.88", "371.05")).endswith("for its KV cache: 346 GiB free")
 
 
 def test_an_allocation_and_its_array_are_of_one_message() -> None:
