@@ -43,6 +43,8 @@ IN_THE_EXCEPTION: Final = "grep -A 12 'memory consumers are' <the whole log>"
 FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 # XLA's account of the program, its largest buffers among it, stands below the error: xla/service/buffer_assignment.cc
 ACCOUNT_OF_XLA: Final = "grep -n -A 40 RESOURCE_EXHAUSTED <the whole log>"
+# SGLang says on the lines below the error how many tokens there were: mem_cache/common.py, before 0.5 schedule_batch.py
+TOKENS_OF_SGLANG: Final = "grep -n -A 3 'Try to allocate' <the whole log>"
 OF_OTHER_RANKS: Final = "grep -n -m 5 -E 'Error|Exception|Killed|exitcode' <the logs of the other ranks>"
 # What MLC-LLM works its estimate out from: python/mlc_llm/interface/gen_config.py
 FIGURES_OF_MLC: Final = (
