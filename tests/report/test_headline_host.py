@@ -442,3 +442,21 @@ ENDED: Final = "Normal  {}  3m  kubelet  Killing container with id {}"
 )
 def test_the_container_that_kubernetes_ends_is_named(event: str, who: str) -> None:
     assert limits.evicted(crash(f"{EVICTED}\n{event}")) == who
+
+
+@pytest.mark.parametrize(
+    ("lines", "held"),
+    [
+        ((), "Weights and states"),
+        (("step 3 loss 0.7",), "Weights and states"),
+        (('Operator: op_name="pjit(generate)/jit(main)/GPTModule/embed/convert_element_type"',), "The weights"),
+    ],
+)
+def test_who_only_generates_has_no_states(lines: tuple[str, ...], held: str) -> None:
+    refusal = (
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.20G of 15.75G hbm.",
+        "Total hbm usage >= 21.70G:",
+        "    program           4.01G",
+        "    arguments        17.19G",
+    )
+    assert said("model-does-not-fit", *refusal, *lines).startswith(f"{held} (17.19 GiB) do not fit on ")
