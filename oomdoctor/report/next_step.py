@@ -57,7 +57,7 @@ _OF_NINJA: Final = late(r"Command '\[(?P<words>'ninja'(?:, '[\w./+=@:,~-]{1,300}
 def next_step(report: Report) -> NextStep | None:
     """What would tell more of the error that a log without a memory failure ends with."""
     error = report.last_error
-    if error is None or report.incidents:
+    if error is None:
         return None
     step = next((row for row in _STEPS if row[0].search(error.text)), None)
     if step is None:
