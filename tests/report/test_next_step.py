@@ -38,7 +38,7 @@ def page(folder: Path, *lines: str) -> str:
         (BUILD.format("['cmake', '--build', '.']"), "grep -n"),
         ("RuntimeError: Error compiling objects for extension", "grep -n"),
         ("Fatal Python error: Aborted", "grep -n"),
-        ("RuntimeError: PytorchStreamWriter failed writing file data/5: file write failed", "df -h"),
+        ("RuntimeError: PytorchStreamWriter failed writing file data/31: file write failed", "df -h"),
         ("OSError: [Errno 28] No space left on device: '/data/ckpt'", "df -h"),
         (VMEM.format("19.50", "16.00"), "export LIBTPU_INIT_ARGS="),
     ],
@@ -56,7 +56,7 @@ def test_what_would_tell_more(tmp_path: Path, line: str, command: str) -> None:
         (VMEM.format("79.50", "64.00"),),  # that limit was raised already
         ("Fatal Python error: Segmentation fault",),
         ("OSError: the device has no free slot",),
-        ("RuntimeError: PytorchStreamWriter failed writing file data/5: file write failed", REFUSED),
+        ("RuntimeError: PytorchStreamWriter failed writing file data/31: file write failed", REFUSED),
     ],
 )
 def test_nothing_where_the_error_says_enough_or_memory_ran_out(tmp_path: Path, lines: tuple[str, ...]) -> None:
