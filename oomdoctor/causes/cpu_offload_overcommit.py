@@ -21,7 +21,9 @@ CAUSE = Cause(
     title=mark("Offloaded states, engine sleep or swap space need more RAM than the node has"),
     headlines=(
         mark("vLLM's swap space of {swap_space} is too large for {swap_ram} of RAM"),
-        mark("SGLang cannot allocate {host_cache} of RAM for its KV cache[: {host_cache_free} free]"),
+        mark(
+            "SGLang cannot allocate {host_cache} of RAM for its KV cache[: {host_cache_free} free][: {host_cache_kept}]"
+        ),
         mark("{engines_cache} has no room in RAM for a cache that it keeps there[: {ram_requested} requested]"),
         mark("{store_in_ram}[ of {store_requested}] does not fit into RAM"),
         mark("{host_buffer}'s buffer in host memory is full[: {host_buffer_requested} requested][ {doing}]"),

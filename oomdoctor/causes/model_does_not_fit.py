@@ -28,7 +28,7 @@ CAUSE = Cause(
         mark("The model as planned ({plan}) does not fit on {gpu}, which has {plan_free} free"),
         mark("The weights of {layers_planned} ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
         mark("The model's weights ({weights_buffer}) do not fit on {gpu}[, which has {loader_free} free]"),
-        mark("Weights and states ({arguments}) do not fit on {gpu} ({total})"),
+        mark("{kept_arguments} ({arguments}) do not fit on {gpu} ({total})"),
         mark("A compiled program needs {program_beyond}; {gpu} has {total}"),
         mark("The weights left {left_by_weights} of {left_of} free on {gpu}: the model does not fit"),
         mark("{gpu} is full of PyTorch tensors before any step: {tensors_before_steps}"

@@ -194,6 +194,10 @@ _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _FRAME = late(r'\s{0,8}(?:Traceback \(most recent|File ")')
 _CLASS = late(r"\w(?:Error|Exception)\b")
 # Whose sizes come from elsewhere: another rank, a file, what a kernel left on the card. A broken one is no shape's.
+# torch/distributed/distributed_c10d.py, 1.8 to 2.9: how long an object is, the ranks tell each other before the object
+_SIZE_OF_OBJECTS = late(
+    r"\bobject_sizes?_(?:tensor|list)\b|\bmax_object_size\b|\b(?:gather|broadcast|recv|scatter)_object"
+)
 _SIZE_FROM_ELSEWHERE = late(
     r"(?i)c10d|torch/distributed|process_?group|watchdog|tim(?:ed?|ing) ?out|collective|[nhr]ccl\b|gloo\b|horovod"
     r"|mpi4py|gather|broadcast|scatter|all_?reduce|across_processes|\bi?(?:recv|send)(?:_\w{1,20})?\b|\brpc\b"
@@ -263,7 +267,7 @@ def _refusal(page: Page, index: int, head: re.Match[str], text: str, lines: list
     figures, others, gpu = _figures(text)
     place = place_of(page, first, lines[-1])
     if "beyond_bytes" in figures and not _is_of_a_shape(page, index):
-        return Lookalike(place, mark("more than 1EB is a corrupt size, not a lack of memory"))
+        return Lookalike(place, _of_a_corrupt_size(page, index))
     before = first.text[max(0, head.start() - BEFORE_CHARACTERS) : head.start()]
     if head["cut"] and not {"total_bytes", "free_bytes"} & figures.keys():
         return None
@@ -310,6 +314,16 @@ def _is_of_a_shape(page: Page, index: int) -> bool:
     if not any(_FRAME.match(text) for text in above[-_OF_A_FRAME:]):
         return False
     return not any(_SIZE_FROM_ELSEWHERE.search(text) for text in above)
+
+
+def _of_a_corrupt_size(page: Page, index: int) -> str:
+    """Where the size came from, as far as the lines above say."""
+    if any(_SIZE_OF_OBJECTS.search(line.text[:400]) for line in page.before(index, _AROUND_A_SIZE)):
+        return mark(
+            "more than 1EB is a corrupt size that another rank sent, not a lack of memory: the ranks are not in the "
+            "same call, or torch.cuda.set_device() was not called on each before"
+        )
+    return mark("more than 1EB is a corrupt size, not a lack of memory")
 
 
 def _warned_of(page: Page, index: int, before: str, lines: list[Line]) -> str | None:

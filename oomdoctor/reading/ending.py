@@ -31,6 +31,7 @@ _ERROR: Final = late(
     r"|(?:\S{1,200}:\d{1,6}[:\]] ?)?Check failed: \S"  # glog's and Abseil's, without what stands before it
     rf"|{_CRASH}"
     r"|.{0,400}\bAssertion .{1,200} failed\b"
+    r"|Fatal Python error: \S"  # Python/pylifecycle.c, and faulthandler's of a signal
     r"|(?i:fatal(?: error)?|panic|failed): \S|Error (?:executing|in|while|running|loading)\b"
     r"|.{0,120}\b(?:CUDA|HIP|NCCL) error[: ]|.{0,120}\bCL ERROR:(?!CL_OUT_OF)|.{0,200}\bNCCL operations have failed\b"
     r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,6} error=\d{1,4} : \S"  # PyTorch up to 1.7
@@ -43,6 +44,9 @@ _ERROR: Final = late(
     r")"
 )
 _CRASHED: Final = late(_CRASH)
+# What called abort() has said why, where that is not cut off
+ABORTED: Final = r"Fatal Python error: Aborted\b"
+_ENDED_BY_A_SIGNAL: Final = late(rf"{_CRASH}|{ABORTED}")
 # What NCCL says of the call before it returns "invalid usage": src/init.cc, 2.4 to 2.27
 _INVALID_USE: Final = late(r"\binvalid usage\b|\bncclInvalidUsage\b|\bNCCL error\b")
 # The end of a program in its own log, behind whatever it begins its lines with: figures, months, zones
@@ -66,11 +70,28 @@ _OF_ONE_GPU: Final = late(
 # What NCCL returns where a call to CUDA or the system failed, and its own line on that call: src/include/checks.h
 _UNHANDLED: Final = late(r"(?i)\bunhandled (?:cuda|system) error\b|\bnccl(?:UnhandledCuda|System)Error\b")
 _CALL_THAT_FAILED: Final = late(r".{0,300}\bNCCL WARN (?:Cuda failure\b|Call to \w{1,60} failed\b)")
-_REASONS: Final = ((_INVALID_USE, _OF_ONE_GPU), (_UNHANDLED, _CALL_THAT_FAILED))
+# What a build tool says of a command that failed, and what compilers, linkers and shells say: GCC, Clang, nvcc, ld
+FAILED_BUILD: Final = late(
+    r"\bCommand '\[?'?(?:[\w./-]{0,200}/)?(?:ninja|c?make|nvcc|hipcc|gcc|g\+\+|clang(?:\+\+)?|cc|c\+\+)\b.{0,2000}"
+    r"\breturned non-zero exit status\b|\bError (?:compiling objects for|building) extension\b"
+    r"|\bcommand '\S{1,300}' failed with exit (?:code|status) \d"
+)
+_COMPILERS_OWN: Final = late(
+    r"\s{0,8}\S{1,400}(?::\d{1,7}(?::\d{1,5})?:|\(\d{1,7}\)\s?:) "
+    r"(?:fatal |catastrophic )?error(?: [#A-Z][\w-]{1,20})?: \S"
+    r"|.{0,400}\bundefined reference to [`'\"]|.{0,200}\bcannot find -l\w|nvcc fatal {1,6}: \S"
+    r"|(?:/bin/)?(?:ba)?sh: (?:line )?\d{1,4}: \S{1,200}: (?:command )?not found"
+)
+_REASONS: Final = (
+    (_INVALID_USE, _OF_ONE_GPU),
+    (_UNHANDLED, _CALL_THAT_FAILED),
+    (FAILED_BUILD, _COMPILERS_OWN),
+)
 # What a launcher, a caller or a later call says of an error that stands elsewhere
 _ANNOUNCES: Final = late(
     r"Error (?:executing|in|while|running|loading)\b|.{0,200}\bNCCL operations have failed\b"
     r"|.{0,200}\bwatchdog thread terminated with exception\b|.{0,120}\bdevice-side assert triggered\b"
+    rf"|{ABORTED}"
     r"|.{0,200}\bEngineDeadError\b"  # vllm/v1/engine/exceptions.py: the root cause stands above
     r"|.{0,200}\bCU[A-Z]{2,8}_STATUS_[A-Z_]{4,40}\b"
     r"|.{0,300}(?i:\bsee (?:the )?(?:root cause|logs?|error\w{0,1}|stack ?trace|traceback)\b.{0,60}\babove\b)"  # vLLM's
@@ -144,6 +165,8 @@ def _with_what_follows(line: Line, last: Sequence[Line]) -> str:
         return f"{line.text} {words}".strip()
     if line.mark.level == _ENDS_ITS_PROGRAM and line.mark.source is not None:
         return f"{line.mark.source}: {line.text}"
+    if _ENDED_BY_A_SIGNAL.match(line.text):
+        return f"{_who(line)}{line.text}"
     below = [one.text.strip() for one in last if one.number > line.number]
     if below and _VALUE.match(below[0]):
         return f"{line.text} {below[0]}"
@@ -151,6 +174,12 @@ def _with_what_follows(line: Line, last: Sequence[Line]) -> str:
         return line.text
     named = next((text for text in below if _NAMES_ITS_OUTPUT.match(text)), None)
     return f"{line.text} ... {named}" if named is not None else line.text
+
+
+def _who(line: Line) -> str:
+    """Which of a job's processes printed the line, where its prefix says so: a crash itself names none."""
+    name, pid = line.mark.name, line.mark.pid
+    return f"{name} (PID {pid}): " if name is not None and pid is not None else ""
 
 
 def _reason(error: Line, lines: Sequence[Line]) -> Line:
@@ -192,4 +221,4 @@ def _is_a_command(text: str) -> bool:
     return _COMMAND.match(text) is not None and _ITS_STATUS.search(text) is None
 
 
-__all__ = ["ending"]
+__all__ = ["ABORTED", "FAILED_BUILD", "ending"]

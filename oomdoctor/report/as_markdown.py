@@ -20,6 +20,7 @@ from oomdoctor.remedies import Rejected, Remedy
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Ledger, LedgerRow, Moment, Quote, Report
 from oomdoctor.report.markup import cell, code, fenced, link, prose, shortened
+from oomdoctor.report.next_step import next_step
 from oomdoctor.report.words import (
     action,
     also_possible,
@@ -27,8 +28,10 @@ from oomdoctor.report.words import (
     costs,
     enough,
     formula,
+    growing,
     growth,
     headline,
+    how_it_ended,
     message,
     nothing_in_a_line,
     open_question,
@@ -180,7 +183,11 @@ def _healthy(report: Report) -> Iterator[str]:
     if report.last_error is not None:
         place = _at(report.last_error.file, report.last_error.line)
         text = code(message(report.last_error.text), LONGEST_NAME)
-        yield say("It failed with another error: {line}", line=say("{name}: {why}", name=place, why=text))
+        yield how_it_ended(report, report.last_error, say("{name}: {why}", name=place, why=text))
+        if step := next_step(report):
+            yield prose(step.words)
+            yield fenced(step.command)
+    yield from map(prose, growing(report))
 
 
 def _parts(report: Report, incident: Incident | None) -> Iterator[Part]:

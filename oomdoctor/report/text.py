@@ -16,6 +16,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import Gap, Remedy
 from oomdoctor.report.contract import Diagnosis, Evidence, Incident, Ledger, LedgerRow, Quote, Report
 from oomdoctor.report.lines import Line, drawn
+from oomdoctor.report.next_step import next_step
 from oomdoctor.report.sparkline import sparkline
 from oomdoctor.report.words import (
     WORTH_A_LINE,
@@ -26,6 +27,7 @@ from oomdoctor.report.words import (
     crashes,
     enough,
     formula,
+    growing,
     growth,
     headline,
     is_fallback,
@@ -71,6 +73,7 @@ LEAST_ROWS = 3
 QUOTES = 1  # messages of the log
 HINTS = 2
 ENDING = 3  # lines of the error that a log ends with, and of where its output is
+GROWN = 2  # figures of a log without a failure
 COMMANDS = 1
 CRASHES = 5
 LINES_OF_A_REASON = 3
@@ -171,7 +174,11 @@ def _healthy(report: Report, page: Page) -> Iterator[Line]:
         (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
     )
     if error := last_error(report):
-        yield _line(say("It failed with another error: {line}", line=error), lines=page.some(ENDING))
+        yield _line(error, lines=page.some(ENDING))
+        if step := next_step(report):
+            yield _line(step.words)
+            yield _to_copy(step.command)
+    yield from (_line(words) for words in growing(report)[: page.some(GROWN)])
 
 
 def _only_trouble(report: Report, page: Page) -> Iterator[Line]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from oomdoctor.families.gpu_lookalike import ON_THE_CHIP, UNTOLD
+from oomdoctor.incident.climb import LEAST_POINTS
 from oomdoctor.job.names import figure
 from oomdoctor.language import all_of, counted, filled, mark, one_of, say, semicolons, translated
 from oomdoctor.patterns import late
@@ -34,6 +35,12 @@ _OF_A_WATCHDOG: Final = late(r"ProcessGroupNCCL|\bNCCL (?:operations|work)\b|[Ww
 _TOO_MUCH_FOR_THE_CHIP: Final = late(
     r"\b[Ee]xceeded (?:scoped )?(?P<space>[vsc]mem|sflag) (?:capacity|limit) by (?P<excess>\d[\d.]{0,9}[BKMG]?)(?!\w)"
 )
+# The compiler's own limit, which may be below what the chip has: "Used 1.3M of 1.0M smem", "and limit 16.00M exceeded"
+_LIMIT_OF_THE_COMPILER: Final = late(
+    r"\b[Uu]sed \d[\d.]{0,9}[BKMG]? of (?P<used_of>\d[\d.]{0,9}[BKMG]?) (?:[vsc]mem|sflag)\b"
+    r"|\blimit (?P<limit>\d[\d.]{0,9}[BKMG]?) exceeded\b"
+)
+_SOUNDS_LIKE_MEMORY: Final = late(r"(?i)out ?of ?(?:memory|resource)|\bran out\b|exhausted|alloc|memoryerror")
 _RECORD: Final = "collect-evidence"  # a knob that mends nothing
 WORTH_A_LINE: Final = 64 * MIB  # of what no row of a ledger explains
 NO_COST: Final = mark("none")  # of a remedy
@@ -182,9 +189,13 @@ def _chip_that_is_full(report: Report) -> str | None:
     excess = _TOO_MUCH_FOR_THE_CHIP.search(error.text)
     if excess is None:
         return say("a kernel needs more memory on the chip than there is")
-    return say(
-        "a kernel needs {excess} more {space} than there is on the chip", excess=excess["excess"], space=excess["space"]
-    )
+    limit = _LIMIT_OF_THE_COMPILER.search(error.text)
+    if limit is not None:
+        return say(
+            "a kernel needs {excess} more {space} than the compiler's limit of {limit}",
+            excess=excess["excess"], space=excess["space"], limit=limit["used_of"] or limit["limit"],
+        )  # fmt: skip
+    return say("a kernel needs {excess} more {space} than it may use", excess=excess["excess"], space=excess["space"])
 
 
 def not_memory(report: Report) -> str:
@@ -216,7 +227,16 @@ def last_error(report: Report) -> str | None:
     error = report.last_error
     if error is None or (waits_for_another(report) and (_OF_A_WATCHDOG.search(error.text) or _is_told(report, error))):
         return None
-    return say("{file}:{line}: {text}", file=error.file, line=error.line, text=message(error.text.strip()))
+    place = say("{file}:{line}: {text}", file=error.file, line=error.line, text=message(error.text.strip()))
+    return how_it_ended(report, error, place)
+
+
+def how_it_ended(report: Report, error: Line, quoted: str) -> str:
+    """The error as it is quoted; of one that speaks of memory, and stands among those that are none, that it is none:
+    "another error: OutOfMemoryError" would contradict itself."""
+    if _SOUNDS_LIKE_MEMORY.search(error.text) and _is_told(report, error):
+        return say("It failed with an error that only sounds like memory: {line}", line=quoted)
+    return say("It failed with another error: {line}", line=quoted)
 
 
 def _is_told(report: Report, error: Line) -> bool:
@@ -267,6 +287,15 @@ def growth(trajectory: Mapping[str, Any]) -> str:
     unit = trajectory.get("assumed_unit")
     assumed = [say("the log prints no unit, {unit} is assumed", unit=unit)] if unit else []
     return semicolons([went, *_course(trajectory), *assumed])
+
+
+def growing(report: Report) -> list[str]:
+    """The figures that grow in a log without a failure: it may be one of the next days'."""
+    if report.incidents:
+        return []
+    figures = (one for one in report.context.get("memory") or () if one["shape"] == "growing" and one["growth_bytes"])
+    enough_prints = (one for one in figures if len(one["points"]) >= LEAST_POINTS)
+    return [say("No failure of memory, but it grows: {growth}", growth=growth(one)) for one in enough_prints]
 
 
 def _course(trajectory: Mapping[str, Any]) -> Iterator[str]:

@@ -394,7 +394,7 @@ def arguments_larger_than_the_device(crash: Crash) -> Seen | None:
     if array is None or (array.arguments_bytes or 0) <= (array.total_bytes or 0):
         return None
     words = say(
-        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) alone take "
+        "The program needs {used}; the GPU has {total}. Its arguments (weights, in training also states) alone take "
         "{arguments}, more than the GPU has.",
         **_figures(array),
     )
@@ -409,8 +409,8 @@ def arguments_most_of_the_device(crash: Crash) -> Seen | None:
     if array is None or not MOST <= share <= 1:
         return None
     words = say(
-        "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take {arguments}, "
-        "most of the GPU.",
+        "The program needs {used}; the GPU has {total}. Its arguments (weights, in training also states) take "
+        "{arguments}, most of the GPU.",
         **_figures(array),
     )
     return Seen(words=words, evidence=(array,))
@@ -482,7 +482,7 @@ def program_works_with_more_than_the_device(crash: Crash) -> Seen | None:
         )
     else:
         words = say(
-            "The program needs {used}; the GPU has {total}. Its arguments (weights and states) take only "
+            "The program needs {used}; the GPU has {total}. Its arguments (weights, in training also states) take only "
             "{arguments}; its intermediate results take the rest.",
             **_figures(array),
         )

@@ -15,7 +15,7 @@ from oomdoctor.families.gpu_table import GpuTable
 from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import SIGBUS, Kill
 from oomdoctor.families.process_limits import ProcessLimits
-from oomdoctor.families.ray_death import FatalSignal, NodeDeath
+from oomdoctor.families.ray_death import FatalSignal, NodeDeath, WorkerDeath
 from oomdoctor.families.ray_kill import BEFORE_KILLS, NodeOutOfMemory
 from oomdoctor.families.ray_schedule import ClusterStatus
 from oomdoctor.families.ray_store import StoreUsage
@@ -43,6 +43,8 @@ IN_THE_EXCEPTION: Final = "grep -A 12 'memory consumers are' <the whole log>"
 FIRST_ERRORS: Final = "grep -n -m 5 -E 'Error|Exception|Killed' <the whole log>"
 # XLA's account of the program, its largest buffers among it, stands below the error: xla/service/buffer_assignment.cc
 ACCOUNT_OF_XLA: Final = "grep -n -A 40 RESOURCE_EXHAUSTED <the whole log>"
+# SGLang says on the lines below the error how many tokens there were: mem_cache/common.py, before 0.5 schedule_batch.py
+TOKENS_OF_SGLANG: Final = "grep -n -A 3 'Try to allocate' <the whole log>"
 OF_OTHER_RANKS: Final = "grep -n -m 5 -E 'Error|Exception|Killed|exitcode' <the logs of the other ranks>"
 # What MLC-LLM works its estimate out from: python/mlc_llm/interface/gen_config.py
 FIGURES_OF_MLC: Final = (
@@ -72,6 +74,9 @@ RAYLETS_ON_WINDOWS: Final = (
     'oomdoctor diagnose (Get-ChildItem "$env:TEMP\\ray\\session_*\\logs\\raylet.out" | Sort-Object LastWriteTime)'
     "[-1].FullName"
 )
+# The same and the files of one worker, where a crash prints its stack: worker-ID-JOB-PID.err by faulthandler,
+# python-core-worker-ID_PID.log by Ray's own handler (get_worker_log_file_name of ray/_private/log.py, core_worker.cc)
+WITH_A_WORKERS: Final = RAYLETS_OWN + " /tmp/ray/session_latest/logs/*worker-*[-_]{pid}.{{err,log}}"
 WHO_HOLDS_IT_NOW: Final = "ps aux --sort=-rss | head -20"
 ON_A_MAC: Final = "ps aux -m | head -20"
 KILLS_ON_A_MAC: Final = "log show --last 1d --predicate 'eventMessage CONTAINS \"memorystatus\"'"
@@ -211,7 +216,7 @@ def devices_now(crash: Crash) -> str:
 def settling(crash: Crash) -> tuple[str, ...]:
     """What would tell whether a process died of memory: the record of its manager first, then the kernel's."""
     of_ray = crash.root.family.startswith("ray_") or "ray" in crash.context.frameworks
-    records = (*(raylets_own_log(crash) if of_ray else ()), *of_its_manager(crash))
+    records = (*(_logs_of_ray(crash) if of_ray else ()), *of_its_manager(crash))
     later = through_the_cluster(crash) if of_ray else ()
     if in_a_pod(crash):
         records = (*records, events_of_pod(crash))
@@ -219,6 +224,15 @@ def settling(crash: Crash) -> tuple[str, ...]:
         return (*records, SHM, BUS_ERRORS, *later)
     shared = (SHM,) if crash.root.pool == "shm" else ()
     return (*records, *shared, JOURNAL, DMESG, *later)
+
+
+def _logs_of_ray(crash: Crash) -> tuple[str, ...]:
+    """The raylet's, and the dead worker's own: killed or crashed, Ray says the same of both."""
+    pid = crash.root.process.pid if isinstance(crash.root, WorkerDeath) else None
+    commands = raylets_own_log(crash)
+    if pid is None:
+        return commands
+    return tuple(WITH_A_WORKERS.format(pid=pid) if command == RAYLETS_OWN else command for command in commands)
 
 
 def of_its_manager(crash: Crash) -> tuple[str, ...]:

@@ -20,13 +20,15 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FREE, settling
 from oomdoctor.signs.node import table
-from oomdoctor.units import percent, show
+from oomdoctor.units import GIB, percent, show
 
 # Of LMCache, in GB for each rank, and what it is where nothing is said: lmcache/v1/config.py
 LMCACHE_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
 LMCACHE_USUAL: Final = 5.0
 # In its configuration, or as it prints that
 _OF_LMCACHE: Final = late(r"\bmax_local_cpu_size[\"']?(?:: |=|:)(\d{1,5}(?:\.\d{1,3})?)\b")
+# What SGLang leaves to other programs; up to 0.5.2 it is still in what it prints as free: memory_pool_host.py
+KEPT_BY_SGLANG: Final = 10 * GIB
 MANY_GB: Final = 256  # more than most nodes can spare
 MOST_SUMMANDS: Final = 8  # in the formula of a sum
 # Of the node's memory: with so much the job's own processes no longer fit beside it, or hardly do.
@@ -62,7 +64,15 @@ def host_cache_was_refused(crash: Crash) -> Seen | None:
     if refusal is None:
         return None
     tried = show(refusal.tried_bytes or 0)
-    if refusal.free_bytes is not None:
+    if refusal.free_bytes is not None and free_would_do(refusal):
+        words = say(
+            "The engine requests {tried} of host memory for its KV cache; {free} is free, of which SGLang leaves "
+            "{kept} alone.",
+            tried=tried,
+            free=show(refusal.free_bytes),
+            kept=show(KEPT_BY_SGLANG),
+        )
+    elif refusal.free_bytes is not None:
         words = say(
             "The engine requests {tried} of host memory for its KV cache; {free} is free.",
             tried=tried,
@@ -71,6 +81,11 @@ def host_cache_was_refused(crash: Crash) -> Seen | None:
     else:
         words = say("The engine requests {tried} of host memory for its KV cache.", tried=tried)
     return Seen(words=words, evidence=(refusal,))
+
+
+def free_would_do(refusal: HostCacheTooLarge) -> bool:
+    """Whether what is printed as free is more than was requested: then the part that stays free is still in it."""
+    return refusal.free_bytes is not None and refusal.free_bytes >= (refusal.tried_bytes or 0)
 
 
 @sign

@@ -16,6 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.commands import TOKENS_OF_SGLANG
 from oomdoctor.signs.kv_cache import on_the_card
 from oomdoctor.units import percent, show
 
@@ -74,8 +75,8 @@ def fewer_tokens_than_needed(crash: Crash) -> Seen | None:
         return None
     tried, free = pool.tried_tokens, pool.free_tokens
     if tried is None or free is None:
-        words = say("{batch} found no free tokens in the KV pool, and none could be evicted.", batch=_batch(pool))
-    elif free < tried:
+        return _too_few_by_the_error_alone(pool)
+    if free < tried:
         words = say(
             "{batch} needed {tried} tokens of the KV pool; {free} were available.",
             batch=_batch(pool),
@@ -85,6 +86,16 @@ def fewer_tokens_than_needed(crash: Crash) -> Seen | None:
     else:
         return None
     return Seen(words=words, evidence=(pool,))
+
+
+def _too_few_by_the_error_alone(pool: PoolExhausted) -> Seen:
+    """SGLang raises it where it found too few tokens, also of those that can be evicted."""
+    return Seen(
+        words=say("{batch} found too few free tokens in the KV pool.", batch=_batch(pool)),
+        evidence=(pool,),
+        against=(say("the log does not show how many tokens were requested and available"),),
+        next_evidence=(TOKENS_OF_SGLANG,),
+    )
 
 
 @sign

@@ -490,11 +490,11 @@ def a_trainer_started_beside_a_sleeping_engine(crash: Crash) -> Seen | None:
     if crash.job.engine is None or not some(crash.context.frameworks, "sleeps before the trainer starts"):
         return None
     words = say(
-        "{process} failed while it was created, in a call that prints no figures. The engine is put to sleep before "
-        "that, so its share does not explain it.",
+        "{process} failed while it was created, in a call that prints no figures. By then the engine sleeps, as the "
+        "framework is written, and its share does not explain it.",
         process=refused.process.name,
     )
-    doubts = (say("the failed call is not shown"), say("the engine may have failed to go to sleep"))
+    doubts = (say("the failed call is not shown"), say("no line shows that the engine went to sleep"))
     return Seen(words=words, evidence=(refused,), against=doubts, unsure=True, next_evidence=(WHOLE_LOG,))
 
 

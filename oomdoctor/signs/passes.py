@@ -382,7 +382,10 @@ def tensor_of_a_running_job(crash: Crash) -> Seen | None:
     return Seen(
         words=joined(
             (
-                say("Nothing shows that the job was still loading when {asked}.", asked=asked(it)),
+                say(
+                    "The log does not show what held the memory when {asked}; activations are the likeliest.",
+                    asked=asked(it),
+                ),
                 what_passes_grow_with(crash),
             )
         ),

@@ -6,7 +6,7 @@ from system_logs import crash_of, quiet
 from oomdoctor.causes.killed_without_evidence import CAUSE
 from oomdoctor.decision.judgement import Finding, judgement_of
 from oomdoctor.signs import Grade
-from oomdoctor.signs.commands import DMESG, RAYLETS_OWN
+from oomdoctor.signs.commands import DMESG, WITH_A_WORKERS
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,24 @@ def test_ray_s_own_list_of_reasons_stands_against_memory() -> None:
     judgement = judgement_of(CAUSE, crash_of(GUESSES))
     assert isinstance(judgement, Finding)
     assert judgement.against == ("Ray's message also lists `ray stop --force` and a crash (SIGSEGV) as reasons",)
-    assert judgement.next_evidence[0] == RAYLETS_OWN
+    assert judgement.next_evidence[0] == WITH_A_WORKERS.format(pid=77)
     assert judgement.next_evidence[-1].startswith("ray logs raylet.out --tail -1 -ip 10.0.0.9 ")
     judgement = judgement_of(CAUSE, crash_of(GUESSES.replace("(2) ray stop --force is called. ", "")))
     assert isinstance(judgement, Finding)
     assert judgement.against == ("Ray's message also lists a crash (SIGSEGV) as a reason",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GUESSES.replace("\tpid: 77\n", ""),
+        "The worker died unexpectedly while executing this task. Check python-core-worker-*.log files for more.\n",
+    ],
+)
+def test_without_a_number_no_worker_has_files(text: str) -> None:
+    judgement = judgement_of(CAUSE, crash_of(text))
+    assert isinstance(judgement, Finding)
+    assert not any("*worker-" in command for command in judgement.next_evidence)
 
 
 def test_slurms_job_is_asked_for_by_its_number() -> None:

@@ -46,6 +46,7 @@ OUTPUTS: dict[str, tuple[str, set[str]]] = {
     "ray status -v": ("asked/ray-status.txt", {"ray_schedule"}),
     "grep -A 10 'MEM(GB)'": ("asked/rays-rows-by-grep.txt", {"ray_kill"}),
     "grep -A 12 'memory consumers are'": ("asked/rays-consumers-by-grep.txt", {"ray_kill"}),
+    "grep -n -A 3 'Try to allocate'": ("asked/tokens-of-sglang-by-grep.txt", set()),  # for a person: the error is above
     "grep -n -m 5 -E 'Error": ("asked/first-errors-by-grep.txt", {"cuda"}),
     "oomdoctor diagnose /tmp/ray/session_latest/logs/raylet.out": ("ray_kill/g2-2.40-raylet.log", {"ray_kill"}),
     "oomdoctor diagnose (Get-ChildItem": ("ray_kill/g2-2.40-raylet.log", {"ray_kill"}),

@@ -153,3 +153,12 @@ def test_more_than_an_exabyte_by_a_size_from_elsewhere_is_no_shape(tmp_path: Pat
 @pytest.mark.parametrize("above", ["Watchdog caught collective operation timeout", "an illegal memory access was met"])
 def test_more_than_an_exabyte_behind_another_failure_is_no_shape(tmp_path: Path, above: str) -> None:
     assert body(tmp_path, f"{above}\n{EXABYTE.format(*OF_A_SHAPE[0], 'CUDA')}")["verdict"] == "no-oom"
+
+
+SENT = "a corrupt size that another rank sent"
+
+
+@pytest.mark.parametrize("frame", FROM_ELSEWHERE)
+def test_only_of_an_object_it_is_said_that_a_rank_sent_its_size(tmp_path: Path, frame: tuple[str, str, str]) -> None:
+    (look,) = body(tmp_path, EXABYTE.format(*frame, "CUDA"))["lookalikes"]
+    assert (SENT in look["why"]) == (frame[1] == "all_gather_object")

@@ -42,6 +42,8 @@ def ended(folder: Path, text: str) -> str | None:
         "vkQueueSubmit failed: VK_ERROR_DEVICE_LOST",
         "*** An error occurred in MPI_Allreduce",
         "Exception Type: KeyError",
+        "Fatal Python error: Aborted",
+        "Fatal Python error: init_fs_encoding: failed to get the Python codec",
     ],
 )
 def test_the_error_at_the_end_is_quoted(tmp_path: Path, line: str) -> None:
@@ -132,6 +134,47 @@ def test_what_nccl_says_of_a_bad_call_tells_more_than_the_error(tmp_path: Path, 
 )
 def test_other_errors_speak_for_themselves(tmp_path: Path, text: str, quoted: str) -> None:
     assert ended(tmp_path, text) == quoted
+
+
+def test_a_crash_names_its_process(tmp_path: Path) -> None:
+    crash = "Fatal Python error: Aborted"
+    assert ended(tmp_path, f"(Learner pid=812, ip=10.0.0.4) {crash}\nstep 3\n") == f"Learner (PID 812): {crash}"
+    assert ended(tmp_path, "(Learner pid=812, ip=10.0.0.4) ValueError: no\n") == "ValueError: no"
+
+
+def test_what_was_said_before_it_aborted_tells_more(tmp_path: Path) -> None:
+    assert ended(tmp_path, f"{TRACE}ValueError: no\nFatal Python error: Aborted\n") == "ValueError: no"
+    assert ended(tmp_path, "KeyError: 'x'\nFatal Python error: Segmentation fault\n") != "KeyError: 'x'"
+
+
+NINJA = (
+    "subprocess.CalledProcessError: Command '['ninja', '-v', '-C', '/home/ann/ops', '-f', 'build.ninja']' returned "
+    "non-zero exit status 1."
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '/src/ops/scan.cu(88): error: identifier "half9" is undefined',
+        "scan.cpp:12:7: fatal error: torch/all.h: No such file or directory",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+        "/usr/bin/ld: cannot find -lcuda",
+        "scan.o: in function f: undefined reference to `scan_rows'",
+        "/bin/sh: 1: nvcc: not found",
+    ],
+)
+def test_what_the_compiler_says_tells_more_than_the_build(tmp_path: Path, line: str) -> None:
+    assert ended(tmp_path, f"{line}\nninja: build stopped.\n{TRACE}{NINJA}\n") == line
+    assert ended(tmp_path, f"{line}\n{TRACE}ValueError: no\n") != line
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["eval.py(88): error rate: 0.2", "[3/9] nvcc -c scan.cu -o scan.o", "sh: 1 file was not found", "warning: x"],
+)
+def test_other_lines_are_no_compilers(tmp_path: Path, line: str) -> None:
+    assert ended(tmp_path, f"{line}\n{TRACE}{NINJA}\n") == NINJA
 
 
 def test_a_line_of_source_is_no_error(tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ def test_half_precision_is_one_that_the_gpu_has(log: str, total: str, snippet: s
     assert any("no bf16" in each for each in known.assumes) is (total in {"31.74 GiB", "15.78 GiB"})
 
 
+@pytest.mark.parametrize(("total", "offered"), [("31.74 GiB", "(fp16)"), ("39.39 GiB", "(bf16 or fp16)")])
+def test_a_sentence_offers_no_kind_twice(total: str, offered: str) -> None:
+    assert offered in advise(TRAINER + cuda(total=total), HALF, cause="activations")[0][HALF].action
+
+
 @pytest.mark.parametrize(("total", "advised"), [("31.74 GiB", False), ("39.39 GiB", True)])
 def test_weights_are_not_trained_in_fp16(total: str, advised: bool) -> None:
     log = TRACE.replace("loss = net(batch)", "optimizer.step()").replace("in forward", "in step") + cuda(total=total)

@@ -301,9 +301,12 @@ def test_free_memory_that_would_do_is_not_said_to_be_short() -> None:
     assert offload.host_cache_free(short) == "346 GiB"
     enough = crash(line.format("40.00", "44.87"))
     assert offload.host_cache_free(enough) is None
-    assert (
-        headline(CAUSES["cpu-offload-overcommit"], enough) == "SGLang cannot allocate 37.3 GiB of RAM for its KV cache"
+    assert headline(CAUSES["cpu-offload-overcommit"], enough) == (
+        "SGLang cannot allocate 37.3 GiB of RAM for its KV cache: it leaves 10 GiB of the free 41.8 GiB alone"
     )
+    assert offload.host_cache_kept(short) is None
+    assert offload.host_cache_kept(crash("ValueError: Not enough host memory available. Requesting 40.00 GB")) is None
+    assert said("cpu-offload-overcommit", line.format("412.88", "371.05")).endswith("for its KV cache: 346 GiB free")
 
 
 def test_an_allocation_and_its_array_are_of_one_message() -> None:
@@ -439,3 +442,21 @@ ENDED: Final = "Normal  {}  3m  kubelet  Killing container with id {}"
 )
 def test_the_container_that_kubernetes_ends_is_named(event: str, who: str) -> None:
     assert limits.evicted(crash(f"{EVICTED}\n{event}")) == who
+
+
+@pytest.mark.parametrize(
+    ("lines", "held"),
+    [
+        ((), "Weights and states"),
+        (("step 3 loss 0.7",), "Weights and states"),
+        (('Operator: op_name="pjit(generate)/jit(main)/GPTModule/embed/convert_element_type"',), "The weights"),
+    ],
+)
+def test_who_only_generates_has_no_states(lines: tuple[str, ...], held: str) -> None:
+    refusal = (
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 21.20G of 15.75G hbm.",
+        "Total hbm usage >= 21.70G:",
+        "    program           4.01G",
+        "    arguments        17.19G",
+    )
+    assert said("model-does-not-fit", *refusal, *lines).startswith(f"{held} (17.19 GiB) do not fit on ")

@@ -38,6 +38,20 @@ def test_which_part_of_the_pool_is_empty(sign: Sign, not_yet: str, from_here: st
     assert sign(crash_of(from_here)) is not None
 
 
+def test_an_error_without_its_figures_says_no_more_than_that() -> None:
+    seen = kv_pool.fewer_tokens_than_needed(
+        crash_of("RuntimeError: Prefill out of memory. Try to lower your batch size.\n")
+    )
+    assert seen is not None
+    assert "too few free tokens" in seen.words
+    assert seen.against
+    assert seen.next_evidence[0].startswith("grep -n -A 3 'Try to allocate'")
+    seen = kv_pool.fewer_tokens_than_needed(crash_of(ENOUGH.replace("tokens: 7168", "tokens: 7167")))
+    assert seen is not None
+    assert not seen.against
+    assert not seen.next_evidence
+
+
 DECODE = (
     "RuntimeError: Decode out of memory. Try to lower your batch size.\nTry to allocate 40 tokens.\n"
     "Available tokens: 1280 (available_size=1280 + evictable_size=0)\n"

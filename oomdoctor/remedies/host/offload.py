@@ -19,7 +19,13 @@ from oomdoctor.remedies.initial import as_default
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, is_there, known_versions, of_knob, spelling
 from oomdoctor.remedies.sizes import nodes, size_of_model, size_of_trained
-from oomdoctor.signs.host_caches import LMCACHE_BUFFER, LMCACHE_USUAL, caches_of_ranks, lmcache_was_refused
+from oomdoctor.signs.host_caches import (
+    KEPT_BY_SGLANG,
+    LMCACHE_BUFFER,
+    LMCACHE_USUAL,
+    caches_of_ranks,
+    lmcache_was_refused,
+)
 from oomdoctor.signs.offload import (
     TO_A_DISK,
     optimizer_on_the_cpu,
@@ -31,7 +37,7 @@ from oomdoctor.signs.offload import (
     states_are_on_a_disk,
 )
 from oomdoctor.signs.other_words import host_cache_in_other_words, with_advice
-from oomdoctor.units import GIB, show
+from oomdoctor.units import show
 from oomdoctor.versions import version_of
 
 # Switches that put GPU memory into host memory, by the names under which they are stated.
@@ -342,7 +348,7 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
     if row is None or not row.versions.overlaps(known):
         return Proposal(action=say("Shrink the KV cache's host part"), setting="--hicache-ratio")
     version = version_of(crash.context.frameworks.get("sglang"))
-    left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else 10 * GIB
+    left_alone = 0 if version is not None and version >= _FREE_WITHOUT_RESERVE else KEPT_BY_SGLANG
     fits = int(_NOT_SPARE * (free - left_alone)) // 10**9
     room = show(free - left_alone)
     derivation = (

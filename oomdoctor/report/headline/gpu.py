@@ -337,6 +337,11 @@ def arguments(event: ArrayOutOfMemory) -> str | None:
     return _beyond(event.arguments_bytes, event)
 
 
+def kept_arguments(crash: Crash) -> str:
+    """What a compiled program is given and keeps: only who trains has states beside the weights."""
+    return say("The weights") if crash.job.task in ("inference", "serving") else say("Weights and states")
+
+
 def _beyond(size: int | None, event: ArrayOutOfMemory) -> str | None:
     return shown(size) if event.total_bytes and (size or 0) > event.total_bytes else None
 

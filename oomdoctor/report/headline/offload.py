@@ -14,7 +14,7 @@ from oomdoctor.language import say
 from oomdoctor.report.headline.figures import brief, briefly
 from oomdoctor.report.headline.host import group, group_held
 from oomdoctor.report.headline.slot import about, first, root, where
-from oomdoctor.signs.host_caches import caches_of_ranks
+from oomdoctor.signs.host_caches import KEPT_BY_SGLANG, caches_of_ranks, free_would_do
 from oomdoctor.signs.offload import (
     names_of_switches,
     optimizer_on_the_cpu,
@@ -48,9 +48,15 @@ def host_cache(refusal: HostCacheTooLarge) -> str | None:
 @about(first(HostCacheTooLarge))
 def host_cache_free(refusal: HostCacheTooLarge) -> str | None:
     """The RAM that was free for it; None where that would have been enough."""
-    if refusal.free_bytes is None or refusal.free_bytes >= (refusal.tried_bytes or 0):
+    return brief(refusal.free_bytes) if refusal.free_bytes is not None and not free_would_do(refusal) else None
+
+
+@about(first(HostCacheTooLarge))
+def host_cache_kept(refusal: HostCacheTooLarge) -> str | None:
+    """What SGLang leaves alone, where what it prints as free would be enough."""
+    if refusal.free_bytes is None or not free_would_do(refusal):
         return None
-    return brief(refusal.free_bytes)
+    return say("it leaves {kept} of the free {free} alone", kept=brief(KEPT_BY_SGLANG), free=brief(refusal.free_bytes))
 
 
 @where(host_cache_in_other_words)

@@ -23,6 +23,7 @@ from oomdoctor.report.contract import Diagnosis, EventRecord, Incident, Report
 from oomdoctor.report.html.bars import bar
 from oomdoctor.report.html.plot import Plot, plot
 from oomdoctor.report.html.segments import drawings
+from oomdoctor.report.next_step import next_step
 from oomdoctor.report.vocabulary import POOL_NAMES
 from oomdoctor.report.words import (
     Told,
@@ -34,6 +35,7 @@ from oomdoctor.report.words import (
     formula,
     growth,
     headline,
+    how_it_ended,
     open_question,
     root_of,
     same_remedies,
@@ -90,7 +92,7 @@ class Section(Struct, frozen=True, kw_only=True):
 def document(report: Report, *, redacted: bool = False) -> str:
     """The page of a report, which is redacted already where it is to be; of the same report the same page."""
     sections = [_section(report, number) for number in range(min(len(report.incidents), MOST_INCIDENTS))]
-    style = _style()
+    style, error = _style(), report.last_error
     return (
         _environment()
         .get_template("page.html.j2")
@@ -98,6 +100,8 @@ def document(report: Report, *, redacted: bool = False) -> str:
             report=report,
             redacted=redacted,
             sections=sections,
+            ended=how_it_ended(report, error, error.text) if error is not None else None,
+            step=next_step(report),
             index=some([headline(incident) for incident in report.incidents], MOST_LISTED),
             context=_context(report.context),
             style=Markup(style),  # noqa: S704  (our own file)
