@@ -204,7 +204,7 @@ class Live:
         """The report with what was not told yet; nothing, where all was."""
         if found is None:
             return None
-        report = report_of(concluded(Reading(found, self._job, self._memory), bytes_read=self.bytes))
+        report = report_of(concluded(Reading(found, self._job, self._memory, beside=True), bytes_read=self.bytes))
         new = [incident for incident in report.incidents if _answer(incident) not in self._told]
         if not new:
             return None

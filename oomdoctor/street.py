@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from oomdoctor.families.event import Event, Lookalike, Place
 from oomdoctor.incident.assemble import Gathered, crashes
 from oomdoctor.incident.devices import device_name
+from oomdoctor.incident.flight import without_its_output
 from oomdoctor.incident.joins import clocks_apart
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.peers import died_elsewhere
@@ -43,6 +44,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     stats: Stats
     ending: Place | None = None  # the error that a log ends with
+    cannot_tell: bool = False  # a record shows that a job failed, and the job's own output is not there
     events: tuple[Event, ...] = ()  # also of a job that did not fail
 
 
@@ -102,7 +104,8 @@ def report_of(facts: Facts) -> Report:
     """The report on what the logs say."""
     call_devices(device_name(facts.crashes))
     advice = _advice(facts.crashes)
-    return build(advice, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats, facts.ending)
+    report = build(advice, facts.lookalikes, facts.context, facts.errors, facts.notes, facts.stats, facts.ending)
+    return replace(report, verdict="inconclusive") if facts.cannot_tell else report
 
 
 def facts_in(found: Found, progress: Progress | None = None, told: Outside | None = None) -> Facts:
@@ -154,9 +157,11 @@ def concluded(
     )
     clocks = dict.fromkeys(note for crash in found_crashes for note in clocks_apart(crash.events))
     told_of = () if found_crashes else _no_failure(gathered.events.values(), facts)
+    unheard = {} if found_crashes or reading.beside else without_its_output(gathered.events.values())
+    lookalikes = (unheard.get((each.at.file, each.at.line), each) for each in gathered.lookalikes.values())
     return Facts(
         crashes=found_crashes,
-        lookalikes=(*gathered.lookalikes.values(), *told_of),
+        lookalikes=(*lookalikes, *told_of),
         context=add(facts),
         errors=tuple(errors),
         notes=(*notes, *of_outside, *clocks),
@@ -168,6 +173,7 @@ def concluded(
             raylet_logs=raylets,
         ),
         ending=reading.ending,
+        cannot_tell=bool(unheard),
         events=tuple(gathered.events.values()),
     )
 

@@ -128,7 +128,7 @@ def beside(
 
 def exit_code(report: Report, *, exit_zero: bool) -> int:
     """A finding wins over unreadable inputs, which win over nothing found."""
-    if not report.incidents:
+    if not report.incidents and (report.errors or not (report.stats.bytes and report.verdict == "inconclusive")):
         return UNREADABLE if report.errors else NO_FAILURE
     if exit_zero:
         return 0

@@ -158,9 +158,7 @@ def _report(data: bytes, outputs: Sequence[Kept]) -> Report:
     from oomdoctor import street  # noqa: PLC0415  (loaded when the job is gone)
     from oomdoctor.sources.source import InMemory  # noqa: PLC0415
 
-    logs: list[Source] = [
-        InMemory(_name(kept.streams), None, data=text) for kept in outputs if (text := kept.text()).strip()
-    ]
+    logs: list[Source] = [InMemory(_name(kept.streams), None, data=kept.text()) for kept in outputs]
     return street.report_on([*logs, InMemory(RECORD_NAME, None, data=data)], ())
 
 

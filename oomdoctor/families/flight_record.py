@@ -18,7 +18,7 @@ from oomdoctor.families.gpu_table import Card, CardProcess, GpuTable
 from oomdoctor.families.kernel import PAGE, Task
 from oomdoctor.families.kill import SIGBUS, SIGKILL, Kill
 from oomdoctor.families.machine_memory import MachineMemory, MachineProcess
-from oomdoctor.families.recorded import FlightRecord, Growth, RecordedKill
+from oomdoctor.families.recorded import FlightRecord, Growth, RecordedKill, signal_of
 from oomdoctor.language import say
 from oomdoctor.recorder import kernel_log
 from oomdoctor.recorder.cgroup import Level
@@ -38,8 +38,6 @@ NUMBER_OF_KILL: Final = 9
 NUMBER_OF_BUS_ERROR: Final = 7
 STOPS: Final = {1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM"}
 CRASHES: Final = {4: "SIGILL", 6: "SIGABRT", 8: "SIGFPE", 11: "SIGSEGV"}
-SHELLS: Final = 128  # what a shell adds to the number of a signal
-PYTHONS: Final = 256  # what is left of a negative number in eight bits
 
 AT_LIMIT: Final = 0.98  # of a limit: version 1 also counts a page cache that was emptied in time
 SHORT: Final = 0.9  # of a limit or the machine in use: a kill may have been for memory
@@ -86,12 +84,8 @@ class Flight(Struct):
 
     @property
     def ended_by(self) -> int | None:
-        """The signal that ended the job, or a process whose end a shell or a launcher passed on."""
-        if self.end is None:
-            return None
-        status = self.end.status or 0
-        passed_on = status - SHELLS if SHELLS < status < SHELLS + 32 else PYTHONS - status
-        return self.end.signal or (passed_on if 0 < passed_on < 32 else None)
+        """The signal that ended the job."""
+        return signal_of(self.end.status, self.end.signal) if self.end is not None else None
 
     def name(self, pid: int) -> str | None:
         return sanitize(self.names[pid], SHOWN) if self.names.get(pid) else None
@@ -491,7 +485,7 @@ def _why_not(facts: FlightRecord, number: int | None) -> str | None:
     if number == NUMBER_OF_KILL and facts.sent:
         return say("the job was killed after a request to stop ({signal})", signal=facts.sent[0])
     if number == NUMBER_OF_KILL:
-        return say("SIGKILL came from another process: the kernel counted no OOM kill, and {left} were left", left=left)
+        return say("a process sent SIGKILL: the kernel counted no OOM kill, and {left} were left", left=left)
     if number in CRASHES:
         return say("the job crashed ({signal}): the kernel counted no OOM kill", signal=CRASHES[number])
     return say(

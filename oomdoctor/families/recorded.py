@@ -6,10 +6,22 @@ shows of the victim is what it held then, not at the kill.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from oomdoctor.families.event import Event, Role, Threshold, Usage
 from oomdoctor.families.kernel import KernelKill
+
+SHELLS: Final = 128  # what a shell adds to the number of a signal
+PYTHONS: Final = 256  # what is left of a negative number in eight bits
+
+
+def signal_of(status: int | None, signal: int | None) -> int | None:
+    """The signal that ended the job, or a process whose end a shell or a launcher passed on."""
+    status = status or 0
+    passed_on = status - SHELLS if SHELLS < status < SHELLS + 32 else PYTHONS - status
+    return signal or (passed_on if 0 < passed_on < 32 else None)
 
 
 class Growth(Struct, frozen=True, kw_only=True):
@@ -52,6 +64,11 @@ class FlightRecord(Event, frozen=True, kw_only=True):
     unfinished: bool = False  # the recorder was killed, too
     memory_was_left: bool = False  # to the last, and the kernel counted no kill
     pids: tuple[int, ...] = ()  # of all its processes, where so few were there that each was sampled
+
+    @property
+    def failed_by_itself(self) -> bool:
+        """Whether it ended with an error of its own, which stands in its output."""
+        return bool(self.status) and signal_of(self.status, self.signal) is None
 
     @property
     def left_bytes(self) -> int | None:

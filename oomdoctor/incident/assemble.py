@@ -187,9 +187,7 @@ def _groups(events: Sequence[Event], context_of: ContextOf) -> list[list[Event]]
     proven = [event for event in failures if event.strength >= PROOF]
     groups: list[list[Event]] = []
     for event in proven:
-        home = next(
-            (g for g in groups if _one_crash(g[-1], event, context_of) and _all_of_one_job(g, event, context_of)), None
-        )
+        home = next((g for g in groups if _is_home(g, event, context_of)), None)
         if home is None:
             groups.append([event])
         else:
@@ -204,9 +202,25 @@ def _groups(events: Sequence[Event], context_of: ContextOf) -> list[list[Event]]
     return groups
 
 
+def _is_home(group: Sequence[Event], event: Event, context_of: ContextOf) -> bool:
+    """Whether the failure is of this crash."""
+    if not _one_crash(group[-1], event, context_of) or not _all_of_one_job(group, event, context_of):
+        return False
+    return _kills_allow(group, event)
+
+
+def _kills_allow(group: Sequence[Event], event: Event) -> bool:
+    """Whether no kill of the machine's tells that they are two incidents."""
+    if not OF_RECORDS & {event.family, *(each.family for each in group)}:
+        return True
+    from oomdoctor.incident.records import may_be_of_one_crash  # noqa: PLC0415  (few logs come with a record)
+
+    return may_be_of_one_crash(group, event)
+
+
 def _may_be_home(group: Sequence[Event], death: Event) -> bool:
     """Whether the death may be of this crash: not of a request that waits, nor of other processes at another time."""
-    if (group[0].pool == "scheduling") != (death.pool == "scheduling"):
+    if (group[0].pool == "scheduling") != (death.pool == "scheduling") or not _kills_allow(group, death):
         return False
     return not all(explains(event, death) is False and long_apart(event, death) for event in group)
 

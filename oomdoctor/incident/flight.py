@@ -10,7 +10,7 @@ from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.families.recorded import FlightRecord
 from oomdoctor.incident.joins import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
 from oomdoctor.job.moments import moment, seconds_since
-from oomdoctor.language import mark
+from oomdoctor.language import mark, say
 from oomdoctor.patterns import late
 
 NOT_FOR_MEMORY: Final = mark("the flight record of this job shows no OOM kill and free memory to the end")
@@ -31,6 +31,22 @@ def with_memory_left(events: Iterable[Event]) -> list[tuple[Event, Lookalike]]:
         and event.signal == SIGKILL
         and any(record.memory_was_left and is_of_job(record, event) for record in records)
     ]
+
+
+def without_its_output(events: Iterable[Event]) -> dict[tuple[str, int], Lookalike]:
+    """What to say of jobs that ended with an error, by the places of their records, where no other log is there."""
+    return {
+        (event.at.file, event.at.line): Lookalike(
+            event.at,
+            say(
+                "the job ended with exit code {status}: the kernel counted no OOM kill; what the job printed is not in "
+                "the record: give its output beside it",
+                status=event.status,
+            ),
+        )
+        for event in events
+        if isinstance(event, FlightRecord) and event.failed_by_itself
+    }
 
 
 def is_of_job(record: FlightRecord, kill: Kill) -> bool:
@@ -55,4 +71,4 @@ def lies_in(record: FlightRecord, time: str | None) -> bool:
     )
 
 
-__all__ = ["is_of_job", "lies_in", "with_memory_left"]
+__all__ = ["is_of_job", "lies_in", "with_memory_left", "without_its_output"]

@@ -193,12 +193,18 @@ def node_memory(crash: Crash) -> NodeMemory | None:
         )
     dumps = [event for event in crash.every(KernelKill) if event.tasks and not _is_one_row(event)]
     if dumps:
-        dump = max(dumps, key=lambda event: len(event.tasks))
+        dump = max(dumps, key=lambda event: (_lists_the_largest(event, crash), len(event.tasks)))
         named = [(task.name, task.pid, task.rss_bytes) for task in dump.tasks]
         # of the cgroup; the kernel does not print the machine's
         used = dump.listed_bytes if isinstance(dump, RecordedKill) else dump.used_bytes
         return NodeMemory(dump, _holders(named), used, dump.limit_bytes or dump.total_bytes, None, cut=False)
     return _of_tools(crash)
+
+
+def _lists_the_largest(dump: KernelKill, crash: Crash) -> bool:
+    """Whether the process is in this table of which the report tells; one of a later kill may be without it."""
+    most = largest_kill(crash)
+    return most is not None and any(task.pid == most.process.pid for task in dump.tasks)
 
 
 def _is_one_row(dump: KernelKill) -> bool:

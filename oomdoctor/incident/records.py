@@ -17,13 +17,20 @@ from oomdoctor.families.cgroup import AGAIN, GroupCounters, KillOutsideLimit
 from oomdoctor.families.container import EndRecord, LimitKill, NodePressure
 from oomdoctor.families.ended import CANCELLED, NODE_FAILED, PREEMPTION, SUPERVISOR, TIME_LIMIT
 from oomdoctor.families.event import Event, Lookalike
-from oomdoctor.families.kernel import KernelKill, UserspaceKill
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.proc_vmstat import MachineKills
 from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.systemd_unit import CoreDump
-from oomdoctor.incident.joins import FURTHEST_ZONES, SAME_MOMENT, ZONE_STEP
-from oomdoctor.job.moments import Moment, moment, seconds_between, seconds_since
+from oomdoctor.incident.joins import (
+    FURTHEST_ZONES,
+    SAME_MOMENT,
+    ZONE_STEP,
+    are_of_one_incident,
+    are_of_two_moments,
+)
+from oomdoctor.incident.joins import OF_THE_MACHINE as _KILLS
+from oomdoctor.job.moments import Moment, moment, seconds_since
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 
@@ -40,6 +47,7 @@ ANOTHER_PROGRAM: Final = mark("the kernel killed another program, so the kill do
 ANOTHER_DAY: Final = mark("this record is from another time than the failure")
 CRASHED: Final = mark("its core dump shows a crash in native code")
 ONE_OF_SEVERAL: Final = mark("several kills are recorded, and nothing shows which one belongs to this failure")
+NAMED_ANOTHER: Final = mark("the kernel killed more than once, and the job's log names the process of another kill")
 ANOTHER_LIMIT: Final = mark("the kernel killed at a limit below the one that Ray's node has")
 STARTED_LATER: Final = mark("this record belongs to a process that started after the failure")
 
@@ -55,6 +63,9 @@ _JOB: Final = late(
 _JOB_OF_A_FILE: Final = late(r"\bslurm-(\d{1,12})(?:_\d{1,6})?\.(?:out|err|log)\b")
 _NUMBER: Final = late(r"^(\d{1,12})")
 _COMPOSE: Final = late(r"^\[?([A-Za-z0-9][\w.-]{0,60})\]? exited with code \d")
+# What slurmd starts runs in groups of slurmd's own; a login's session and docker's containers are none of them
+_BY_SLURMD: Final = late(r"/slurmd/job\d|\bStepId=\d|\bSTEP \d{1,12}\.\S{1,12} ON ")
+_OUTSIDE_SLURM: Final = late(r"(?!.{0,400}slurm).{0,400}(?:/session-\w{1,12}\.scope\Z|/docker[/-][0-9a-f])")
 _HOST: Final = late(
     r"^\s{0,8}host(?:name)?\s{0,8}[:=]\s{0,4}([\w.-]{1,253})\s{0,4}$|\bon node ([\w.-]{1,253}) exited\b"
 )
@@ -63,7 +74,6 @@ _ID: Final = late(r"^[0-9a-f]{12,64}$")
 SHORT_ID: Final = 12
 _COMMAND: Final = late(r"\bKilled:?\s{1,40}(\S.{0,200})")
 
-_KILLS: Final = (KernelKill, UserspaceKill)
 RECORDS: Final = (
     *_KILLS, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, NodePressure, CoreDump,
 )  # fmt: skip
@@ -89,6 +99,7 @@ class Trace(Struct, frozen=True):
     containers: frozenset[str]
     hosts: frozenset[str]
     pids: frozenset[int]
+    by_slurmd: bool  # by the line itself
     programs: str  # the command that died, in words
     total: int  # bytes that its node may use, where Ray's monitor measured them
     exact: Moment | None
@@ -145,15 +156,35 @@ def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
         elif isinstance(record, (EndRecord, CoreDump)):
             foreign += _ended_otherwise(record, failures, bonds)
         foreign += [(each, None) for each in _within(record, told)]
-    if _are_of_several_moments(untied):
+    named = [record for record in records if isinstance(record, _KILLS) and _is_named(record, traces)]
+    others = [record for record in untied if named and not are_of_one_incident(named, record)]
+    if others:
+        foreign += [(record, Lookalike(record.at, NAMED_ANOTHER)) for record in others]
+    elif any(are_of_two_moments(untied[0], record) for record in untied[1:]):
+        # A machine's log of a week: any of its kills may be the one, so none is.
         foreign += [(record, Lookalike(record.at, ONE_OF_SEVERAL)) for record in untied]
     return foreign
 
 
-def _are_of_several_moments(kills: Sequence[Event]) -> bool:
-    """A machine's log of a week: any of its kills may be the one, so none is."""
-    times = [time for kill in kills for time in [moment(kill.time)] if time is not None]
-    return any(seconds_between(times[0], time) > SAME_MOMENT for time in times[1:])
+def _is_named(kill: Event, traces: Iterable[Trace]) -> bool:
+    """Whether the job's own lines name the process that was killed."""
+    return any(kill.process.pid in trace.pids for trace in traces)
+
+
+def may_be_of_one_crash(crash: Sequence[Event], event: Event) -> bool:
+    """Whether this failure may be of that crash, as far as the kills of the machine among them tell."""
+    kills = [each for each in crash if isinstance(each, _KILLS)]
+    if not isinstance(event, _KILLS):
+        return not kills or _may_speak(kills, traces_of([event]))
+    if kills and not are_of_one_incident(kills, event):
+        return False
+    return _may_speak([event], traces_of([each for each in crash if not is_record(each)]))
+
+
+def _may_speak(kills: Iterable[Event], traces: Sequence[Trace]) -> bool:
+    """Whether one of the kills may be what one of the failures was."""
+    claims = [claim_of(kill) for kill in kills]
+    return not traces or any(bond(claim, trace).holds is not False for claim in claims for trace in traces)
 
 
 def failures_among(events: Sequence[Event], records: Sequence[Event]) -> list[Event]:
@@ -207,6 +238,8 @@ def bond(claim: Claim, trace: Trace) -> Bond:
         return HOLDS if claim.jobs & trace.jobs else Bond(False, ANOTHER_JOB)
     if claim.record.process.pid is not None and claim.record.process.pid in trace.pids:
         return HOLDS
+    if trace.by_slurmd and any(_OUTSIDE_SLURM.match(group) for group in _groups_of(claim.record)):
+        return Bond(False, ANOTHER_JOB)
     container = _same_container(claim.containers, trace.containers)
     if container is False:
         return Bond(False, ANOTHER_CONTAINER)
@@ -260,6 +293,7 @@ def _trace(failure: Event, total: int) -> Trace:
         containers=frozenset(containers),
         hosts=frozenset(host.split(".")[0] for host in hosts),
         pids=frozenset(pid for pid in (failure.process.pid, *figures.get("pids", ())) if pid is not None),
+        by_slurmd=_BY_SLURMD.search(failure.at.text) is not None,
         programs=command[1] if command else "",
         total=total,
         exact=moment(failure.time),

@@ -39,6 +39,7 @@ _FORMS: Final = (
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECONDS: Final = late(r"\d{16}$")  # of `journalctl -o json`
+_SINCE_BOOT: Final = late(r"\d{1,9}\.\d{6}\Z")  # of `dmesg`
 
 
 class Moment(Struct, frozen=True):
@@ -80,6 +81,11 @@ def _offset(zone: str | None) -> timedelta:
     digits = str(zone)[1:].replace(":", "")
     offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
     return -offset if str(zone).startswith("-") else offset
+
+
+def since_boot(time: str | None) -> float | None:
+    """The seconds of the kernel's own clock, which compare within one boot."""
+    return float(time) if time and _SINCE_BOOT.match(time) else None
 
 
 def seconds_between(one: Moment, other: Moment) -> float:

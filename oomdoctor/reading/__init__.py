@@ -30,6 +30,7 @@ class Reading(Struct):
     job: ContextBuilder = field(default_factory=ContextBuilder)
     memory: TrajectoryBuilder = field(default_factory=TrajectoryBuilder)
     lines: int = 0
+    beside: bool = False  # whether any log is there but what `oomdoctor run` recorded: the job's output, also if empty
     ending: Place | None = None  # the error that the first log with one ends with
 
     def add(self, source: Source, tell: Tell = lambda: None) -> None:
@@ -38,6 +39,7 @@ class Reading(Struct):
         for page, piece in pages(source, tell):
             last = page, piece
             self.job.add(page)
+            self.beside = self.beside or _is_no_record(page)
             self.memory.add(page)
             for index, found in families.found_in(page):
                 if piece.owns(found.at.line):
@@ -46,6 +48,8 @@ class Reading(Struct):
         if last is not None:
             self.lines += last[1].last_line
             self.ending = self.ending or ending(last[0])
+        else:
+            self.beside = True
         if source.is_pickle:
             self.job.met(source.name)
         if source.is_pickle or source.is_timeline:
@@ -60,7 +64,13 @@ class Reading(Struct):
         self.job.join(later.job)
         self.memory.join(later.memory)
         self.lines += later.lines
+        self.beside = self.beside or later.beside
         self.ending = self.ending or later.ending
+
+
+def _is_no_record(page: Page) -> bool:
+    """Whether it holds a line that `oomdoctor run` does not record."""
+    return any(line.text.strip() and not line.text.startswith(context.RECORD) for line in page.lines)
 
 
 def anchors() -> tuple[bytes, ...]:

@@ -171,7 +171,8 @@ def _report(report: Report, page: Page) -> Iterator[Line]:
 def _healthy(report: Report, page: Page) -> Iterator[Line]:
     told = nothing_found(report)
     yield _line(
-        (told.verdict, "bold green" if report.stats.bytes else "bold yellow"), f" {told.words}" if told.words else ""
+        (told.verdict, "bold green" if report.verdict == "no-oom" else "bold yellow"),
+        f" {told.words}" if told.words else "",
     )
     if error := last_error(report):
         yield _line(error, lines=page.some(ENDING))
@@ -531,7 +532,7 @@ def _footer(report: Report, page: Page) -> Iterator[Line]:
     hints = [f"oomdoctor explain {diagnoses[0].cause}"] if diagnoses else []
     if report.incidents and not page.verbose:
         hints.append(_left_out(report.incidents[0], page) or say("all of it: -v"))
-    if report.verdict == "inconclusive" and report.stats.bytes:
+    if report.incidents and report.verdict == "inconclusive" and report.stats.bytes:
         yield _line((say("Read: {what}.", what=what_was_read(report)), "dim"))
     prints = list(dict.fromkeys(incident.fingerprint for incident in report.incidents))
     if hints:

@@ -166,6 +166,8 @@ def nothing_found(report: Report) -> Told:
     if not report.stats.bytes:
         return Told(say("NOTHING READ"))
     what = what_was_read(report)
+    if report.verdict == "inconclusive":
+        return Told(say("CANNOT TELL:"), say("the job's own output is not here ({what} read)", what=what))
     if waits_for_another(report):
         return Told(
             say("NO MEMORY FAILURE FOUND"),
@@ -200,7 +202,8 @@ def _chip_that_is_full(report: Report) -> str | None:
 
 def not_memory(report: Report) -> str:
     """What stands before the lines that sound like memory; where they leave it open, no more than that."""
-    if not report.incidents and (any(map(_is_untold, report.lookalikes)) or waits_for_another(report)):
+    untold = any(map(_is_untold, report.lookalikes)) or waits_for_another(report)
+    if not report.incidents and (untold or report.verdict == "inconclusive"):
         return say("This log cannot tell")
     return say("Not a memory failure")
 

@@ -177,7 +177,9 @@ def filled_by_nobody(crash: Crash) -> KernelKill | None:
 
 
 def _kill_in_a_group(crash: Crash) -> KernelKill | None:
-    return next((kill for kill in crash.every(KernelKill) if kill.pool == "cgroup"), None)
+    """Of several the one whose process held most, as the headline has it: the first is often a bystander."""
+    kills = (kill for kill in crash.every(KernelKill) if kill.pool == "cgroup")
+    return max(kills, key=lambda kill: held_by(kill) or 0, default=None)
 
 
 def in_no_process(kill: KernelKill) -> int | None:
