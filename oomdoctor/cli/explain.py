@@ -14,7 +14,7 @@ from oomdoctor.cli.knobs import checked, knobs, set_by
 from oomdoctor.cli.near import as_listed, hint
 from oomdoctor.cli.quick import Lang
 from oomdoctor.columns import wrapped
-from oomdoctor.language import all_of, in_use, listed, say
+from oomdoctor.language import all_of, in_use, say
 from oomdoctor.pages import page
 
 if TYPE_CHECKING:
@@ -116,8 +116,11 @@ def _options(turned: Iterable[str], framework: str | None) -> Iterator[str]:
     yield ""
     if framework is None:
         yield say("## In your framework")
-        names = listed(spellings.frameworks())
-        yield say("`--framework NAME` adds the names of the settings in {names}.", names=names)
+        yield say(
+            "`--framework NAME` adds the names of the settings in one of {count} programs: vllm, transformers, ray. "
+            "A NAME that is not known lists them all.",
+            count=len(spellings.frameworks()),
+        )
         return
     yield say("## In {framework}", framework=spellings.title(framework))
     rows = [row for knob in turned for row in settings.of_knob(knob, framework)]

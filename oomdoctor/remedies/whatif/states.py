@@ -49,6 +49,8 @@ def states(crash: Crash) -> States | None:
         held = (4 if is_on(crash, *PARAMETERS) else 0) + (arithmetic.ADAM_BYTES if offloaded else 0)
         each = (arithmetic.REPLICATED_BYTES - held) * size.parameters // cards
         way = say("{bytes} bytes / {cards} GPUs (FSDP)", bytes=arithmetic.REPLICATED_BYTES - held, cards=cards)
+        if "fsdp" not in crash.context.frameworks:
+            assumed = (say("FSDP (not in the log)"),)
     else:
         each = arithmetic.states_on_gpu(size.parameters, cards, level, optimizer_offloaded=offloaded)
         if level == 3 and is_on(crash, *PARAMETERS):

@@ -260,8 +260,10 @@ def _states_held(crash: Crash) -> int:
 
 
 def _known_by(crash: Crash, held: int) -> tuple[str, ...]:
-    """How what is no activation is known, where it is not all of the model's states."""
-    size = size_of_model(crash)
+    """How what is no activation is known."""
+    found, size = states(crash), size_of_model(crash)
+    if found is not None and held == found.bytes:
+        return (found.formula, found.source)
     if not held or size is None or held != _weights(crash):
         return ()
     return (size.source, say("weights of 2 bytes, not sharded"))
