@@ -10,6 +10,7 @@ from oomdoctor.signs.kills import largest_process_held_little, one_of_a_pool_was
 from oomdoctor.signs.node import first_rows_are_missing
 from oomdoctor.signs.node_groups import (
     a_process_of_another_name_has_it,
+    all_that_are_listed_are_alike,
     no_two_of_one_name,
     one_of_a_name_has_it,
     ranks_grew,
@@ -46,6 +47,7 @@ CAUSE = Cause(
         Row(several_alike_have_it, Grade.PROVES),
         Row(two_alike_have_it, Grade.NAMES),
         Row(workers_of_all_names_have_it, Grade.POINTS),
+        Row(all_that_are_listed_are_alike, Grade.POINTS),
         Row(ray_killed_many, Grade.POINTS),
         Row(a_rank_was_killed, Grade.HINTS, OF_A_TRAINER),
         Row(one_of_many_workers_was_killed, Grade.HINTS),

@@ -17,6 +17,8 @@ SEVERAL: Final = 3
 SEVERAL_WORKERS: Final = 4
 # Where the next is smaller than this part of the largest, it is that one process, and not their number.
 ALIKE: Final = 0.6
+LISTED: Final = 10  # src/ray/common/memory_monitor.cc lists the ten largest
+AS_LARGE: Final = 0.8
 
 
 @sign
@@ -112,6 +114,25 @@ def workers_of_all_names_have_it(crash: Crash) -> Seen | None:
 
 
 @sign
+def all_that_are_listed_are_alike(crash: Crash) -> Seen | None:
+    """The ten processes that Ray lists have one name and one size: those below them, which it does not list, too."""
+    memory = table(crash)
+    group = _group(memory)
+    if memory is None or group is None or len(group.sizes) != LISTED or len(memory.holders) > 1 or memory.overlaps:
+        return None
+    if group.sizes[-1] < AS_LARGE * group.largest:
+        return None
+    words = say(
+        "All {count} processes that Ray lists are {name}, {each}: {held} of {whole}. It lists no more; the rest would "
+        "be {more} more of them.",
+        count=LISTED, name=group.name, each=_each(group), held=show(group.bytes), whole=memory.whole,
+        more=(memory.base_bytes - group.bytes) * LISTED // group.bytes,
+    )  # fmt: skip
+    doubt = say("what is not listed may be others'")
+    return Seen(words=words, evidence=(memory.event,), against=(doubt,), shows_memory=memory.of_tools)
+
+
+@sign
 def they_compute_by_partitions(crash: Crash) -> Seen | None:
     """What the workers hold are partitions of the data."""
     return Seen(words="") if some(crash.context.frameworks, "computes by partitions") else None
@@ -151,7 +172,7 @@ def those_of_a_name_have_little(crash: Crash) -> Seen | None:
     group = _group(memory)
     if memory is None or group is None or memory.share(group.bytes) >= TOGETHER:
         return None
-    if workers_of_all_names_have_it(crash) is not None:
+    if workers_of_all_names_have_it(crash) is not None or all_that_are_listed_are_alike(crash) is not None:
         return None
     words = say(
         "{count} {name} processes hold {held} of {whole}: {share}",

@@ -25,6 +25,33 @@ def test_two_of_a_name_have_it_and_are_not_several() -> None:
     assert node_groups.several_alike_have_it(shards(14.0, 14.0, 14.0)) is not None
 
 
+def listed(*gib: float, names: tuple[str, ...] = ("ray::tokenize",)) -> Crash:
+    """A node with 100 GiB in use, and what Ray lists of it."""
+    rows = ((100 + n, size, names[n % len(names)]) for n, size in enumerate(gib))
+    return crash(*kill(*rows, used=100.0, total=110.0))
+
+
+def test_a_list_that_is_full_of_one_size_goes_on_below() -> None:
+    found = node_groups.all_that_are_listed_are_alike(listed(*[3.0] * 9, 2.5))
+    assert found is not None
+    assert "23 more of them" in found.words  # (100 - 29.5) x 10 / 29.5 is 23.9
+    assert node_groups.those_of_a_name_have_little(listed(*[3.0] * 10)) is None
+
+
+@pytest.mark.parametrize(
+    "it",
+    [
+        listed(*[3.0] * 9),  # the list has room for a tenth
+        listed(*[3.0] * 11),  # another tool's list
+        listed(*[3.0] * 9, 2.3),  # they grow smaller: those below may be small
+        listed(*[3.0] * 10, names=("ray::tokenize", "ray::train")),
+        listed(*[12.0] * 10),  # more than all
+    ],
+)
+def test_a_list_that_may_end_there_says_nothing_of_what_is_below(it: Crash) -> None:
+    assert node_groups.all_that_are_listed_are_alike(it) is None
+
+
 def test_one_of_a_name_has_it_where_the_next_is_much_smaller() -> None:
     assert node_groups.one_of_a_name_has_it(shards(50.0, 30.1)) is None
     assert node_groups.one_of_a_name_has_it(shards(50.0, 29.9)) is not None
