@@ -258,7 +258,7 @@ class _Here(NamedTuple):
         return [line.text for line in reversed(self.page.before(self.at, count))]
 
 
-_STEP: Final = late(r"(?:\bstep|global_step|\biteration|\biter|\bepoch)[ :=\[]{1,3}(\d{1,9})", re.IGNORECASE)
+_STEP: Final = late(r"(?<!\bper )(?:\bstep|global_step|\biteration|\biter|\bepoch)[ :=\[]{1,3}(\d{1,9})", re.IGNORECASE)
 _METRIC: Final = late(
     r"perf/(cpu_memory_used_gb|max_memory_allocated_gb|max_memory_reserved_gb)[:=]\s?(?:np\.float64\()?(\d+(?:\.\d+)?)"
 )

@@ -140,7 +140,7 @@ _TABLE: Final = (
         ),
     ),
     ("iteration", ("ter ",), r"(?:^|\s)[Ii]ter (\d{1,9})(?=:)"),
-    ("epoch", ("poch",), r"\b[Ee]poch[\"']?[ :=#\[]{1,3}(\d{1,9})\b"),
+    ("epoch", ("poch",), r"(?<!per )\b[Ee]poch[\"']?[ :=#\[]{1,3}(\d{1,9})\b"),
     ("loss", ("oss",), r"(?i)\bloss[\"']?[ :=]{1,3}(-?\d{1,9}\.\d{1,12}(?:e-?\d{1,3})?)\b"),
     ("seconds", ("poch", "tep"), r"(?i)\b(?:epoch|step)\b[^\n]{0,24}?\b(\d{1,9}\.\d{1,9}) ?s(?:ec|econds)?\b"),
     (

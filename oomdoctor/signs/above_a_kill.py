@@ -19,7 +19,7 @@ _NEAR: Final = 12  # lines
 _BARE: Final = late(r"\s{0,8}[Kk]illed[.!]?\s{0,8}\Z")
 _AT_ITS_END: Final = late(r"(?<!\d)100%[^\n]{0,400}?(?<!\d)(?P<count>\d{1,9})/(?P=count)(?!\d)")
 _COUNTED: Final = late(
-    r"(?i)(?:\A|[\s\[|,(])(?P<what>iter(?:ation)?|(?:global_)?step|epoch)"
+    r"(?i)(?:\A|(?<! per)[\s\[|,(])(?P<what>iter(?:ation)?|(?:global_)?step|epoch)"
     r"(?:: ?| ?[=#] ?| )\[?(?P<number>\d{1,9})(?![\d.])"
 )
 _LEARNS: Final = late(r"(?i)\b(?:\w{1,30}_)?loss\b")

@@ -321,6 +321,18 @@ def test_a_line_that_only_sounds_like_progress_is_none(line: str) -> None:
     assert stage_of(event(before=(line,))) == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("Epoch 1/1:   0%|   | 0/8 [00:00<?]job.sh: line 2:     4 Killed      python fit.py --validation 10", "unknown"),
+        ("Validation: run.sh: line 31: 4711 Killed      python fit.py --epochs 3", "eval"),
+        ("Validation of the model, shard 3", "eval"),
+    ],
+)
+def test_a_command_that_a_shell_repeats_is_no_work(line: str, stage: str) -> None:
+    assert (stage_of(event(text=line)) or "unknown") == stage
+
+
 def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
     line = "Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 300.0 tokens/s"
     assert stage_of(event(before=(line,))) == "serving"

@@ -34,6 +34,8 @@ QUANTIZED = "Quantization done. Total time used: 61.25s"
         ((COMMAND, " 99%|#########9| 41199/41200 [00:31<00:00]"), None, True),
         ((COMMAND, "100% of 41200/41300 read"), None, True),
         ((COMMAND, "step 0.5 of the grid"), None, True),
+        ((COMMAND, "  Num update steps per epoch = 32"), None, True),
+        ((COMMAND, "Batches per epoch: 128, per step 4"), None, True),
         ((COMMAND, "n_step 5", "multistep: 4"), None, True),
         ((COMMAND,), None, True),
         ((BAR, *["a word"] * 12), None, True),
