@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, evaluation, held_data, host_growth, optimizer
+from oomdoctor.signs import Grade, evaluation, growing_caches, held_data, host_growth, optimizer
 from oomdoctor.signs.node import a_reward_model_is_the_largest
 from oomdoctor.signs.offload import (
     engine_has_swap_space,
@@ -27,6 +27,7 @@ CAUSE = Cause(
     id="host-memory-leak",
     title=mark("Host memory grows until a process is killed"),
     headlines=(
+        mark("The {unbounded_cache} grew without a bound ({no_bound}): {cache_course}"),
         mark("{leaking} leaks about {growth}: {growth_course} of RAM"),
         mark("{growing} grows by about {growth}: {growth_course}"),
         mark("Memory of {node} filled up: {machine_filled} in use"),
@@ -40,7 +41,9 @@ CAUSE = Cause(
     ),
     excluded=(host_growth.host_memory_stays,),
     signs=(
+        Row(growing_caches.an_unbounded_cache_fills_much, Grade.PROVES),
         Row(host_growth.host_memory_grew, Grade.PROVES),
+        Row(growing_caches.an_unbounded_cache_grows, Grade.NAMES),
         Row(host_growth.machine_filled_at_once, Grade.LEFT),
         Row(host_growth.machine_filled_up, Grade.NAMES),
         Row(host_growth.machine_was_full_the_next_time, Grade.POINTS),

@@ -14,7 +14,7 @@ from oomdoctor.patterns import late
 _LINES: Final = 60  # before a kill, in which prints are compared
 LAST: Final = 6  # of them: where the job still did what they say
 _CHARACTERS: Final = 300
-_SEVERAL: Final = 3
+SEVERAL: Final = 3
 _COUNT: Final = r"(?<![\d.\-+])(?P<count>\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12})"
 _TOTAL: Final = r"(?:\s?(?:/|of|out of)\s?(?P<total>\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12}))?"
 # Sizes, shares and times are no numbers of things; a fraction's first digits are none, either
@@ -87,7 +87,7 @@ def is_told_last(lines: Iterable[str], about: re.Pattern[str], behind: Sequence[
 def several_steps_went_by(crash: Crash) -> bool:
     """Whether the last prints count steps or batches, at least three of them, or one of a number above."""
     progress = crash.context.progress
-    return max(progress.get("step", 0), progress.get("done", 0)) >= _SEVERAL or _counted(crash, _STEPS)
+    return max(progress.get("step", 0), progress.get("done", 0)) >= SEVERAL or _counted(crash, _STEPS)
 
 
 def several_batches_went_by(crash: Crash) -> bool:
@@ -101,17 +101,18 @@ def _counted(crash: Crash, pattern: re.Pattern[str]) -> bool:
     for line in dict.fromkeys(own_lines(crash)):
         match = pattern.search(line)
         if match is not None:
-            shapes.setdefault(_shape(line), []).append(number(match["count"]))
-    return any(len(counts) >= _SEVERAL and counts == sorted(counts, reverse=True) for counts in shapes.values())
+            shapes.setdefault(shape(line), []).append(number(match["count"]))
+    return any(len(counts) >= SEVERAL and counts == sorted(counts, reverse=True) for counts in shapes.values())
 
 
 def _is_more(held: Held, lines: Sequence[str], place: int, pattern: re.Pattern[str]) -> bool:
-    earlier = [_held(pattern, line) for line in lines[place + 1 :] if _shape(line) == _shape(lines[place])]
+    earlier = [_held(pattern, line) for line in lines[place + 1 :] if shape(line) == shape(lines[place])]
     counts = [one.count for one in earlier if one is not None]
     return bool(counts) and all(count < held.count for count in counts)
 
 
-def _shape(line: str) -> str:
+def shape(line: str) -> str:
+    """The line without its numbers: prints of the same words have the same."""
     return _NUMBER.sub("#", line)
 
 
@@ -131,6 +132,7 @@ def number(text: str) -> int:
 __all__ = [
     "A_COUNT",
     "LAST",
+    "SEVERAL",
     "Held",
     "growing",
     "is_told_last",
@@ -138,4 +140,5 @@ __all__ = [
     "own_lines",
     "several_batches_went_by",
     "several_steps_went_by",
+    "shape",
 ]

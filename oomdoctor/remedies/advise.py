@@ -27,6 +27,7 @@ from oomdoctor.remedies import (
     axes,
     by_function,
     conditions,
+    encodings,
     evaluation,
     fractions,
     from_outside,
@@ -159,7 +160,7 @@ def _look(crash: Crash) -> str | None:
 def _one(cause: str, knob: Knob, crash: Crash) -> Remedy | Rejected | None:
     row = _row(knob, cause, crash)
     case = _case(knob, cause, crash, row)
-    told = by_function.proposal(case)
+    told = by_function.proposal(case) or encodings.proposal(case)
     if told is None and not (conditions.holds(knob, case) and _acts(knob, crash, row)):
         return None
     row = _beside(told, row)
@@ -224,7 +225,8 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
     if own is None or answer is None:
         return own
     of_the_option = translated(caption(case.row).cost) if case.row is not None else ""
-    return replace(own, cost=answer.cost if answer.cost is not None else of_the_option or None)
+    cost = answer.cost if answer.cost is not None else of_the_option or None
+    return replace(own, cost=cost, derivation=own.derivation or encodings.formula(case))
 
 
 def _in_other_words(case: Case) -> bool:

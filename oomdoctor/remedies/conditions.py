@@ -57,6 +57,7 @@ from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.first_step import computes_on_the_cpu, shows_a_card
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.ggml import vision_encoder_warming_up
+from oomdoctor.signs.growing_caches import unbounded_cache
 from oomdoctor.signs.held_data import hash_table_of
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import (
@@ -70,6 +71,7 @@ from oomdoctor.signs.kills import HALF_FULL, only_small_processes_were_killed, p
 from oomdoctor.signs.library import nccl_was_refused
 from oomdoctor.signs.loading import a_card_for_no_model
 from oomdoctor.signs.made import of_all_pairs_in_ram
+from oomdoctor.signs.mapped_data import rows_wait_to_be_written
 from oomdoctor.signs.moved_to_host import its_lines_move_to_the_host
 from oomdoctor.signs.neighbours import a_process_of_the_log_was_there_first
 from oomdoctor.signs.node import a_driver_is_the_largest, a_task_is_the_largest, an_engine_is_the_largest
@@ -561,6 +563,7 @@ def kept_is_known(case: Case) -> bool:
         return keeps  # what a line of PyTorch's would keep elsewhere is not known to be kept
     keeps = keeps or limits.budget_beyond_the_limit(case.crash) is not None
     keeps = keeps or a_buffer_is_laid_out(case.crash) is not None or one_save_at_a_time(case) is not None
+    keeps = keeps or unbounded_cache(case.crash) is not None or rows_wait_to_be_written(case.crash) is not None
     return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 
 

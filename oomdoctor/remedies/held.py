@@ -12,6 +12,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
+from oomdoctor.signs.growing_caches import bound_of_a_cache, unbounded_cache
 from oomdoctor.signs.held_data import buffer_of
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.optimizer import lbfgs_keeps_its_history, size_of_history
@@ -86,6 +87,30 @@ def _half_of_a_full_one(case: Case) -> Proposal | None:
         derivation=f"{held.count} / 2 = {held.count // 2}",
         cost=say("data are shuffled less well"),
     )
+
+
+def bounded_cache(case: Case) -> Proposal | None:
+    """A bound for the cache that only grows: less than it held when memory ran out."""
+    cache, bound = unbounded_cache(case.crash), bound_of_a_cache(case.crash)
+    if cache is None or bound is None:
+        return None
+    then = _rounded(SHARE * cache.last)
+    if not then:
+        return None
+    share = say("{share} of the {count:,} that it held at the last print = {then:,}", share=f"{SHARE:.0%}",
+                count=cache.last, then=then)  # fmt: skip
+    takes = f"; {then} x {show(cache.each_bytes)} = {show(then * cache.each_bytes)}" if cache.each_bytes else ""
+    return Proposal(
+        action=say("Bound the {what}: set {name} from {now} to {then}", what=cache.what, name=bound.flag,
+                   now=bound.value, then=then),
+        current=bound.value,
+        suggested=then,
+        setting=bound.flag,
+        snippet=f"{bound.written or f'{bound.name}='}{then}",
+        derivation=share + takes,
+        cost=say("what is no longer in it is computed or read again"),
+        assumes=(say("the program drops old entries at this bound"),),
+    )  # fmt: skip
 
 
 def smaller_capacity(case: Case) -> Proposal | None:

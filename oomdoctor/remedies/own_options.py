@@ -21,7 +21,7 @@ from oomdoctor.job.model import Setting, Value
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
-from oomdoctor.remedies import cells
+from oomdoctor.remedies import cells, encodings
 from oomdoctor.remedies.axes import lengths_of
 from oomdoctor.remedies.held import that_fits
 from oomdoctor.remedies.knobs import KNOBS
@@ -75,6 +75,7 @@ class OwnOption(Struct, frozen=True):
     row: Row
     setting: Setting
     share: int = 2  # into how many parts a number goes of which less is to be; 0 where none is to be left
+    pieces: int = _FIRST_PIECES  # how large each is, where the program does not split at all yet
 
     @property
     def then(self) -> Value:
@@ -83,7 +84,7 @@ class OwnOption(Struct, frozen=True):
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
             return typed(self.row.then, "bool" if self.row.then in _SWITCHED else "str") if self.row.then else None
         if self.row.then == HALF:
-            return (number // self.share if self.share else 0) if number > 0 else _FIRST_PIECES
+            return (number // self.share if self.share else 0) if number > 0 else self.pieces
         if self.row.then == TENFOLD:
             return number * _TEN
         return number * 2 if number > 1 or self.row.then == TWICE else _FIRST_PARTS
@@ -120,7 +121,7 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
         return None
     stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
     turned = ((row, one) for row in rows for one in stated if _turns(row, one))
-    own = next((OwnOption(row, one, _share(knob, one, crash)) for row, one in turned), None)
+    own = next((OwnOption(row, one, _share(knob, one, crash), _pieces(one, crash)) for row, one in turned), None)
     return _of_an_axis(crash, stated) if own is None and knob == _OF_INPUTS else own
 
 
@@ -150,6 +151,11 @@ def _share(knob: str, setting: Setting, crash: Crash) -> int:
         bare if knob == _OF_BUFFERS else knob == _OF_THE_BATCH and killed_bare_before_the_first_step(crash) is not None
     )
     return _QUARTER if timid else 2
+
+
+def _pieces(setting: Setting, crash: Crash) -> int:
+    """Rows of a table go by thousands: so few as of anything else make no end of steps."""
+    return encodings.rows_at_a_time(setting.name, crash) or _FIRST_PIECES
 
 
 def is_at_its_least(knob: str, crash: Crash) -> bool:

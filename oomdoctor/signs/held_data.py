@@ -13,15 +13,19 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import LARGE
 from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines
 from oomdoctor.job.frameworks import some
-from oomdoctor.language import say
+from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.first_step import killed_bare, memory_in_all
+from oomdoctor.signs.encoded_tables import Table, encoded_table
+from oomdoctor.signs.first_step import HALF, killed_bare, memory_in_all
+from oomdoctor.signs.growing_caches import an_unbounded_cache_grows, unbounded_cache
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.node_groups import several_alike_have_it
-from oomdoctor.units import show
+from oomdoctor.signs.set_limits import address_limit
+from oomdoctor.units import percent, show, size
 
 # tf.data (tensorflow/core/kernels/data/shuffle_dataset_op.cc): "Filling up shuffle buffer (this may take a while): 1482
 # of 10000"; agents' replay memories; any program's queue, backlog or cache. An engine's caches are no data.
@@ -54,6 +58,13 @@ _READS_A_FILE: Final = late(
     r"|[ct]sv|parquet|feather|arrow|avro|orc|xml|xlsx?|pkl|pickle|np[yz]|h5|hdf5|h5ad|nc|zarr|tiff?|las|laz|dbf|sqlite"
     r"|txt|pbf|pcap|dcm|nii)(?:\.(?:gz|bz2|xz|zst))?)\b"
 )
+# "loaded 12 tables: 3.1 GB", and what Polars' estimated_size() and pandas' memory_usage() are printed as
+_READ_SIZE: Final = late(
+    r"(?i)\b(?:read|loaded|estimated[_ ]size|in[- ]memory|memory[_ ]usage)\b[^\n]{0,80}?"
+    r"(?<![\d.])(?P<size>\d{1,6}(?:\.\d{1,3})?)\s?(?P<unit>[KMGT]i?B)\b(?!\s?/s)"
+)
+_ELSEWHERE: Final = late(r"(?i)\bon disk\b|\bfile size\b|compressed|\bfree\b|\bavailable\b|\blimit\b|\btotal memory\b")
+_GOOD_PART: Final = 0.25  # of a limit: what is made of the data comes on top
 # "polars 1.9.0", "pandas==2.2.3"; what Polars and pandas print of a table
 _OF_TABLES: Final = late(
     r"^\s{0,4}(?:polars|pandas|pyarrow|modin|vaex|cudf|datatable)(?: version)?[ =:/v]{1,3}\d{1,3}\.\d"
@@ -72,15 +83,17 @@ _GROUPS: Final = (16, 8)
 _LEAST_BUCKETS: Final = 2**14
 # It holds what it was given until the end: a part of the keys at a time, or less of each
 _OF_A_HASH_TABLE: Final = ("smaller-partitions", "narrow-dtypes", "spill-to-disk", "more-host-memory")
+# Most cells of its table are empty, and each value has a column
+_OF_AN_ENCODING: Final = ("narrow-dtypes", "smaller-partitions", "smaller-input", "stream-data", "more-host-memory")
 _WORK: Final = ("unknown", "launch", "data_load", "rollout")  # stages: nothing else is known to fill the memory
 
 
 @sign
 def a_buffer_was_filling(crash: Crash) -> Seen | None:
     """The job was killed, and its last prints count what a buffer, a queue or a cache of data holds: more each time, or
-    in words that say that it fills."""
+    in words that say that it fills. Where it has no bound, it leaks."""
     held = buffer_of(crash)
-    if held is None:
+    if held is None or unbounded_cache(crash) is not None:
         return None
     words = (
         say("The {what} had just been filled: it held {count:,}.", what=held.what, count=held.count)
@@ -155,6 +168,37 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
 
 
 @sign
+def an_encoded_table_is_large(crash: Crash) -> Seen | None:
+    """The job was killed, its last lines say how many columns an encoding makes and how many rows there are, and the
+    table takes 1 GiB or more, or half of the limit or machine where that is known."""
+    table, limit = large_encoded_table(crash), memory_in_all(crash)
+    if table is None:
+        return None
+    kind = table.dtype or say("at least {width} bytes each, for nothing prints the type", width=table.width)
+    words = say(
+        "The last lines tell of a table with a column for each value ({encoding}): {formula} = {size} ({dtype}).",
+        encoding=table.encoding, formula=table.formula, size=show(table.bytes), dtype=kind,
+    )  # fmt: skip
+    beyond = say("There are {limit} in all.", limit=show(limit)) if limit is not None else ""
+    against = () if crash.proven else (_unseen(),)
+    return Seen(
+        words=joined((words, beyond)),
+        evidence=(crash.root,),
+        against=against,
+        stage=_stage(crash),
+        knobs=_OF_AN_ENCODING,
+    )
+
+
+def large_encoded_table(crash: Crash) -> Table | None:
+    """The table that an encoding was to make of a job that was killed, where it is large."""
+    table, limit = encoded_table(crash) if _was_killed(crash) else None, memory_in_all(crash)
+    if table is None or table.bytes < (limit * HALF if limit is not None else LARGE):
+        return None
+    return table
+
+
+@sign
 def data_were_being_read(crash: Crash) -> Seen | None:
     """The job was killed for memory, and the last thing that it printed is a bar of reading data, not at its end."""
     return _in_a_bar_of_reading(crash) if crash.proven else None
@@ -165,6 +209,31 @@ def killed_in_the_middle_of_reading(crash: Crash) -> Seen | None:
     """The job got a SIGKILL for no printed reason, and the last thing that it printed is a bar of reading data, not at
     its end."""
     return _in_a_bar_of_reading(crash) if _was_killed_bare(crash) else None
+
+
+@sign
+def the_data_fill_the_address_space(crash: Crash) -> Seen | None:
+    """A process was refused memory whose address space is limited, and its last prints say that the data which it has
+    read take a quarter of that or more."""
+    limit = address_limit(crash) if isinstance(crash.root, HostAllocation) and crash.stage in _WORK else None
+    sizes = (_size_read(line) for line in islice(own_lines(crash), LAST)) if limit else ()
+    held = next((one for one in sizes if one is not None), None)
+    if limit is None or held is None or not _GOOD_PART * limit <= held <= limit:
+        return None
+    words = say(
+        "By its last prints the job had {held} of data in memory, {share} of the {limit} that its address space may "
+        "have; what is made of them comes on top.",
+        held=show(held), share=percent(held / limit), limit=show(limit),
+    )  # fmt: skip
+    return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+
+
+def _size_read(line: str) -> int | None:
+    """Of data in memory, as a line prints it."""
+    match = _READ_SIZE.search(line)
+    if match is None or _ELSEWHERE.search(line) or _OF_A_MODEL.search(line):
+        return None
+    return size(match["size"], match["unit"])
 
 
 @sign
@@ -272,11 +341,13 @@ def _unseen() -> str:
 
 @sign
 def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
-    """One of the signs above is seen."""
+    """One of the signs above is seen, or a cache without a bound that grows."""
     shown = (
+        an_unbounded_cache_grows,
         a_buffer_was_filling,
         things_were_collected,
         a_table_beyond_the_limit,
+        an_encoded_table_is_large,
         a_table_was_made_whole,
         data_were_being_read,
     )
@@ -332,12 +403,15 @@ __all__ = [
     "a_rollout_was_refused",
     "a_table_beyond_the_limit",
     "a_table_was_made_whole",
+    "an_encoded_table_is_large",
     "buffer_of",
     "collected_things",
     "hash_table_of",
     "killed_bare_among_tables",
     "killed_bare_at_a_file",
     "killed_bare_at_its_data",
+    "large_encoded_table",
+    "the_data_fill_the_address_space",
     "the_prints_say_what_was_filled",
     "things_were_collected",
 ]

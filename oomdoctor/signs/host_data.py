@@ -20,6 +20,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OF_THE_MACHINE
 from oomdoctor.signs.made import IN_BLOCKS
+from oomdoctor.signs.mapped_data import without_processes
 from oomdoctor.signs.trace import STRAW
 from oomdoctor.units import show, size
 
@@ -280,7 +281,7 @@ def _alone(crash: Crash) -> str:
     """What the message of `datasets` advises, which tells what failed."""
     if crash.mentions(_IN_ONE_PROCESS) is None:
         return ""
-    return say("Run it once in one process (num_proc=1), as the message advises: the error itself then shows.")
+    return without_processes()
 
 
 def _while_reading(crash: Crash) -> Seen:

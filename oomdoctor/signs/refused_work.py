@@ -6,10 +6,9 @@ from typing import Final
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE
-from oomdoctor.signs import Seen, sign
+from oomdoctor.signs import Seen, held_data, sign
 from oomdoctor.signs.address_space import ARRAYS
 from oomdoctor.signs.generation import cache_of_a_generation_was_refused
-from oomdoctor.signs.held_data import a_hash_table_was_to_grow, a_table_was_made_whole, things_were_collected
 from oomdoctor.signs.host_data import (
     a_data_library_was_refused,
     a_wide_table_was_refused,
@@ -24,8 +23,8 @@ from oomdoctor.signs.set_limits import address_limit, beyond_a_printed_limit, ho
 
 _WORK: Final = (
     a_pass_computes_on_the_host,
-    a_hash_table_was_to_grow,
-    a_table_was_made_whole,
+    held_data.a_hash_table_was_to_grow,
+    held_data.a_table_was_made_whole,
     cache_of_a_generation_was_refused,
     refused_while_loading_weights,
     refused_while_reading_data,
@@ -34,7 +33,8 @@ _WORK: Final = (
     a_wide_table_was_refused,
     arrow_was_refused,
     strings_of_one_width,
-    things_were_collected,
+    held_data.the_data_fill_the_address_space,
+    held_data.things_were_collected,
 )
 LARGE_PART: Final = 0.25
 _OF_THE_SYSTEM: Final = ("os", "windows")  # a fork, a thread or a mapping was refused, and no memory for data

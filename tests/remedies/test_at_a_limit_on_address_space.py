@@ -145,3 +145,49 @@ def test_a_table_of_the_input_leaks_nothing(prints: str, cause: str, tmp_path: P
 def test_without_a_limit_a_larger_node_is_an_answer() -> None:
     chosen, _ = advise(READ + CLIP, "more-host-memory", cause="dataset-in-ram")
     assert list(chosen) == ["more-host-memory"]
+
+
+TABLES = LIMIT + "+ python -u visits.py {}\n{}\n" + RUST.format(48_000_128)
+
+
+@pytest.mark.parametrize(
+    ("prints", "cause"),
+    [
+        ("loaded 9 tables: 310 MB", "dataset-in-ram"),
+        ("memory_usage 310 MB", "dataset-in-ram"),
+        ("loaded 9 tables: 90 MB", "address-space-limit"),  # too little of it
+        ("loaded 9 tables: 3100 MB", "address-space-limit"),  # more than it may have: not in memory
+        ("loaded 9 tables: 310 MB on disk", "address-space-limit"),
+        ("loaded at 310 MB/s", "address-space-limit"),
+        ("loaded weights: 310 MB", "address-space-limit"),
+        ("written: 310 MB", "address-space-limit"),
+    ],
+)
+def test_data_of_a_printed_size_fill_the_limit(prints: str, cause: str, tmp_path: Path) -> None:
+    assert first(tmp_path, TABLES.format("", prints))["cause"] == cause
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--engine eager", None),
+        ("--engine in-memory", "streaming"),
+        ("--engine streaming", "no"),
+        ("--engine-url in-memory", "no"),
+        ("--optimizer eager", "no"),
+    ],
+)
+def test_who_reads_all_at_once_reads_lazily_first(option: str, value: str | None, tmp_path: Path) -> None:
+    remedies = first(tmp_path, TABLES.format(option, "loaded 9 tables: 90 MB"))["remedies"]
+    streams = remedies[0] if remedies[0]["knob"] == "stream-data" else {"suggested": "no"}
+    assert streams["suggested"] == value
+    assert "more-address-space" in [one["knob"] for one in remedies]
+
+
+@pytest.mark.parametrize(
+    ("release", "offered"), [("polars 1.34.0", True), ("using polars 1.34.0", True), ("bipolars 1.34.0", False)]
+)
+def test_polars_reads_lazily_at_a_limit(release: str, *, offered: bool, tmp_path: Path) -> None:
+    remedies = first(tmp_path, TABLES.format("", f"{release}\nread_parquet: 9 files"))["remedies"]
+    line = 'pl.scan_parquet(path).collect(engine="streaming")'
+    assert (line in [one["snippet"] for one in remedies]) == offered

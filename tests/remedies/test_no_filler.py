@@ -95,3 +95,11 @@ def test_one_look_at_a_process_shows_no_growth(steps: int, *, grows: bool) -> No
     log = prints + kill(239.0, 251.5, "900\t200.00\tray::Sweep.run\n")
     action = advise(log, "clear-references", cause="process-ram-hog")[0]["clear-references"].action
     assert action.startswith("Drop references" if grows else "If it grows")
+
+
+@pytest.mark.parametrize(("bound", "grows"), [("0", True), ("90000", False)])
+def test_a_cache_that_has_no_bound_grows(bound: str, *, grows: bool) -> None:
+    prints = "".join(f"request {n}: cache {400 * n + 20} items\n" for n in range(1, 6))
+    log = f"+ python serve.py --cache-max-items {bound}\n{prints}" + kill(239.0, 251.5, "900\t200.00\tray::Sweep.run\n")
+    action = advise(log, "clear-references", cause="process-ram-hog")[0]["clear-references"].action
+    assert action.startswith("Drop references" if grows else "If it grows")

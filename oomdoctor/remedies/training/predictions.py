@@ -10,7 +10,7 @@ from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import driven
 from oomdoctor.language import mark, say, translated
-from oomdoctor.remedies import held
+from oomdoctor.remedies import held, mapped
 from oomdoctor.remedies.host import databases, heaps
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
 from oomdoctor.remedies.settings import known_versions
@@ -38,7 +38,7 @@ _KEEPS_OTHERS: Final = r"\b(?:labels|losses|inputs)_host = |\ball_(?:labels|loss
 _OF_ITS_OWN: Final = (
     databases.smaller_pool, heaps.smaller_heap, held.below_the_limit, held.smaller_histograms, held.smaller_bucket,
     held.smaller_stacks,
-    held.smaller_buffer, held.smaller_capacity, checkpoints.one_save_at_a_time,
+    held.bounded_cache, held.smaller_buffer, held.smaller_capacity, mapped.fewer_rows, checkpoints.one_save_at_a_time,
 )  # fmt: skip
 
 

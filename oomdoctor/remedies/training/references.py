@@ -22,6 +22,7 @@ from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
 from oomdoctor.remedies.training.predictions import TRAINER, less_of_each_batch
 from oomdoctor.remedies.training.states import TRAINER_SLEEPS, puts_the_trainer_to_sleep
 from oomdoctor.signs import evaluation, limits
+from oomdoctor.signs.growing_caches import unbounded_cache
 from oomdoctor.signs.series import per
 from oomdoctor.signs.shm import it_filled_steadily
 from oomdoctor.versions import versions
@@ -109,8 +110,9 @@ def _of_a_leak(case: Case) -> Answer:
 
 
 def _of_old_results(crash: Crash) -> Proposal:
-    """One look at who held the memory shows no growth."""
-    if node_memory(crash) is None or (crash.trajectory is not None and crash.trajectory.growth_bytes):
+    """One look at who held the memory shows no growth; a job's own prints may."""
+    grows = unbounded_cache(crash) is not None or (crash.trajectory is not None and crash.trajectory.growth_bytes)
+    if node_memory(crash) is None or grows:
         return Proposal(action=say("Drop references to old results: keep no lists, dicts or caches that only grow"))
     return Proposal(
         action=say(

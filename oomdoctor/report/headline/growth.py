@@ -7,7 +7,7 @@ from typing import Final
 from oomdoctor.families.machine_memory import MachineMemory
 from oomdoctor.incident.model import Crash
 from oomdoctor.job import names
-from oomdoctor.job.model import Trajectory
+from oomdoctor.job.model import Setting, Trajectory
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -15,7 +15,7 @@ from oomdoctor.report.headline.figures import brief
 from oomdoctor.report.headline.host import node
 from oomdoctor.report.headline.names import with_pid
 from oomdoctor.report.headline.slot import about
-from oomdoctor.signs import host_growth, pieces
+from oomdoctor.signs import growing_caches, host_growth, pieces
 from oomdoctor.units import percent
 
 _OF_PROCESS: Final = late(r"PID (\d{1,12})(?: \((.{1,400})\))?")
@@ -74,6 +74,26 @@ def machine_filled(prints: list[MachineMemory]) -> str | None:
 def machine_jump(jump: host_growth.Jump) -> str | None:
     """How much of what is in use came at once: "51 of 63 GiB"."""
     return say("{rise} of {used} in use", rise=brief(jump.rise_bytes), used=brief(jump.last.in_use_bytes or 0))
+
+
+@about(growing_caches.unbounded_cache)
+def unbounded_cache(cache: growing_caches.Cache) -> str | None:
+    """What the job's own prints call the cache that only grows."""
+    return cache.what
+
+
+@about(growing_caches.unbounded_cache)
+def cache_course(cache: growing_caches.Cache) -> str | None:
+    """From what to what it grew: its size, else its entries."""
+    if cache.first_bytes is not None and cache.last_bytes is not None:
+        return say("{first} to {last}", first=brief(cache.first_bytes), last=brief(cache.last_bytes))
+    return say("{first:,} to {last:,} entries", first=cache.first, last=cache.last)
+
+
+@about(growing_caches.bound_of_a_cache)
+def no_bound(bound: Setting) -> str | None:
+    """The setting that gives it none, and its value."""
+    return f"{bound.flag} {bound.value}"
 
 
 @about(pieces.work_of)

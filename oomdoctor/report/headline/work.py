@@ -19,7 +19,7 @@ from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compi
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
 from oomdoctor.signs.evaluation import killed_bare_during_an_evaluation
 from oomdoctor.signs.first_step import killed_bare_before_the_first_step, killed_in_the_first_step_on_the_cpu
-from oomdoctor.signs.held_data import buffer_of, collected_things, killed_bare_among_tables
+from oomdoctor.signs.held_data import buffer_of, collected_things, killed_bare_among_tables, large_encoded_table
 from oomdoctor.signs.host_data import (
     cached_data,
     data_goes_to_the_card_in_one_piece,
@@ -151,7 +151,10 @@ def in_an_evaluation(crash: Crash) -> str | None:
 
 
 def among_tables(crash: Crash) -> str | None:
-    """The same of one whose prints are of tables."""
+    """The same of one whose prints are of tables, or of the table that it was about to make."""
+    table = large_encoded_table(crash)
+    if table is not None:
+        return say("before a table of {formula} = {size} was made", formula=table.formula, size=brief(table.bytes))
     return say("while it worked on tables") if killed_bare_among_tables(crash) is not None else None
 
 
