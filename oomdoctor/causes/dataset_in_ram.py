@@ -22,8 +22,7 @@ OF_TABLES = ("smaller-partitions", "narrow-dtypes", "stream-data", "spill-to-dis
 OF_AN_INDEX = ("narrow-dtypes", "smaller-input", "spill-to-disk", "smaller-partitions", "more-host-memory")  # vectors
 
 CAUSE = Cause(
-    id="dataset-in-ram",
-    title=mark("Loading, tokenizing or caching data fills the memory"),
+    id="dataset-in-ram", title=mark("Loading, tokenizing or caching data fills the memory"),
     headlines=(
         mark("Memory of {node} rose at once: {machine_jump} came between two prints"),
         mark("Memory grew with the work that was done: {pieces_of_work}, {growth_course}"),
@@ -45,8 +44,7 @@ CAUSE = Cause(
         mark("An allocation failed while loading data: an array of {array}"),
         mark("An allocation failed while loading data ({ram_error})"),
     ),
-    stage="data_load",
-    pools=("host_ram", "cgroup", "shm", "gpu"),
+    stage="data_load", pools=("host_ram", "cgroup", "shm", "gpu"),
     silent=(host_data.a_card_without_data, sqlite_is_at_its_own_limit),
     signs=(
         Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, ("stream-data", "smaller-input")),
@@ -60,7 +58,8 @@ CAUSE = Cause(
         Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_TABLES),
         Row(held_data.an_encoded_table_is_large, Grade.POINTS), Row(a_buffer_is_laid_out, Grade.POINTS),
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES),
-        Row(pieces.memory_grew_with_the_work, Grade.NAMES), Row(held_data.the_data_fill_the_address_space, Grade.NAMES),
+        Row(host_data.data_is_kept_by_batches, Grade.POINTS), Row(pieces.memory_grew_with_the_work, Grade.NAMES),
+        Row(held_data.the_data_fill_the_address_space, Grade.NAMES),
         Row(held_data.a_hash_table_was_to_grow, Grade.NAMES), Row(host_growth.machine_filled_at_once, Grade.POINTS),
         Row(made.of_all_pairs_in_ram, Grade.POINTS), Row(host_data.a_wide_table_was_refused, Grade.POINTS),
         Row(host_data.strings_of_one_width, Grade.NAMES), Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
@@ -75,6 +74,7 @@ CAUSE = Cause(
         Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
         Row(host_data.vanished_while_reading_data, Grade.LEFT), Row(other_words.data_by_the_message, Grade.POINTS),
     ),
-    knobs=KNOBS, knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT),),
+    knobs=KNOBS,
+    knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT), (host_data.data_is_kept_by_batches, OF_A_CACHE)),
     before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small", "too-many-workers"),
 )  # fmt: skip

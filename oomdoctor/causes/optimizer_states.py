@@ -8,6 +8,8 @@ from oomdoctor.signs import Grade, first_step, optimizer, other_words, snapshot
 
 OF_COPIES = ("low-memory-optimizer", "shard-states", "offload-optimizer", "lora", "mixed-precision", "more-gpus")
 ON_THE_CPU = ("low-memory-optimizer", "smaller-model", "mixed-precision", "smaller-microbatch", "more-host-memory")
+# They alone come next: a batch is through
+OF_THE_STATES = ("low-memory-optimizer", "lora", "mixed-precision", "smaller-model", "more-host-memory")
 # Which of the two memories that they move between was full, is not said
 OF_PAGED_STATES = ("low-memory-optimizer", "lora", "smaller-model")
 # L-BFGS has no other states
@@ -39,6 +41,10 @@ CAUSE = Cause(
     title=mark("The optimizer states do not fit beside the weights"),
     headlines=(
         *IN_A_FIRST_STEP,
+        mark("{killed_process} was killed ({kill_code}) {before_adams_states}"),
+        mark("{kernel_limit} was hit {before_adams_states}[: {limit_killed} held {limit_killed_most}]"),
+        mark("{limited_job} hit its memory limit[ of {job_limit}] {before_adams_states}"),
+        mark("{killer} killed {killed_sized} {before_adams_states}"),
         mark("Optimizer states hold {optimizer_held} of {tensors_held} allocated on {gpu}"),
         mark("{managed_library} could not get managed memory, which the GPU and the host share, for paged states"),
         mark("The optimizer step needed {requested} more; {free}[ of {total}] were free on {gpu}"),
@@ -55,6 +61,8 @@ CAUSE = Cause(
         Row(snapshot.optimizer_states_hold_most, Grade.PROVES),
         Row(first_step.states_of_the_first_step_on_the_cpu, Grade.NAMES, ON_THE_CPU),
         Row(first_step.states_weigh_most, Grade.POINTS, ON_THE_CPU),
+        Row(first_step.adams_states_come_next_at_a_limit, Grade.NAMES, OF_THE_STATES),
+        Row(first_step.adams_states_come_next, Grade.POINTS, OF_THE_STATES),
         Row(optimizer.lbfgs_fills_a_limit, Grade.NAMES, OF_A_HISTORY),
         Row(optimizer.lbfgs_keeps_its_history, Grade.POINTS, OF_A_HISTORY),
         Row(optimizer.paged_states_were_refused, Grade.NAMES, OF_PAGED_STATES),

@@ -32,6 +32,8 @@ _DONE: Final = late(
     r"[^\d\n%]{0,20}|: )" + A_COUNT + r"(?= ?[a-z]{3,20}s\b|$)"
 )
 _STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + A_COUNT)
+# Keras': "12/64 [====>", since 3 of "━"
+_BARS: Final = late(r"^\s{0,8}" + A_COUNT + r"\s?[\[━]")
 _NUMBER: Final = late(r"\d{1,15}")
 _TRACE: Final = "Traceback (most recent call last)"
 
@@ -87,7 +89,9 @@ def is_told_last(lines: Iterable[str], about: re.Pattern[str], behind: Sequence[
 def several_steps_went_by(crash: Crash) -> bool:
     """Whether the last prints count steps or batches, at least three of them, or one of a number above."""
     progress = crash.context.progress
-    return max(progress.get("step", 0), progress.get("done", 0)) >= SEVERAL or _counted(crash, _STEPS)
+    return max(progress.get("step", 0), progress.get("done", 0)) >= SEVERAL or any(
+        _counted(crash, steps) for steps in (_STEPS, _BARS)
+    )
 
 
 def several_batches_went_by(crash: Crash) -> bool:

@@ -93,6 +93,7 @@ _OF_A_BUILD: Final = "fewer-build-jobs"
 _TELLING: Final = 8  # characters of a function's name
 _STATES: Final = "low-memory-optimizer"  # whose words each world has of its own
 _TO_DISK: Final = "spill-to-disk"  # whose files are another matter than what a program keeps
+_FROM_DISK: Final = "stream-data"  # what is cached there is not streamed
 _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
 # Knobs that are nothing but an option of the engine
 _BY_AN_OPTION: Final = frozenset({*OF_THE_ENGINE, "less-swap-space"} - {"smaller-model"})
@@ -220,7 +221,7 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
         return None
     if evaluation.concerns(case.knob, case.crash):
         return None  # the program's option is that of its training
-    told = answer.action if answer is not None and case.knob in (_STATES, _TO_DISK) else None
+    told = answer.action if answer is not None and case.knob in (_STATES, _TO_DISK, _FROM_DISK) else None
     own = own_options.proposal(case.knob, told or KNOBS[case.knob].action, case.crash)
     if own is None or answer is None:
         return own
@@ -264,7 +265,7 @@ def _as_handed_over(row: Spelling, crash: Crash) -> Spelling:
     """As who calls the program's code writes it, or who starts a release that takes no file."""
     if is_set_in_code(row, crash):
         return row.as_argument
-    return row.as_flag if by_flags(row, crash.context) else row
+    return (row.as_flag if by_flags(row, crash.context) else row).as_launched(crash.context)
 
 
 def _has_a_script(row: Spelling, crash: Crash) -> bool:

@@ -82,7 +82,7 @@ class OwnOption(Struct, frozen=True):
         """What to set it to; None where only the program knows its values."""
         number = self.setting.whole
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
-            return typed(self.row.then, "bool" if self.row.then in _SWITCHED else "str") if self.row.then else None
+            return typed(self.row.then, "bool" if self.row.then in _SWITCHED else "int") if self.row.then else None
         if self.row.then == HALF:
             return (number // self.share if self.share else 0) if number > 0 else self.pieces
         if self.row.then == TENFOLD:

@@ -55,6 +55,7 @@ _EMPTY: Final = "|" * len(COLUMNS)  # what a row leaves out at its end
 _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 _OF_RELEASES: Final = late(r"([a-z][\w.-]{1,40})(>=\d[\d.]{0,12})")
 _FLAG: Final = late(r"--[a-z][\w-]{1,60}(?: \{\})?")
+_VALUED: Final = late(r"--?[a-zA-Z][\w.-]{1,80}[ =]\{\}")
 _KEY_OF_A_FILE: Final = late(r"[a-z]\w{1,60}: \{\}")
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
 _CALL: Final = late(
@@ -168,6 +169,14 @@ class Spelling(NamedTuple):
     def beside(self) -> tuple[str, ...]:
         """The frameworks and settings that it needs."""
         return tuple(need for need in self.needs if not need.startswith(_QUOTE))
+
+    def as_launched(self, context: Context) -> Spelling:
+        """A flag as the launch line spells it: with dashes or underscores, and with its own sign before the value."""
+        stated = context.settings.get(self.key)
+        written = (stated.written or "") if stated is not None else ""
+        if stated is None or not written.startswith("-") or not _VALUED.fullmatch(self.write):
+            return self
+        return self if stated.flag == self.setting else self._replace(write=f"{written}{{}}")
 
     def _words(self) -> Iterator[str]:
         for need in self.needs:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoctor.arithmetic.training import states_in_full_precision
+from oomdoctor.arithmetic.training import ADAM_BYTES, states_in_full_precision
 from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM
 from oomdoctor.families.kernel import KernelKill
@@ -14,7 +14,7 @@ from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, total_bytes
-from oomdoctor.incident.prints import is_told_last, own_lines
+from oomdoctor.incident.prints import is_told_last, own_lines, several_steps_went_by
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -32,7 +32,7 @@ _ON_THE_CPU: Final = late(
 _ON_A_CARD: Final = late(
     r"(?i)\b(?:cuda|gpu|xpu|mps|npu|tpu):\d|\bdevice:gpu\b|\b(?:Cuda|Rocm|Tpu)Device\(|\bnvidia|\bgpu available: true"
     r"[^\n]{0,20}, used: true|\b(?:using|on|device\W{1,4}) ?(?:the )?(?:cuda|gpu|tpu|mps)\b|\bn_gpu\W{1,3}[1-9]"
-    r"|\bper GPU\b|\b[1-9]\d{0,3} GPUs?\b"
+    r"|\bper GPU\b|\b[1-9]\d{0,3} GPUs?\b|\busing fused adamw: true"  # nanoGPT's model.py: on CUDA alone
 )
 _CPU_SETTINGS: Final = {"use_cpu": True, "no_cuda": True, "cpu": True, "device": "cpu", "accelerator": "cpu"}
 # TensorFlow's first line: with a GPU the next ones would name it
@@ -40,6 +40,9 @@ _TENSORFLOW: Final = late(r"\bcpu_feature_guard\.cc")
 _BEGUN: Final = late(
     r"^\s{0,4}(?:(?i:train\w*|epoch|fit\w*|steps?)\b[^|%\n]{0,40})?0%\|[^|\n]{0,200}\| ?0/\d"  # a bar at its start
     r"|\bbefore (?:the )?(?:training|first step|update)"
+    # A loss that is computed before any step; nanoGPT's train.py evaluates ahead of its step 0
+    r"|^(?![^\n]*(?i:it/s|s/it|%\|))[^\n]{0,40}?(?:(?i:\b(?:initial|starting|untrained)\b[^|\n]{0,30}\bloss\b)"
+    r"|\b(?:step|iter(?:ation)?) 0: train loss [\d.]{1,12}, val loss\b)"
     r"|^(?![^\n]*(?i:\bloss\b|it/s|s/it|%\||\bstep\W{0,3}[1-9]))(?:"
     r"\W{0,6}\*{3,} ?(?i:(?:\w+ ){0,3}?(?:train|distill|fine-?tun|optimiz|dpo|sft))"
     r"|[^\n]*?(?i:\bepoch\W{0,4}(?:1/\d|0{0,2}[01]\b)|\b(?:start|begin)\w* (?:the )?(?:training|fit|fine-?tuning))"
@@ -70,6 +73,12 @@ _OF_TRAINING: Final = late(
 _BATCH: Final = late(r"(?i)batch[_-]?size|(?<![a-z])bsz(?![a-z])")
 _ADAM: Final = late(r"(?i)(?<![a-z])adamw?(?:_torch(?:_fused)?|_hf)?(?![a-z\d_]|[ -]?8)")
 _NARROW: Final = ("bf16", "fp16", "float16", "bfloat16", "16")
+# What comes before an optimizer's step
+_BACKWARD_DONE: Final = late(
+    r"(?i)\b(?:after|finished|completed?|done with) (?:the |its )?(?:1st |first )?backward\b"
+    r"|\bbackward(?: pass)?:? (?:is |was )?(?:done|finished|completed?)\b"
+)
+_OF_A_FIRST: Final = late(r"(?i)\b(?:first|1st) backward\b")
 # "[seqlen warmup] sequence length -> 1024", "resolution: 256 -> 384", "curriculum: context grows to 4096"
 _GROWN: Final = late(
     r"(?i)\b(?:seq\w*|context|resolution|image|picture|crop|tile|batch|frames?|clip)\b[^\n\d]{0,24}"
@@ -83,20 +92,26 @@ _NEARLY_ALL: Final = 0.75
 HALF: Final = 0.5
 _CHARACTERS: Final = 100  # of a line, enough to know it again
 _WEIGHTY: Final = GIB  # of states: more than most batches take
+_SMALL: Final = 8  # times as much was held as the model and its states take
+_SOME: Final = GIB // 8  # of states that a kill may be for
 
 
 @sign
 def killed_in_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
-    """The kernel or a manager killed a job for host memory that trains on the CPU, had begun and had done no step; one
-    process held three quarters of the memory, where the kernel tells."""
+    """The kernel or a manager killed a job for host memory that trains on the CPU, or on no GPU that a line shows with
+    a model that is small beside what was held, had begun and had done no step; one process held three quarters of the
+    memory, where the kernel tells."""
     if not isinstance(crash.root, KernelKill | LimitKill) or before_the_first_step(crash) is None:
         return None
-    if not computes_on_the_cpu(crash) or not _one_held_it(crash):
+    if not _one_held_it(crash):
         return None
-    words = say(
-        "The job trains on the CPU and was killed before its first step was done. What the forward pass keeps for the "
-        "backward pass comes on top of the model there, and grows with the batch."
-    )
+    if computes_on_the_cpu(crash):
+        words = say(
+            "The job trains on the CPU and was killed before its first step was done. What the forward pass keeps for "
+            "the backward pass comes on top of the model there, and grows with the batch."
+        )
+    elif (words := _beside_a_small_model(crash)) == "":
+        return None
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=True, stage=_stage(crash, "forward"))
 
 
@@ -116,6 +131,25 @@ def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
     )  # fmt: skip
     stage = _stage(crash, "optimizer_step")
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=True, stage=stage)
+
+
+def _beside_a_small_model(crash: Crash) -> str:
+    """What it says where the log prints a batch and the number of parameters, and these make far less than was held;
+    nothing where it does not."""
+    parameters, held = parameters_of(crash), _held(crash) or memory_in_all(crash)
+    size = states_in_full_precision(parameters)
+    if not parameters or not held or _SMALL * size > held or _starts_workers(crash) or not _states_a_batch(crash):
+        return ""
+    return say(
+        "{formula}: little of {held}, at which the job was killed before its first training step was done. What the "
+        "forward pass keeps for the backward pass comes on top, and grows with the batch; no line shows a GPU.",
+        formula=_formula(parameters, size),
+        held=show(held),
+    )
+
+
+def _states_a_batch(crash: Crash) -> bool:
+    return any(_BATCH.search(one.name) and one.whole for one in crash.context.settings.values())
 
 
 @sign
@@ -203,6 +237,39 @@ def states_weigh_most(crash: Crash) -> Seen | None:
     """The same, and weights, gradients and states of so many parameters take 1 GiB or more."""
     states = _states(crash)
     return states_are_told(crash) if states is not None and states[1] >= _WEIGHTY else None
+
+
+@sign
+def adams_states_come_next(crash: Crash) -> Seen | None:
+    """A job was killed for host memory or for no printed reason, of which no line shows a GPU: its last print says that
+    its first backward pass is done, and Adam makes two states of the printed number of parameters in its first step."""
+    if not (killed_bare(crash) or isinstance(crash.root, KernelKill | LimitKill)) or not _may_compute_alone(crash):
+        return None
+    states, whole = _states(crash), memory_in_all(crash)
+    size = states[0] * ADAM_BYTES if states is not None else 0
+    if states is None or size < max(_SOME, (whole or 0) // _SMALL) or not _one_backward_is_done(crash):
+        return None
+    words = say(
+        "The last print says that the backward pass is done, and no step is. Adam makes its two states in its first "
+        "step: {parameters:,} parameters x 2 x 4 bytes = {size} on top of weights and gradients.",
+        parameters=states[0],
+        size=show(size),
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=True, stage="optimizer_step")
+
+
+@sign
+def adams_states_come_next_at_a_limit(crash: Crash) -> Seen | None:
+    """The same, and the kernel or a manager says that it was for host memory."""
+    return adams_states_come_next(crash) if isinstance(crash.root, KernelKill | LimitKill) else None
+
+
+def _one_backward_is_done(crash: Crash) -> bool:
+    """Whether the last print that tells says so of the first pass, or of the only one in sight."""
+    if several_steps_went_by(crash) or not is_told_last(own_lines(crash), _BACKWARD_DONE, (PROGRESS,)):
+        return False
+    told = [line for line in dict.fromkeys(own_lines(crash)) if _BACKWARD_DONE.search(line)]
+    return len(told) == 1 or _OF_A_FIRST.search(told[0]) is not None
 
 
 @sign

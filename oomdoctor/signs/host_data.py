@@ -13,12 +13,14 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import SIGKILL, Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, asked_for
+from oomdoctor.incident.prints import several_steps_went_by
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting, Value
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import OF_THE_MACHINE
+from oomdoctor.signs.first_step import killed_bare
 from oomdoctor.signs.made import IN_BLOCKS
 from oomdoctor.signs.mapped_data import without_processes
 from oomdoctor.signs.trace import STRAW
@@ -70,6 +72,7 @@ _KEEPS: Final = (
     "cache", "cache_images", "cache_data", "cache_dataset", "cache_mode", "in_memory", "keep_in_memory",
     "load_in_memory", "load_in_ram", "load_into_memory", "preload", "preload_data", "cache_in_memory", "ram_cache",
 )  # fmt: skip
+_LATER_EPOCH: Final = late(r"(?i)\bepoch\W{0,4}(?:0{0,3}[2-9]|0{0,2}[1-9]\d)")
 _BY_SIGKILL: Final = "Killed"  # torch/utils/data/_utils/signal_handling.py: strsignal(3)
 _MEMORY: Final = ("memory", "ram", "mem", "in_memory", "true", "all")
 _STRINGS: Final = late(r"[<>|=]?([US])(\d{1,9})")
@@ -192,7 +195,7 @@ def cached_data(crash: Crash) -> Cached | None:
 @sign
 def data_is_kept_by_a_setting(crash: Crash) -> Seen | None:
     """The kernel or a manager killed a job for host memory, and a setting says that the job keeps its data there."""
-    kept = _kept(crash) if isinstance(crash.root, KernelKill | LimitKill) else None
+    kept = kept_in_memory(crash) if isinstance(crash.root, KernelKill | LimitKill) else None
     if kept is None:
         return None
     words = say(
@@ -202,12 +205,30 @@ def data_is_kept_by_a_setting(crash: Crash) -> Seen | None:
 
 
 @sign
+def data_is_kept_by_batches(crash: Crash) -> Seen | None:
+    """A SIGKILL for no printed reason in the middle of the first epoch, after several batches, and a setting says that
+    the job keeps its data in memory: each batch adds to it, and what a pass takes had room from the first one on."""
+    kept = kept_in_memory(crash) if killed_bare(crash) and several_steps_went_by(crash) else None
+    if kept is None or any(_LATER_EPOCH.search(line) for line in crash.root.around.before):
+        return None
+    words = say(
+        "{name} {value} keeps the data in memory, and more of it with each batch of the first epoch. What a pass takes "
+        "is there from the first batch on.",
+        name=kept.name,
+        value=kept.value,
+    )
+    doubt = say("no line shows how much memory was in use")
+    stage = "data_load" if crash.stage == "unknown" else None
+    return Seen(words=words, evidence=(crash.root,), against=(doubt,), stage=stage)
+
+
+@sign
 def data_is_kept_by_workers(crash: Crash) -> Seen | None:
     """A worker of a data loader was killed for no printed reason, and a setting says that data is kept in memory: each
     worker comes to keep what it has loaded."""
     root = crash.root
     killed = isinstance(root, LoaderDeath) and root.signal in (None, _BY_SIGKILL) and not crash.proven
-    kept = _kept(crash) if killed else None
+    kept = kept_in_memory(crash) if killed else None
     if kept is None:
         return None
     words = say(
@@ -219,7 +240,7 @@ def data_is_kept_by_workers(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(root,), against=(doubt,))
 
 
-def _kept(crash: Crash) -> Setting | None:
+def kept_in_memory(crash: Crash) -> Setting | None:
     """What says that data is kept, where nothing else is known to fill the memory."""
     if crash.pool not in RAM or not _fills_with_data(crash.stage):
         return None

@@ -18,6 +18,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FREE
 from oomdoctor.signs.first_step import (
+    adams_states_come_next,
     memory_in_all,
     parameters_of,
     states_of_the_first_step_on_the_cpu,
@@ -49,6 +50,8 @@ def host_memory_of_no_refusal(crash: Crash) -> Seen | None:
     root = crash.root
     on_the_cpu = isinstance(root, HostAllocation) and root.allocator in _ON_THE_CPU
     if crash.pool not in RAM or on_the_cpu or states_of_the_first_step_on_the_cpu(crash) is not None:
+        return None
+    if adams_states_come_next(crash) is not None:
         return None
     if states_weigh_most(crash) is not None or lbfgs_keeps_its_history(crash) is not None:
         return None
@@ -182,5 +185,7 @@ def stage_of_the_optimizer(crash: Crash) -> Seen | None:
 def another_stage_than_the_optimizers(crash: Crash) -> Seen | None:
     """The stage is a pass, or serving, and no stack frame shows the optimizer."""
     if crash.stage not in OTHERS or phase(crash) == "optimizer" or optimizer_states_hold_most(crash):
+        return None
+    if adams_states_come_next(crash) is not None:
         return None
     return Seen(words=say("the job failed {where}, not in the optimizer step", where=where(crash)))

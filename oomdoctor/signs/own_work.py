@@ -12,7 +12,7 @@ from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.checkpoints import while_a_checkpoint_was_written_or_read
 from oomdoctor.signs.evaluation import killed_during_an_evaluation
-from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import adams_states_come_next, killed_in_the_first_step_on_the_cpu
 from oomdoctor.signs.held_data import the_prints_say_what_was_filled
 from oomdoctor.signs.host_data import data_is_kept_by_a_setting
 from oomdoctor.signs.host_loading import the_kernel_killed_while_loading_weights
@@ -26,6 +26,7 @@ _WORK: Final = (
     the_prints_say_what_was_filled,
     the_kernel_killed_while_loading_weights,
     killed_in_the_first_step_on_the_cpu,
+    adams_states_come_next,
     lbfgs_fills_a_limit,
 )
 _FULL_PRECISION: Final = ("float32", "fp32", "torch.float32", "float", 32)

@@ -98,3 +98,27 @@ def test_who_calls_lmdeploys_pipeline_makes_the_engine(above: str, in_code: bool
     log = "Traceback (most recent call last):\n" + above + VISION + cuda()
     row = next(one for one in rows("lmdeploy") if one.knob == "lower-engine-reservation")
     assert is_set_in_code(row, crashes_of(log)[0]) is in_code
+
+
+TOKENS = "tokens per iteration will be: 16,384\n"  # nanoGPT's own options have underscores and signs
+KILLED = "Memory cgroup out of memory: Killed process 83 (python) total-vm:1601096kB, anon-rss:1020648kB\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "snippet"),
+    [
+        ("+ python train.py --batch_size=64 --max_iters=9\n" + TOKENS, "--batch_size=16"),
+        ("+ python train.py --batch-size 64 --max-iters 9\n" + TOKENS, "--batch-size 16"),
+        ("+ python train.py --batch_size 64 --grad_accum 2\n" + TOKENS, "--batch_size=16 --grad_accum=8"),
+        ("+ python train.py --batch-size=64 --accum-iter=2\n" + TOKENS, "--batch-size 16 --accum-iter 8"),
+        (
+            "+ python train.py --batch_size=64 --gradient_accumulation_steps=5\n" + TOKENS,
+            "--batch_size=16 --gradient_accumulation_steps=20",
+        ),
+        ("+ python train.py --batch-size 64\nargs: {'grad_accum': 3}\n" + TOKENS, "--batch-size 16 --grad-accum 12"),
+    ],
+)
+def test_an_option_of_the_launch_line_is_spelled_as_it_stands_there(log: str, snippet: str) -> None:
+    found = advise(log + "loss before training: 4.1\n" + KILLED, BATCH, cause="activations")[0][BATCH]
+    assert found.snippet == snippet
+    assert "not in the log" not in " ".join(found.assumes)

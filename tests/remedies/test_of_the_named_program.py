@@ -234,6 +234,28 @@ def test_who_loads_is_not_told_how_to_save(trace: str, given: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "mapped"),
+    [
+        ("torch 2.9.0\nloading checkpoint 'runs/last.pt'", True),
+        ("torch 2.9.0\nresuming from runs/epoch=3.ckpt", True),
+        ("+ python fit.py --resume runs/last.pth\ntorch 2.9.0\nloading the checkpoint", True),
+        ("torch 2.9.0\nloading checkpoint pytorch_model.bin", False),
+        ("torch 2.9.0\nloading checkpoint last.pt and pytorch_model.bin", False),
+        ("torch 2.9.0\nloading checkpoint runs/last", False),
+        ("torch 2.9.0\nloading checkpoint last.pt.gz", False),
+        ("torch 2.0.1\nloading checkpoint 'runs/last.pt'", False),  # cannot map it
+    ],
+)
+def test_a_file_of_torch_save_is_mapped_by_torch_load(lines: str, mapped: bool) -> None:
+    killed = "run.sh: line 2:    12 Killed                  python fit.py\n"
+    found = advise(f"{lines}\n{killed}", "low-memory-loading", cause="checkpoint-spike")[0]["low-memory-loading"]
+    assert found.action.startswith("Map the checkpoint into memory") is mapped
+    assert ("safetensors" in found.action) is not mapped
+    if mapped:
+        assert found.snippet == 'state = torch.load(path, map_location="cpu", mmap=True)'
+
+
+@pytest.mark.parametrize(
     ("frame", "given"),
     [
         (("/w/scene/gaussian_model.py", "create_from_pcd", "dist2 = distCUDA2(points)"), False),

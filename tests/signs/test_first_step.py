@@ -285,3 +285,85 @@ REFUSED = (
 def test_scores_of_all_labels(tmp_path: Path, size: int, options: str, exact: bool) -> None:
     (tmp_path / "job.log").write_text(f"+ python tag.py {options}\n{REFUSED.format(size)}\n", encoding="utf-8")
     assert (oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]["cause"] == "logits-spike") is exact
+
+
+SMALL = "number of parameters: 5.1M"  # x 16 bytes = 78 MiB of 1.75 GiB
+BEGUN = "start training"
+TOKENS = "python fit.py --batch-size 96 --lr 3e-4"
+
+
+@pytest.mark.parametrize(
+    ("command", "lines", "cause"),
+    [
+        (TOKENS, [SMALL, BEGUN], STEP),
+        (TOKENS, [SMALL, "untrained val loss 4.1"], STEP),
+        (TOKENS, [SMALL, "step 0: train loss 4.1701, val loss 4.1688"], STEP),  # nanoGPT evaluates ahead of it
+        (TOKENS, ["initial loss 4.17", "model: 14,300,000 parameters"], STEP),
+        (TOKENS, ["model: 14,700,000 parameters", BEGUN], LIMIT),  # x 16 bytes = an eighth
+        (TOKENS, [BEGUN], LIMIT),
+        (TOKENS, [SMALL, "step 0: train loss 4.1701, val loss 4.1688", "iter 0: loss 4.17, time 900ms"], LIMIT),
+        (TOKENS, [SMALL, "step 250: train loss 2.1, val loss 2.2"], LIMIT),
+        (TOKENS, [SMALL, "step 0: loss 4.17"], LIMIT),
+        (TOKENS, [SMALL, "using fused AdamW: True", BEGUN], LIMIT),
+        (TOKENS, [SMALL, "Using device: cuda", BEGUN], LIMIT),
+        (f"{TOKENS} --num-workers 4", [SMALL, BEGUN], LIMIT),
+        ("python fit.py --lr 3e-4", [SMALL, BEGUN], LIMIT),
+        ("python serve.py --batch-size 96", [SMALL, "Uvicorn running on http://0.0.0.0:80"], LIMIT),
+    ],
+)
+def test_a_model_that_is_small_beside_what_was_held(tmp_path: Path, command: str, lines: list[str], cause: str) -> None:
+    found = diagnosed(tmp_path, command, *lines, kernel=dmesg())
+    assert found[0]["cause"] == cause
+    if cause == STEP:
+        assert "on the CPU" not in found[0]["headline"]
+        assert "in the first training step: python (PID 5150) held 1.75 GiB" in found[0]["headline"]
+        assert found[0]["confidence"] <= 0.8
+    if SMALL in lines and cause == STEP:
+        formula = "5,100,000 parameters x 16 bytes (weights, gradients and Adam's two states in 32 bits) = 78 MiB"
+        assert f"{formula}: little of 1.75 GiB" in found[0]["explanation"]
+
+
+WIDE = "trainable params: 50,000,000"  # x 8 bytes = 381 MiB
+PASSED = "RSS after the first backward: 910 MB (loss 0.69)"
+ADAM = "python fit.py --batch-size 96 --optimizer adamw --lora-rank 0"
+
+
+@pytest.mark.parametrize(
+    ("command", "lines", "comes"),
+    [
+        (ADAM, [WIDE, PASSED], True),
+        (ADAM, [WIDE, "backward pass done"], True),
+        (ADAM, [WIDE, "finished backward in 3.1 s"], True),
+        (ADAM, [WIDE, "forward done", "backward completed", "clipping gradients"], True),
+        (ADAM, [PASSED], False),
+        (ADAM, [WIDE, PASSED, "step 1 loss 0.69"], False),
+        (ADAM, [WIDE, "backward pass done", "step 1 loss 0.69", "backward pass done: 2"], False),
+        (ADAM, [WIDE, "Using device: cuda", PASSED], False),
+        (ADAM, [WIDE, "before backward: 700 MB"], False),
+        (ADAM, [WIDE, "backward compatible mode"], False),
+        (ADAM.replace("adamw", "sgd"), [WIDE, PASSED], False),
+        (ADAM.replace("adamw", "adamw_8bit"), [WIDE, PASSED], False),
+        (f"{ADAM} --dtype bf16", [WIDE, PASSED], False),
+    ],
+)
+def test_after_the_first_backward_pass_come_adams_states(
+    tmp_path: Path, command: str, lines: list[str], *, comes: bool
+) -> None:
+    bare, limited = (diagnosed(tmp_path, command, *lines, kernel=kernel) for kernel in ("", dmesg()))
+    assert ((bare[0]["cause"], limited[0]["cause"]) == (STATES, STATES)) is comes
+    if not comes:
+        assert STATES not in (bare[0]["cause"], limited[0]["cause"])
+    elif WIDE in lines:
+        assert "50,000,000 parameters x 2 x 4 bytes = 381 MiB" in bare[0]["explanation"]
+        assert "after its first backward pass: python (PID 5150)" in limited[0]["headline"]
+        assert [one["knob"] for one in bare[0]["remedies"]][:2] == ["low-memory-optimizer", "lora"]
+        assert bare[0]["remedies"][1]["snippet"] == "--lora-rank 8"
+        assert "smaller-microbatch" not in [one["knob"] for one in bare[0]["remedies"]]
+
+
+def test_states_that_are_too_little(tmp_path: Path) -> None:
+    """128 MiB; at a limit of 1.76 GiB an eighth of it."""
+    for parameters, cause in ((16_777_216, STATES), (16_777_215, BARE)):
+        assert diagnosed(tmp_path, ADAM, f"trainable params: {parameters}", PASSED)[0]["cause"] == cause
+    for parameters, cause in ((29_500_000, STATES), (29_400_000, LIMIT)):
+        assert first(tmp_path, ADAM, f"trainable params: {parameters}", PASSED) == cause

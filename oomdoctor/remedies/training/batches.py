@@ -18,6 +18,7 @@ from oomdoctor.incident.node import total_bytes
 from oomdoctor.incident.prints import several_batches_went_by
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
+from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line
 from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.halves import half
@@ -26,16 +27,23 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs.arrays import PICTURES, VOLUMES, far_beyond_a_machine, little_too_large
 from oomdoctor.signs.first_step import killed_bare_at_a_step
-from oomdoctor.signs.host_data import cached_data
+from oomdoctor.signs.host_data import cached_data, data_is_kept_by_batches
 from oomdoctor.signs.passes import simulates_worlds
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.signs.trace import GENERATES
 from oomdoctor.units import GIB, show
 
 SMALLER_BATCHES: Final = mark("the starting engine reserves a share of the GPU, whatever the training batch size")
+_SIGNED: Final = late(r"--[\w.-]{1,80}=")
 _OF_A_FILTER: Final = r"(?i)variable|assign|initiali[sz]er|filter_?grad|backprop_?filter"
 _QUARTER: Final = 4
-ACCUMULATION: Final = "gradient_accumulation_steps"
+_ACCUMULATION: Final = "gradient_accumulation_steps"
+# What Lightning, MAE, x-transformers, and scripts of one's own call it
+_ACCUMULATIONS: Final = (
+    _ACCUMULATION, "gradient_accumulation", "grad_accumulation_steps", "grad_accumulation", "grad_accum_steps",
+    "grad_accum", "grad_acc_steps", "grad_acc", "accumulate_grad_batches", "accumulation_steps", "accum_steps",
+    "accum_iter", "gradient_accumulate_every", "grad_accum_every",
+)  # fmt: skip
 _DATA: Final = "dataset-in-ram"  # of which a smaller batch brings as much, only later
 # The input of an operation, its result, and what the one before it has left
 _AT_ONCE: Final = 3
@@ -89,7 +97,7 @@ def smaller_microbatch(case: Case) -> Answer:
         action=say(
             "{action}, and {option} {now} -> {then}",
             action=proposal.action,
-            option=ACCUMULATION,
+            option=_accumulated_by(case.crash),
             now=shown,
             then=times * now,
         ),
@@ -113,9 +121,9 @@ def _adds_up(case: Case) -> bool:
 
 
 def _fills_a_cache(crash: Crash) -> bool:
-    """Whether the data were still being cached: there was no batch of them yet."""
+    """Whether the data were still being cached: before there was a batch of them, or by each batch of whatever size."""
     cached = cached_data(crash)
-    return cached is not None and cached.is_filling
+    return (cached is not None and cached.is_filling) or data_is_kept_by_batches(crash) is not None
 
 
 def _half_a_batch(case: Case) -> Proposal:
@@ -348,25 +356,33 @@ def _accumulation(case: Case) -> tuple[int, tuple[str, ...]] | None:
     """Over how many steps the job accumulates now, and what was assumed."""
     if case.number() is None:
         return None  # half of a batch that nobody printed asks for no number of steps
-    stated = case.crash.setting(ACCUMULATION)
+    stated = case.crash.setting(*_ACCUMULATIONS)
     if stated is not None:
         return (stated.whole, ()) if stated.whole is not None and stated.whole > 0 else None
     if case.row is None or not some([case.row.framework], "accumulates by option"):
         return None
-    return 1, (say("{option} is 1 (its default, not in the log)", option=ACCUMULATION),)
+    return 1, (say("{option} is 1 (its default, not in the log)", option=_ACCUMULATION),)
 
 
 def _accumulated(line: str | None, case: Case, steps: int) -> str | None:
     """The option for the steps beside that for the batch, in the same manner."""
     if line is None:
         return None
-    stated = case.crash.setting(ACCUMULATION)
+    stated, option = case.crash.setting(*_ACCUMULATIONS), _accumulated_by(case.crash)
+    signed = _SIGNED.match(line) is not None
     if stated is not None and stated.written is not None:
-        return f"{line} {stated.written}{steps}"
+        return f"{line} {stated.flag}={steps}" if signed else f"{line} {stated.written}{steps}"
     if case.row is not None and case.row.is_argument and line.startswith(case.row.key):
-        return f"{line}, {ACCUMULATION}={steps}"
+        return f"{line}, {option}={steps}"
     if line.startswith("--"):
-        return f"{line} --{ACCUMULATION} {steps}"
+        flag = option.replace("_", "-") if "-" in line[2:].partition(" ")[0] else option
+        return f"{line} --{flag}{'=' if signed else ' '}{steps}"
     if line.startswith('"'):
-        return f'{line}, "{ACCUMULATION}": {steps}'
-    return f"{line}\n{ACCUMULATION}: {steps}" if ": " in line else f"{line} {ACCUMULATION}={steps}"
+        return f'{line}, "{option}": {steps}'
+    return f"{line}\n{option}: {steps}" if ": " in line else f"{line} {option}={steps}"
+
+
+def _accumulated_by(crash: Crash) -> str:
+    """What the option is called, as the log has it."""
+    stated = crash.setting(*_ACCUMULATIONS)
+    return _ACCUMULATION if stated is None else stated.name.rsplit(".", 1)[-1]

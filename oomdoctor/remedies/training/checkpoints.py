@@ -17,6 +17,9 @@ _PART_OF_A_CHECKPOINT: Final = late(r"\w{1,30}")
 _OF_RANKS: Final = r"(?i)torch/distributed|\brank ?\d|LOCAL_RANK|torchrun|accelerate|deepspeed"
 _SAVES_WEIGHTS: Final = r"\bsave\(\s?[\w.]{1,60}\.state_dict\(\)\s?,"
 _TORCH: Final = "torch"
+_OF_TORCH: Final = late(r"\w\.(?:pt|pth|ckpt|pth\.tar)(?![\w.])")
+_OF_OTHERS: Final = r"\.safetensors\b|\w\.bin\b"
+_MAPPED: Final = "mmap=True"
 _WAITS: Final = "save.result()  # the future of the last save, before the next one"
 _LOADING: Final = ("checkpoint_load", "model_load")  # stages: nothing is saved
 _ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
@@ -29,12 +32,20 @@ def load_in_parts(case: Case) -> Answer:
         return Skip() if crash.job.in_engine else _load_to_ram(case)
     if not crash.job.in_engine and _has_ranks(crash):
         return None
+    if row is not None and row.is_call and _MAPPED in row.write and _reads_a_file_of_torch(crash):
+        return Proposal(action=say("Map the checkpoint into memory, on the CPU, instead of reading a full copy of it"))
     action = say(
         "Load the weights without a second full copy in RAM: memory-mapped (safetensors, not .bin) or shard by shard"
     )
     if row is None or not row.takes_value:
         return Proposal(action=action)
     return Proposal(action=action, suggested=row.value) if crash.job.in_engine else None
+
+
+def _reads_a_file_of_torch(crash: Crash) -> bool:
+    """Whether a setting or a line near the failure names a file of torch.save's, and no other weights."""
+    stated = any(_OF_TORCH.search(str(one.value)) for one in crash.context.settings.values())
+    return (stated or crash.shows(_OF_TORCH.pattern)) and not crash.shows(_OF_OTHERS)
 
 
 def _has_ranks(crash: Crash) -> bool:

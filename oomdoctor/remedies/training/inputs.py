@@ -10,10 +10,11 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.inputs import SIZE, computes_anything, may_be_anything, of_sound
 from oomdoctor.remedies.own_line import of_a_library
+from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.remedies.settings import comes_later
 from oomdoctor.remedies.training.batches import halved
-from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece
+from oomdoctor.signs.host_data import data_goes_to_the_card_in_one_piece, kept_in_memory
 from oomdoctor.signs.passes import of_a_recording
 from oomdoctor.signs.pieces import work_of
 from oomdoctor.spellings import title
@@ -46,6 +47,8 @@ def stream_data(case: Case) -> Answer:
     """tensorflow/python/data/ops/from_tensor_slices_op.py: slices of tensors stay where these are."""
     if case.row is not None and case.row.setting == _CACHE:
         return _no_cache(case)
+    if kept_in_memory(case.crash) is not None and (case.row is None or own_option(case.knob, case.crash) is not None):
+        return Proposal(action=say("Cache the data on disk, or not at all, instead of in memory"))
     if (work := work_of(case.crash)) is not None:
         return Proposal(
             action=say("Write out or drop what is made of the {what} before the next ones are taken", what=work.what),

@@ -18,7 +18,12 @@ from oomdoctor.signs import evaluation
 from oomdoctor.signs.builds import COMMAND_ABOVE, COMPILER, killed_under_a_compile_command, whole_program_crate
 from oomdoctor.signs.checkpoints import RESUMING, SAVING, killed_at_a_step_that_saves
 from oomdoctor.signs.evaluation import killed_bare_during_an_evaluation
-from oomdoctor.signs.first_step import killed_bare_before_the_first_step, killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import (
+    adams_states_come_next,
+    computes_on_the_cpu,
+    killed_bare_before_the_first_step,
+    killed_in_the_first_step_on_the_cpu,
+)
 from oomdoctor.signs.held_data import buffer_of, collected_things, killed_bare_among_tables, large_encoded_table
 from oomdoctor.signs.host_data import (
     cached_data,
@@ -127,10 +132,16 @@ def data_in_one_piece(crash: Crash) -> str | None:
 
 
 def in_first_step(crash: Crash) -> str | None:
-    """When a job was killed that trains on the CPU and had done no step."""
+    """When a job was killed that trains on the CPU, or on no GPU that a line shows, and had done no step."""
     if killed_in_the_first_step_on_the_cpu(crash) is None:
         return None
-    return say("in the first training step on the CPU")
+    on_the_cpu = computes_on_the_cpu(crash)
+    return say("in the first training step on the CPU") if on_the_cpu else say("in the first training step")
+
+
+def before_adams_states(crash: Crash) -> str | None:
+    """When a job was killed whose last print says that its first backward pass is done."""
+    return say("after its first backward pass") if adams_states_come_next(crash) is not None else None
 
 
 def before_first_step(crash: Crash) -> str | None:
