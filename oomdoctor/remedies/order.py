@@ -24,7 +24,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, misread, own_options, ray_workers
 from oomdoctor.remedies.allocator import WORTH_A_TRY, little_is_unused
-from oomdoctor.remedies.engine.requests import CHUNKS, cache_beside
+from oomdoctor.remedies.engine.requests import CHUNKS, beams_of, cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.initial import of_the_default
 from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
@@ -70,7 +70,8 @@ _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
 _OF_A_BUILT_ENGINE: Final = "config.pbtxt"  # Triton's, whose TensorRT-LLM loads what `build.py` made
 _LENGTH: Final = "shorter-context"
-_OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", _LENGTH)
+_SEQUENCES: Final = "fewer-sequences"
+_OF_AN_ENGINES_BATCHES: Final = (_SEQUENCES, "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
 _AT_ONCE: Final = late(r"(?i)concurren|in_?flight|max_?pending")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
@@ -99,9 +100,16 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     crash = decision.crash_of(answer)
     grows = answer.cause.id.endswith(_LEAKS)
     limit = () if grows else _of_a_low_limit(crash)
-    knobs = tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision))))
+    knobs = _with_beams(tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision)))), crash)
     knobs = _of_each_process(knobs) if crash.pool in RAM and address_limit(crash) is not None else knobs
     return _of_the_group(knobs, grows=grows) if crash.pool == _OF_A_GROUP else knobs
+
+
+def _with_beams(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """Each prompt of a batch is as many sequences as beams: fewer of those answer as many prompts at once."""
+    if _BATCH not in knobs or beams_of(crash) is None:
+        return knobs
+    return _placed(_SEQUENCES, knobs, knobs.index(_BATCH))
 
 
 def _of_each_process(knobs: tuple[str, ...]) -> tuple[str, ...]:
