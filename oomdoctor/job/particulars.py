@@ -170,6 +170,7 @@ _TABLE: Final = (
         r"\b[Bb]atch[ _]size(?: per \w{1,12})?[\"']?[ :=]{1,3}(\d{1,7})\b(?!\.\d)",
     ),
     ("parameters", ("arameters",), r"\b[Pp]arameters(?: ?[:=] ?)(\d[\d,]{2,18})\b(?!\.\d)"),
+    ("parameters", (" parameters",), r"(?<![\w.,])(\d[\d,]{3,18}) (?:total |model )?parameters\b"),
     (
         "image_size",
         (" of size ", "image_size "),
@@ -177,6 +178,7 @@ _TABLE: Final = (
     ),
     ("fraction", ("fraction",), r"\bfraction\w{0,40}(?: is|[:=]){0,1} ?(\d\.\d{1,6})\b"),
     ("blocks", (" blocks",), r"\b(\d{1,9}) (?:free |total )?blocks\b"),
+    ("micro_batch_tokens", ("n_ubatch",), r"\bn_ubatch {0,20}= (\d{1,9})\b"),
     ("tokens", (" tokens ", " tokens,", " tokens)"), r"\b(\d{2,12}) (?:total |free )?tokens\b(?!/)"),
     ("context_tokens", ("KvSize:",), r"\bKvSize:(\d{1,9})\b"),
     ("batch_tokens", ("BatchSize:",), r"\bBatchSize:(\d{1,9})\b"),

@@ -29,7 +29,7 @@ from oomdoctor.patterns import late
 from oomdoctor.remedies import own_line, own_options, ray_workers
 from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.engine.known import card_total
-from oomdoctor.remedies.engine.requests import decoded_at_once
+from oomdoctor.remedies.engine.requests import beams_of, decoded_at_once
 from oomdoctor.remedies.host.offload import OFFLOADS
 from oomdoctor.remedies.host.processes import NEARLY_ALL, of_threads, several_tasks
 from oomdoctor.remedies.inputs import (
@@ -207,6 +207,11 @@ def an_engine_runs(case: Case) -> bool:
     crash = case.crash
     named = crash.job.runs_engine or crash.job.world == "ggml" or case.cause.startswith(vllm.NAME)
     return named or an_engine_computes_on_the_host(crash) is not None
+
+
+def several_sequences(case: Case) -> bool:
+    """An engine serves several, or a library's generate() keeps several of each prompt."""
+    return an_engine_runs(case) or beams_of(case.crash) is not None
 
 
 def past_its_own_cache(case: Case) -> bool:
@@ -736,6 +741,7 @@ def _held_by_a_helper(crash: Crash) -> bool:
 CONDITIONS: Final[Mapping[str, Question]] = {
     AT_ANY_TIME: lambda _: True,
     "an engine runs": an_engine_runs,
+    "sequences at once": several_sequences,
     "an engine reserves": reserves,
     "past its own cache": past_its_own_cache,
     "several requests": several_requests,

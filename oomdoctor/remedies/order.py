@@ -24,7 +24,7 @@ from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, misread, own_options, ray_workers
 from oomdoctor.remedies.allocator import WORTH_A_TRY, little_is_unused
-from oomdoctor.remedies.engine.requests import CHUNKS, cache_beside
+from oomdoctor.remedies.engine.requests import CHUNKS, beams_of, cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.initial import of_the_default
 from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
@@ -41,6 +41,7 @@ EVIDENCE: Final = "collect-evidence"  # relieves nothing, and comes after what d
 # Without its limit on a Mac PyTorch takes the RAM that the system itself needs: after all else
 _RISKY: Final = ("PYTORCH_MPS_HIGH_WATERMARK_RATIO",)
 FREE_BEFORE: Final = 2  # so that what is bought still stands among the first three
+FIRST: Final = 3  # remedies of a report
 _OF_A_GROUP: Final = "cgroup"  # a pool
 _LARGER: Final = "more-host-memory"
 _RAISED: Final = "raise-container-limit"
@@ -69,7 +70,8 @@ _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
 _OF_A_BUILT_ENGINE: Final = "config.pbtxt"  # Triton's, whose TensorRT-LLM loads what `build.py` made
 _LENGTH: Final = "shorter-context"
-_OF_AN_ENGINES_BATCHES: Final = ("fewer-sequences", "smaller-prefill", _LENGTH)
+_SEQUENCES: Final = "fewer-sequences"
+_OF_AN_ENGINES_BATCHES: Final = (_SEQUENCES, "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
 _AT_ONCE: Final = late(r"(?i)concurren|in_?flight|max_?pending")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
@@ -98,9 +100,16 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     crash = decision.crash_of(answer)
     grows = answer.cause.id.endswith(_LEAKS)
     limit = () if grows else _of_a_low_limit(crash)
-    knobs = tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision))))
+    knobs = _with_beams(tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision)))), crash)
     knobs = _of_each_process(knobs) if crash.pool in RAM and address_limit(crash) is not None else knobs
     return _of_the_group(knobs, grows=grows) if crash.pool == _OF_A_GROUP else knobs
+
+
+def _with_beams(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """Each prompt of a batch is as many sequences as beams: fewer of those answer as many prompts at once."""
+    if _BATCH not in knobs or beams_of(crash) is None:
+        return knobs
+    return _placed(_SEQUENCES, knobs, knobs.index(_BATCH))
 
 
 def _of_each_process(knobs: tuple[str, ...]) -> tuple[str, ...]:
@@ -318,27 +327,41 @@ def _only_delays(remedy: Remedy) -> bool:
 
 
 def evidence_ahead(remedies: Sequence[Remedy], cause: str, crash: Crash) -> list[Remedy]:
-    """The command that finds the holder goes first where nobody knows it, behind what the job states a number of, and
-    the one that shows who killed behind what can be done at once; before a leak that nothing shows, too, and before
-    everything where memory jumped and nothing shows for what."""
+    """The command that finds the holder goes first where nobody knows it, and where memory jumped and nothing shows for
+    what. Elsewhere it takes none of the first three places from what the log states."""
     command = next((one for one in remedies if one.knob == EVIDENCE and one.snippet), None)
     rest = [one for one in remedies if one is not command]
     if command is None or crash.pool not in RAM:
         return list(remedies)
-    if the_jump(crash) is not None:
+    if the_jump(crash) is not None or (cause == NODE_FULL and rest and _is_held_elsewhere(crash, rest[0])):
         return [command, *rest]
-    if cause == UNPROVEN:
-        ready = next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
-        return [*rest[:ready], command, *rest[ready:]]
-    if cause == NODE_FULL and rest and _is_held_elsewhere(crash, rest[0]):
-        return [command, *rest]
-    if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
-        stated = next((n for n, one in enumerate(rest) if one.suggested is None or _only_delays(one)), len(rest))
-        return [*rest[:stated], command, *rest[stated:]]
-    place = next((n for n, one in enumerate(rest) if one.knob == _LEAK), None)
-    if cause != PROCESS_HOG or place is None:
-        return list(remedies)
+    place = max(_place_of_evidence(rest, cause, crash), _behind_the_stated(rest))
     return [*rest[:place], command, *rest[place:]]
+
+
+def _place_of_evidence(rest: Sequence[Remedy], cause: str, crash: Crash) -> int:
+    """The command that shows who killed stands behind what can be done at once, and behind all where the log states any
+    of it: to look is no remedy. One for the holder stands behind what the job states a number of, and before a leak
+    that nothing shows."""
+    if cause == UNPROVEN and any(map(_is_stated, rest)):
+        return len(rest)
+    if cause == UNPROVEN:
+        return next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
+    if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
+        return next((n for n, one in enumerate(rest) if one.suggested is None or _only_delays(one)), len(rest))
+    leaks = (n for n, one in enumerate(rest) if one.knob == _LEAK and cause == PROCESS_HOG)
+    return next(leaks, len(rest))
+
+
+def _behind_the_stated(rest: Sequence[Remedy]) -> int:
+    """Behind the last of the first three whose value the log states; among fewer it takes no place from any."""
+    stated = (n for n, one in enumerate(rest[:FIRST], start=1) if _is_stated(one))
+    return max(stated, default=0) if len(rest) >= FIRST else 0
+
+
+def _is_stated(remedy: Remedy) -> bool:
+    told = remedy.current is not None or remedy.suggested is not None
+    return told and not _only_delays(remedy)
 
 
 def _is_held_elsewhere(crash: Crash, first: Remedy) -> bool:

@@ -18,6 +18,7 @@ _ADAPTERS: Final = (
 )  # fmt: skip
 # "train_dreambooth_lora_flux.py"
 _SCRIPT_OF_ADAPTERS: Final = r"(?i)(?:^|[\s/])(?:\w{1,60}_)?q?lora(?:_\w{1,60})?\.py\b"
+_PARAMETERS: Final = "parameters"  # a particular
 _TYPE: Final = "model_type"  # ms-swift's name of a model: "qwen2-vl-7b-instruct"
 _OF_ADAPTERS: Final = 1.1  # times the weights: what adapters of a high rank and their states add (a rule of thumb)
 _SEVERAL: Final = ("rl",)  # tasks that have more models on a GPU than are named
@@ -27,6 +28,14 @@ def trains_adapters(crash: Crash) -> bool:
     stated = [found.value for name in _ADAPTERS if (found := crash.setting(name)) is not None]
     told = any("lora" in value.lower() if isinstance(value, str) else bool(value) for value in stated)
     return told or crash.in_trace(r"(?:^|/)peft/") is not None or crash.shows(_SCRIPT_OF_ADAPTERS)
+
+
+def parameters_printed(crash: Crash) -> int | None:
+    """The most that a line counts; of several models of a job none is the one, and adapters are not all weights."""
+    if crash.job.task in _SEVERAL or trains_adapters(crash):
+        return None
+    counts = crash.context.particulars.get(_PARAMETERS, ())
+    return max((one for one in counts if isinstance(one, int)), default=None)
 
 
 @sign

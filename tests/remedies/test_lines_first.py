@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from remedy_logs import advise
+from remedy_logs import advise, crashes_of
 
 from oomdoctor import diagnose
+from oomdoctor.remedies import Remedy
+from oomdoctor.remedies.order import evidence_ahead
 from oomdoctor.report.contract import Diagnosis
 
 KILLED = "run.sh: line 12: 90210 Killed                  python fit.py\n"
@@ -35,6 +37,40 @@ def test_what_the_job_states_is_changed_at_once(tmp_path: Path, flags: str) -> N
     assert found.remedies[0].knob != "collect-evidence"
     assert found.remedies[0].snippet
     assert "collect-evidence" in {one.knob for one in found.remedies}
+
+
+LISTED = {
+    "batch": Remedy(knob="smaller-microbatch", action="Halve it", snippet="--bs 8", current=16, suggested=8),
+    "workers": Remedy(knob="fewer-workers", action="Fewer", setting="--procs", current=8, suggested=4),
+    "stream": Remedy(knob="stream-data", action="Stream it", current="memory"),
+    "line": Remedy(knob="smaller-buffers", action="Keep less", snippet="kept.clear()"),
+    "leak": Remedy(knob="clear-references", action="Drop them"),
+    "delay": Remedy(knob="tune-ray-monitor", action="Raise it", current=0.95),
+    "bought": Remedy(knob="more-host-memory", action="A larger node"),
+    "look": Remedy(knob="collect-evidence", action="Look", snippet="free -h"),
+}
+
+
+@pytest.mark.parametrize(
+    ("cause", "others", "listed"),
+    [
+        ("killed-without-evidence", "batch workers stream", "batch workers stream look"),
+        ("killed-without-evidence", "stream bought", "stream bought look"),  # asked above the remedies, too
+        ("host-memory-exhausted", "batch leak stream bought", "batch leak stream look bought"),
+        ("process-ram-hog", "leak batch workers", "leak batch workers look"),
+        ("killed-without-evidence", "line bought", "line look bought"),  # nothing is known
+        ("killed-without-evidence", "bought", "look bought"),
+        ("host-memory-exhausted", "batch leak bought", "batch look leak bought"),
+        ("host-memory-exhausted", "workers stream", "workers look stream"),  # all of them are among the first three
+        ("host-memory-exhausted", "delay line leak", "look delay line leak"),  # no remedy
+        ("host-memory-exhausted", "leak line bought batch", "look leak line bought batch"),
+        ("process-ram-hog", "line leak bought", "line look leak bought"),
+    ],
+)
+def test_to_look_takes_no_place_from_what_the_log_states(cause: str, others: str, listed: str) -> None:
+    crash = crashes_of(KILLED)[0]
+    given = [LISTED[name] for name in (*others.split(), "look")]
+    assert evidence_ahead(given, cause, crash) == [LISTED[name] for name in listed.split()]
 
 
 def test_who_else_holds_the_gpu_is_seen_before_a_batch_is_halved(tmp_path: Path) -> None:

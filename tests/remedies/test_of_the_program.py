@@ -310,7 +310,7 @@ LLAMA = (
     ("below", "prefill", "attention"),
     [
         ("", "-ub", "-fa"),
-        ('  File "/env/site-packages/llama_cpp/llama.py", line 9, in __init__\n', "n_batch", "flash_attn=True"),
+        ('  File "/env/site-packages/llama_cpp/llama.py", line 9, in __init__\n', "n_ubatch", "flash_attn=True"),
         ("    llm = LlamaCpp(\n  from langchain\n", "n_batch", 'model_kwargs={"flash_attn": True}'),
     ],
 )

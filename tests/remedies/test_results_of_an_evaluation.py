@@ -21,6 +21,23 @@ def test_tensors_become_numbers() -> None:
     assert chosen["clear-references"].action == "Keep numbers of each batch (counts, sums), not its tensors"
 
 
+@pytest.mark.parametrize(
+    ("announced", "of_trainer"),
+    [
+        ("***** Running Evaluation *****\n  Num examples = 900\n", True),
+        ("***** Running Prediction *****\n", True),
+        ("***** Running training *****\n", False),  # examples with a loop of their own print it, too
+        ("***** Running evaluation 3 *****\n", False),
+        ("Running Evaluation\n", False),
+    ],
+)
+def test_a_trainer_that_says_so_keeps_less_by_its_own_argument(announced: str, of_trainer: bool) -> None:
+    chosen, _ = advise(f"{announced}{PRINTS}\n{KILLED}", *KNOBS, cause="eval-accumulation")
+    line = ARGMAX.format("logits") if of_trainer else "predictions.append(logits.argmax(dim=-1))"
+    assert chosen["smaller-buffers"].snippet == line
+    assert (chosen["clear-references"].snippet == LOSS_ALONE) is of_trainer
+
+
 def test_a_curve_takes_thresholds_where_one_is_in_the_log() -> None:
     curve = "| 1 | roc | BinaryROC | 0 | train |\n"
     chosen, _ = advise(f"{curve}{PRINTS}\n{KILLED}", *KNOBS, cause="eval-accumulation")

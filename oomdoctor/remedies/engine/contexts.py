@@ -49,7 +49,7 @@ def within_room(case: Case) -> Proposal | None:
 
 def _cache(crash: Crash) -> tuple[int, int, tuple[str, ...]] | None:
     """The context, what its KV cache takes that was refused, and what shows that it is one."""
-    tokens = _context(crash)
+    tokens = context(crash)
     if not tokens:
         return None
     root = crash.root
@@ -71,7 +71,8 @@ def _cache(crash: Crash) -> tuple[int, int, tuple[str, ...]] | None:
     return tokens, sizes[0], (shown,)
 
 
-def _context(crash: Crash) -> int | None:
+def context(crash: Crash) -> int | None:
+    """How long it is, as llama.cpp prints it or as an option states it."""
     planned = [plan.context_len for plan in crash.every(LoadPlan) if plan.context_len]
     stated = (crash.setting(name) for name in _LENGTHS)
     asked = [one.value for one in stated if one is not None and isinstance(one.value, int)]

@@ -15,10 +15,11 @@ from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say, semicolons, translated
-from oomdoctor.remedies.engine.contexts import within_room
+from oomdoctor.remedies.engine.contexts import LEAST, context, within_room
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.initial import as_default, default_of
 from oomdoctor.remedies.knobs import KNOBS
+from oomdoctor.remedies.parts import parts_of_a_buffer
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import Spelling, assumptions, known_versions, of_knob
 from oomdoctor.signs.kv_cache import WHOLE_PROMPTS, a_step_takes_a_whole_prompt
@@ -28,13 +29,18 @@ from oomdoctor.signs.kv_pool import (
     no_places_although_tokens_are_free,
 )
 from oomdoctor.signs.logits import OF_PROMPTS
-from oomdoctor.signs.passes import sees
+from oomdoctor.signs.passes import generating, sees
 from oomdoctor.signs.releases import one_stage_is_asked_for_all_layers
 from oomdoctor.units import GIB, in_digits, show
 
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
 _SPECULATION: Final = "speculative_algorithm"
 CHUNKS: Final = "--enable-chunked-prefill"
+# Fewer tokens at once make prompts slow, and a shorter context serves nobody
+_MICRO_BATCH: Final = "micro_batch_tokens"  # a particular
+_LEAST: Final = {"smaller-prefill": 32, "shorter-context": LEAST}
+BEAMS: Final = "num_beams"
+_RETURNED: Final = "num_return_sequences"
 _STATES_CHUNKS: Final = ("enable_chunked_prefill", "no_enable_chunked_prefill")
 
 
@@ -64,8 +70,10 @@ def shorter_context(case: Case) -> Answer:
         return shorter
     if _gains_nothing(case.crash):
         return Refusal(say("not one KV-cache block fits: a shorter context alone does not help"))
-    cache = cache_beside(case.crash)
-    return half(case) if cache is None or case.now is not None else _half_of_the_cache(case.name, cache)
+    cache, answer = cache_beside(case.crash), half(case)
+    if not isinstance(answer, Refusal) and (shorter := _part_of_a_buffer(case)) is not None:
+        return shorter
+    return answer if cache is None or case.now is not None else _half_of_the_cache(case.name, cache)
 
 
 def _counted(crash: Crash, tokens: int) -> str:
@@ -141,6 +149,13 @@ def _pipeline(crash: Crash) -> tuple[str, ...]:
 
 
 def fewer_sequences(case: Case) -> Answer:
+    if case.row is not None and case.row.key == BEAMS:
+        beams = beams_of(case.crash)
+        return Skip() if beams is None else _fewer_beams(case, beams)
+    return _fewer_requests(case)
+
+
+def _fewer_requests(case: Case) -> Answer:
     if case.row is not None and case.row.type == "float":
         return None  # a factor of what the framework counts itself
     state = case.crash.first(SequencesExceedState)
@@ -180,6 +195,40 @@ def fewer_sequences(case: Case) -> Answer:
     if isinstance(short, WarmupShort) and short.total_tokens and case.now is None and case.row is not None:
         return _half_of_the_warm_up(case.row, short.total_tokens)
     return _back_to_the_few(case) or half(case)
+
+
+def beams_of(crash: Crash) -> int | None:
+    """How many sequences generate() of transformers keeps of each prompt, where the log states several and it runs."""
+    stated = crash.setting(BEAMS) if generating(crash) is not None else None
+    count = stated.whole if stated is not None else None
+    return count if count is not None and count > 1 else None
+
+
+def _fewer_beams(case: Case, beams: int) -> Answer:
+    """Each beam is a sequence with keys and values of its own; of all beams so many are returned at most
+    (generation/configuration_utils.py, `num_return_sequences`)."""
+    returned, prompts = case.crash.setting(_RETURNED), case.crash.setting(*KNOBS["smaller-microbatch"].settings)
+    then = max(beams // 2, (returned.whole if returned is not None else None) or 1)
+    if then >= beams:
+        return Refusal(say("as many sequences as beams are returned ({returned})", returned=then))
+    answer = half(case)
+    count = prompts.whole if prompts is not None else None
+    if not isinstance(answer, Proposal):
+        return answer
+    formula = f"max({beams} / 2, {_RETURNED}) = {then}" if then != beams // 2 else f"{beams} / 2 = {then}"
+    if count:
+        formula = say(
+            "{prompts} prompts x {beams} beams = {sequences} sequences; {formula}",
+            prompts=count, beams=beams, sequences=count * beams, formula=formula,
+        )  # fmt: skip
+    return replace(
+        answer,
+        action=say("Search with fewer beams: {name} {beams} -> {then}", name=case.name, beams=beams, then=then),
+        suggested=then,
+        derivation=formula,
+        snippet=case.as_launched(then) or case.snippet(then),
+        cost=say("other answers: the search is narrower"),
+    )
 
 
 def _back_to_the_few(case: Case) -> Proposal | None:
@@ -253,6 +302,8 @@ def smaller_prefill(case: Case) -> Answer:
         return answer
     if not root.tried_bytes:
         return answer
+    if (smaller := _part_of_a_buffer(case)) is not None:
+        return smaller
     return replace(
         answer,
         derivation=say(
@@ -261,6 +312,39 @@ def smaller_prefill(case: Case) -> Answer:
             half=show(root.tried_bytes / 2),
         ),
     )
+
+
+def _part_of_a_buffer(case: Case) -> Proposal | None:
+    """Of a compute buffer whose half is still more than there is room for the part that is not."""
+    found, now, root = parts_of_a_buffer(case.crash), _stated_or_printed(case), case.crash.root
+    if found is None or now is None or not isinstance(root, BufferRefused):
+        return None
+    count, room = found
+    then = now // count
+    if then < _LEAST[case.knob]:
+        return None
+    tried, name = root.tried_bytes or 0, case.now.name if case.now is not None else case.name
+    return Proposal(
+        action=say("Lower {name} from {now} to {then}", name=name, now=in_digits(now), then=then),
+        current=now,
+        suggested=then,
+        derivation=say(
+            "at best {tried} / {count} = {part} of compute buffer; half of it is more than {room} ({formula})",
+            tried=show(tried), count=count, part=show(tried / count), room=show(room.bytes), formula=room.formula,
+        ),
+        setting=case.own_name(),
+        snippet=case.own_spelling(then) if case.own_name() is not None else None,
+    )  # fmt: skip
+
+
+def _stated_or_printed(case: Case) -> int | None:
+    """By an option, else as llama.cpp prints what it was made with."""
+    if (stated := case.number()) is not None:
+        return int(stated)
+    if case.knob == "shorter-context":
+        return context(case.crash)
+    printed = case.crash.context.particulars.get(_MICRO_BATCH, ())
+    return next((one for one in reversed(printed) if isinstance(one, int)), None)
 
 
 def _is_smaller_than_a_prompt(case: Case) -> bool:

@@ -13,6 +13,7 @@ from oomdoctor.job.model import Setting
 from oomdoctor.language import say, semicolons
 from oomdoctor.remedies import own_line
 from oomdoctor.remedies.engine.known import PRINTED, card_total, weights_bytes
+from oomdoctor.remedies.parts import weights_are_little
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, already
 from oomdoctor.remedies.settings import known_versions, of_knob
 from oomdoctor.remedies.sizes import size_of_model, tensor_parallel
@@ -35,6 +36,8 @@ _NOT_QUANTIZED: Final = ("none", "null", "false", "auto", "")
 def smaller_weights(case: Case) -> Answer:
     """What the weights take now, in fewer bits or of another model."""
     row, models_named = case.row, case.crash.context.models
+    if weights_are_little(case.crash):
+        return Skip()
     if case.knob == "quantize-weights" and (release := _too_old(case.crash)) is not None:
         return Refusal(say("{release} reads no weights of 8 or 4 bits", release=release))
     if case.knob == "quantize-weights" and (checkpoint := _of_a_checkpoint(case)) is not None:

@@ -16,6 +16,7 @@ _TORCH: Final = "torch"
 _JAX: Final = "jax"  # a world, and the library that has its only fused kernel
 # Dao-AILab/flash-attention, README of 1.0 and 2.0, "PyTorch 1.12 and above"; xformers' wheels since 0.0.13 the same
 _TOO_OLD: Final = versions("<1.12")
+_GGML: Final = "ggml"  # a world
 _FUSED: Final = r"\bscaled_dot_product_attention\("
 # Where the call is not causal, a mask is one of padding, and with a causal one in its place the model is another
 _BOTH_WAYS: Final = r"\b(?:is_)?causal ?= ?False\b"
@@ -31,8 +32,9 @@ _SCORES_AT_ONCE: Final = "-amb"  # an option of ik_llama.cpp, for what is not fu
 
 def fused_attention(case: Case) -> Answer:
     """Who calls one already falls back to the plain one by an explicit mask or float32. On a CPU only PyTorch's own
-    kernel is one, and it is what transformers takes where nobody asks for another."""
-    if case.crash.pool in RAM:
+    kernel is one, and it is what transformers takes where nobody asks for another; ggml's is one of its own
+    (ggml/src/ggml-cpu/ops.cpp, ggml_compute_forward_flash_attn_ext)."""
+    if case.crash.pool in RAM and case.crash.job.world != _GGML:
         return _attention_of_the_cpu(case)
     if in_force.fused(case.crash):
         return Skip()
@@ -46,6 +48,8 @@ def fused_attention(case: Case) -> Answer:
             snippet=f"{case.row.setting} {case.row.set}",
             cost=say("slower prompts"),
         )
+    if case.crash.pool in RAM:
+        return Proposal(suggested=case.row.value if case.row is not None else None, cost=say("none"))
     by_an_option = case.row is not None and not own_line.of_a_library(case.row)
     if by_an_option or not case.crash.shows(_FUSED):
         return None

@@ -14,7 +14,6 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import total_bytes
 from oomdoctor.incident.prints import several_batches_went_by
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import mark, say, translated
@@ -23,13 +22,13 @@ from oomdoctor.remedies import own_line
 from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.parts import limit, parts
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs.arrays import PICTURES, VOLUMES, far_beyond_a_machine, little_too_large
 from oomdoctor.signs.first_step import killed_bare_at_a_step
 from oomdoctor.signs.host_data import cached_data, data_is_kept_by_batches
 from oomdoctor.signs.passes import simulates_worlds
-from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.signs.trace import GENERATES
 from oomdoctor.units import GIB, show
 
@@ -79,8 +78,8 @@ def smaller_microbatch(case: Case) -> Answer:
     times = 2
     if isinstance(answer, Proposal) and _at_its_first_step(case):
         answer, times = _quarter(case, answer), _QUARTER
-    elif isinstance(answer, Proposal) and (parts := _parts_that_fit(case)) is not None:
-        answer, times = _part(case, answer, parts), parts
+    elif isinstance(answer, Proposal) and (count := _parts_that_fit(case)) is not None:
+        answer, times = _part(case, answer, count), count
     if some(case.crash.context.frameworks, "keeps its global batch") or isinstance(answer, Refusal):
         return answer
     proposal = answer if isinstance(answer, Proposal) else _half_a_batch(case)
@@ -297,27 +296,24 @@ def _parts_that_fit(case: Case) -> int | None:
     many pieces at once, each as large as its part of the batch, half the memory has to be enough."""
     crash, now = case.crash, case.number()
     root = crash.root
-    limit = address_limit(crash) or total_bytes(crash)
-    if not isinstance(root, HostAllocation) or not root.tried_bytes or not limit or now is None:
+    most = limit(crash)
+    if not isinstance(root, HostAllocation) or not root.tried_bytes or not most or now is None:
         return None
-    parts = 2
-    while parts * limit < 2 * _AT_ONCE * root.tried_bytes:
-        parts *= 2
-    return min(parts, _MOST_PARTS) if parts > 2 and now >= 2 * parts else None
+    count = parts(root.tried_bytes, most, _AT_ONCE)
+    return min(count, _MOST_PARTS) if count > 2 and now >= 2 * count else None
 
 
-def _part(case: Case, answer: Proposal, parts: int) -> Proposal:
+def _part(case: Case, answer: Proposal, count: int) -> Proposal:
     assert case.now is not None
     now, tried = case.number() or 0, case.crash.root.tried_bytes if isinstance(case.crash.root, HostAllocation) else 0
-    limit = address_limit(case.crash) or total_bytes(case.crash) or 0
-    then = int(now) // parts
+    then = int(now) // count
     return replace(
         answer,
         action=say("Lower {name} from {now} to {then}", name=case.now.name, now=f"{now:g}", then=then),
         suggested=then,
         derivation=say(
             "{now:g} / {parts} = {then}: {count} pieces of {tried} / {parts} in half of {limit}",
-            now=now, parts=parts, then=then, count=_AT_ONCE, tried=show(tried or 0), limit=show(limit),
+            now=now, parts=count, then=then, count=_AT_ONCE, tried=show(tried or 0), limit=show(limit(case.crash) or 0),
         ),
         snippet=case.own_spelling(then) if case.own_name() is not None else None,
         assumes=(*answer.assumes, say("{count} such pieces at once (a guess)", count=_AT_ONCE)),

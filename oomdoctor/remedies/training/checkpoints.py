@@ -10,6 +10,7 @@ from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies.parts import weights_are_little
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.signs.checkpoints import saves_run_in_the_background
 
@@ -28,6 +29,8 @@ _ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
 def load_in_parts(case: Case) -> Answer:
     """A job of one process has no ranks, each with a copy; an engine maps the files that are made for it."""
     crash, row = case.crash, case.row
+    if weights_are_little(crash):
+        return Skip()
     if SIDES.get(crash.pool) == "device":
         return Skip() if crash.job.in_engine else _load_to_ram(case)
     if not crash.job.in_engine and _has_ranks(crash):

@@ -23,7 +23,8 @@ from oomdoctor.versions import versions
 
 _BUFFSIZE: Final = 4 * MIB
 _A_GOOD_PART: Final = 2  # half of what could be replaced
-TRAINER: Final = r"transformers/trainer"
+_TRAINER: Final = r"transformers/trainer"
+_ANNOUNCES: Final = r"\*{5} Running (?:Evaluation|Prediction) \*{5}"  # transformers/trainer.py, evaluation_loop
 _LIBRARY: Final = "transformers"
 _WHAT_METRICS_NEED: Final = mark("Keep what the metrics need of each batch: the argmax instead of all logits")
 _MOVES_PREDICTIONS: Final = "eval_accumulation_steps"
@@ -49,6 +50,11 @@ _CURVES: Final = r"\b(?:Binary|Multiclass|Multilabel)(?:PrecisionRecallCurve|ROC
 def keeps_predictions(cause: str, crash: Crash) -> bool:
     """An evaluation keeps its predictions in host memory, where Trainer's eval_accumulation_steps puts them as well."""
     return cause == "eval-accumulation" and crash.pool in RAM
+
+
+def of_a_trainer(crash: Crash) -> bool:
+    """Whether the loop that evaluates is transformers' own: it fails there, or says that it begins."""
+    return crash.in_trace(_TRAINER) is not None or crash.mentions(_ANNOUNCES) is not None
 
 
 def _on_the_host(case: Case) -> Answer:
@@ -107,7 +113,7 @@ def fewer_predictions(case: Case) -> Answer:
             setting="thresholds",
             cost=say("the curve is binned"),
         )
-    if crash.in_trace(TRAINER) is None:
+    if not of_a_trainer(crash):
         return Proposal(action=translated(_WHAT_METRICS_NEED), snippet="predictions.append(logits.argmax(dim=-1))")
     return _reduced_logits(crash)
 

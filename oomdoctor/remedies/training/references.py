@@ -19,7 +19,7 @@ from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.settings import known_versions, spelling
 from oomdoctor.remedies.training.batches import WITHOUT_TRAINING
-from oomdoctor.remedies.training.predictions import TRAINER, less_of_each_batch
+from oomdoctor.remedies.training.predictions import less_of_each_batch, of_a_trainer
 from oomdoctor.remedies.training.states import TRAINER_SLEEPS, puts_the_trainer_to_sleep
 from oomdoctor.signs import evaluation, limits
 from oomdoctor.signs.growing_caches import unbounded_cache
@@ -85,7 +85,7 @@ def _of_an_evaluation(case: Case) -> Answer:
         )
     if case.cause != "eval-accumulation":
         return None
-    if crash.in_trace(TRAINER) is not None:
+    if of_a_trainer(crash):
         return less_of_each_batch(case)
     if crash.pool not in RAM:
         return None
