@@ -104,8 +104,7 @@ _MODEL: Final = late(
     rf"(?:(?<![\w.\-/])[A-Za-z0-9][\w.\-]{{0,60}}/|(?<![\w.\-]))"
     rf"[\w.\-]{{0,40}}?{_FAMILY}[\w.\-]{{0,40}}?\d{{1,4}}(?:\.\d{{1,4}})?x?\d{{0,4}}[bBmM](?![a-zA-Z])[\w.\-]{{0,60}}"
 )
-# GPUStack's name for a copy of a model: the model's, and five letters and digits (gpustack/worker/serve_manager.py and
-# gpustack/server/controllers.py 2.0)
+# GPUStack's name for a copy of a model: the model's, and five letters and digits (gpustack/worker/serve_manager.py)
 _INSTANCE: Final = late(
     r"\b(?:Provisioning|Starting [\w ]{1,40}) model instance:? (?P<model>[A-Za-z0-9][\w.\-]{1,80})-[A-Za-z0-9]{5}\b"
 )

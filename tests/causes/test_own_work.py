@@ -75,9 +75,15 @@ def test_what_the_log_shows_stands_before_the_limit(tmp_path: Path, command: str
 
 
 def test_a_process_with_a_name_of_its_own_is_still_named(tmp_path: Path) -> None:
-    log = ended("python tune.py", "step 2 loss 0.03", "Saving model checkpoint to out")
+    log = "+ python tune.py\nstep 2 loss 0.03\nSaving model checkpoint to out\nKilled\n"
     assert causes(tmp_path, log, dmesg())[0] == "checkpoint-spike"
     assert causes(tmp_path, log, dmesg(name="postgres"))[0] == "process-ram-hog"
+
+
+def test_the_kill_of_another_name_is_not_the_one_that_a_shell_reports(tmp_path: Path) -> None:
+    log = ended("python tune.py", "step 2 loss 0.03", "Saving model checkpoint to out")
+    report = diagnosed(tmp_path, log, dmesg(name="postgres"))
+    assert [one["diagnoses"][0]["cause"] for one in report["incidents"]] == [LIMIT, "checkpoint-spike"]
 
 
 @pytest.mark.parametrize(
