@@ -19,7 +19,8 @@ SURVIVOR = Mutant("units.py", "Sizes:", "Figures:", "tests/test_units.py")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_mutant_changes_one_place_and_names_tests_that_are_there(mutant: Mutant) -> None:
     assert broken(mutant, PACKAGE) == ""
-    ast.parse((PACKAGE / mutant.file).read_text(encoding="utf-8").replace(mutant.old, mutant.new))
+    if mutant.file.endswith(".py"):  # tables are read by their own tests
+        ast.parse((PACKAGE / mutant.file).read_text(encoding="utf-8").replace(mutant.old, mutant.new))
     assert mutant.by
     assert [test for test in mutant.by.split() if not (TOP / test.partition("::")[0]).exists()] == []
 

@@ -239,7 +239,7 @@ REMAINING = {
     # the same, a role, a world, and sections and keys of configurations
     "job": {"deepspeed", "ray", "sglang", "torch", "trl", "vllm"},
     "remedies": {  # worlds, and whose arithmetic or arguments they are
-        "deepspeed", "diffusers", "jax", "keras", "llama.cpp", "mlx", "optax", "ray", "sglang", "snakemake",
+        "deepspeed", "diffusers", "fsdp", "jax", "keras", "llama.cpp", "mlx", "optax", "ray", "sglang", "snakemake",
         "tensorflow", "torch", "transformers", "unsloth",
     },
     "report": {  # folders of libraries
