@@ -372,9 +372,7 @@ def _smaller_host_cache(crash: Crash, tried: int, free: int) -> Answer:
         setting=row.setting,
         suggested=fits,
         snippet=row.snippet(fits),
-        derivation=semicolons(
-            (derivation, say("{formula}, rounded down = {fits} GB", formula=f"{room} x {_NOT_SPARE}", fits=fits))
-        ),
+        derivation=semicolons((derivation, f"floor({(free - left_alone) / 10**9:.2f} GB x {_NOT_SPARE}) = {fits}")),
         assumes=(
             say("each rank on the node requests as much; this one was the last"),
             say("5 % spare, as what is free changes from start to start (a guess)"),
