@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from engine_logs import crash_of
 from gpu_logs import crash, ranking
+from reports import body
 
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.signs import ggml
@@ -23,11 +26,13 @@ def test_a_command_that_failed_on_metal_is_a_buffer_of_llama_cpps_alone(text: st
     assert crash_of(text).root.family == family
 
 
-def test_no_layers_move_where_metal_refused_another_program() -> None:
+def test_no_layers_move_where_metal_refused_another_program(tmp_path: Path) -> None:
     """Its options are not llama.cpp's."""
-    chosen, _ = remedies("gpu-memory-exhausted", (), crash_of(f"Applying weights\nIOGPUMetalError\n{COMMAND}\n"))
-    assert chosen
-    assert "offload-parameters" not in {remedy.knob for remedy in chosen}
+    first = body(tmp_path, f"Applying weights\nIOGPUMetalError\n{COMMAND}\n")["diagnoses"][0]
+    assert first["cause"] == "gpu-memory-exhausted"
+    knobs = {remedy["knob"] for remedy in first["remedies"]}
+    assert knobs
+    assert "offload-parameters" not in knobs
 
 
 CACHE = {

@@ -131,7 +131,7 @@ def test_an_allocator_without_figures_refused_a_loader(lines: tuple[str, ...], i
     [
         ("RuntimeError: not enough VRAM for the model and its cache", ("shorter-context", "quantize-kv-cache")),
         ("RuntimeError: not enough VRAM for the model", ()),
-        ("RuntimeError: not enough VRAM for the model cache directory", ()),
+        ("RuntimeError: not enough VRAM for the model: the cached one is kept", ()),
     ],
 )
 def test_what_does_not_fit_with_its_cache_may_have_a_smaller_one(words: str, knobs: tuple[str, ...]) -> None:
