@@ -77,10 +77,10 @@ FAILED_BUILD: Final = late(
     r"|\bcommand '\S{1,300}' failed with exit (?:code|status) \d"
 )
 _COMPILERS_OWN: Final = late(
-    r"\s{0,8}\S{1,400}(?::\d{1,7}(?::\d{1,5})?:|\(\d{1,7}\)\s?:) "
+    r"\A\s{0,8}(?:[A-Za-z]:)?[^\s:(]{1,300}(?::\d{1,7}(?::\d{1,5})?:|\(\d{1,7}\)\s?:) "
     r"(?:fatal |catastrophic )?error(?: [#A-Z][\w-]{1,20})?: \S"
-    r"|.{0,400}\bundefined reference to [`'\"]|.{0,200}\bcannot find -l\w|nvcc fatal {1,6}: \S"
-    r"|(?:/bin/)?(?:ba)?sh: (?:line )?\d{1,4}: \S{1,200}: (?:command )?not found"
+    r"|\A.{0,400}\bundefined reference to [`'\"]|\A.{0,200}\bcannot find -l\w|nvcc fatal {1,6}: \S"
+    r"|(?:/bin/)?(?:ba)?sh: (?:line )?\d{1,4}: [^\s:]{1,200}: (?:command )?not found"
 )
 _REASONS: Final = (
     (_INVALID_USE, _OF_ONE_GPU),
