@@ -2,7 +2,7 @@
 
 Most lines that a pattern is asked of hold none, and many patterns are never asked of a line that holds one: these are
 not even compiled. The words are worked out from the pattern as `re` parses it, which takes as long as compiling it
-does: a wheel has those of its patterns in a table.
+does: a wheel has those of its patterns in a table, and a checkout goes without.
 """
 
 from __future__ import annotations
@@ -38,16 +38,13 @@ Table = dict[int, dict[str, Needed]]  # by the flags of a pattern and its text
 
 
 @cache
-def _table() -> Table | None:
-    return msgspec.json.decode(TABLE.read_bytes(), type=Table) if TABLE.is_file() else None
+def _table() -> Table:
+    return msgspec.json.decode(TABLE.read_bytes(), type=Table) if TABLE.is_file() else {}
 
 
 def needed(pattern: str | bytes, flags: int) -> Needed | None:
-    """What a pattern needs; None where it needs nothing, or where a wheel does not know the pattern."""
-    table = _table()
-    if isinstance(pattern, bytes):
-        return None
-    return worked_out(pattern, flags) if table is None else table.get(flags, {}).get(pattern)
+    """What a pattern needs; None where it needs nothing, or where no table knows the pattern."""
+    return None if isinstance(pattern, bytes) else _table().get(flags, {}).get(pattern)
 
 
 def written(patterns: Iterable[tuple[str, int]]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from oomdoctor import needed, wheel
 from oomdoctor.needed import MOST, MOST_TEXTS, Needed, worked_out
 from oomdoctor.patterns import LONG, late
 
+Known = Callable[..., bytes]
 TOP = Path(__file__).parent.parent
 LINES = sorted(
     {line for path in TOP.glob("fixtures/*/*.log") for line in path.read_text("utf-8", "replace").split("\n")}
@@ -114,11 +116,29 @@ def test_no_pattern_matches_a_line_without_its_words(every: int) -> None:
     assert missed == []
 
 
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Known]:
+    """Makes a table of these patterns, as a wheel has one; a checkout has none."""
+
+    def write(*patterns: tuple[str, int]) -> bytes:
+        table = tmp_path / "needed.json"
+        table.write_bytes(needed.written(patterns))
+        monkeypatch.setattr(needed, "TABLE", table)
+        needed._table.cache_clear()
+        return table.read_bytes()
+
+    yield write
+    needed._table.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("pattern", "text", "other"),
     [("Killed", "was Killed", "was killed"), ("(?i)killed", "was KILLED", "was KILL"), (r"(?i)\bk", "K", "x")],
 )
-def test_each_method_answers_as_res_does_with_a_word_and_without(pattern: str, text: str, other: str) -> None:
+def test_each_method_answers_as_res_does_with_a_word_and_without(
+    pattern: str, text: str, other: str, known: Known
+) -> None:
+    known((pattern, 0))
     asked, plain = late(pattern), re.compile(pattern)
     for given_text in (other, text, other):
         assert [m.span() for m in asked.finditer(given_text)] == [m.span() for m in plain.finditer(given_text)]
@@ -128,13 +148,14 @@ def test_each_method_answers_as_res_does_with_a_word_and_without(pattern: str, t
             assert (one and one.span()) == (another and another.span())
 
 
-def test_a_letter_beyond_ascii_may_be_what_a_small_one_is_for() -> None:
+def test_a_letter_beyond_ascii_may_be_what_a_small_one_is_for(known: Known) -> None:
+    known(("(?i)kelvin", 0), ("(?i)sum", 0))
     assert late("(?i)kelvin").search("\u212aelvin")
     assert late("(?i)sum").search("\u017fum")
 
 
-@pytest.mark.skipif(needed.TABLE.is_file(), reason="a wheel knows the words of its own patterns alone")
-def test_a_pattern_is_not_compiled_for_texts_without_its_words() -> None:
+def test_a_pattern_is_not_compiled_for_texts_without_its_words(known: Known) -> None:
+    known((r"killed (\d+)", 0))
     asked = late(r"killed (\d+)")
     assert asked.search("nothing here") is None
     assert "_compiled" not in vars(asked)
@@ -147,15 +168,9 @@ def test_bytes_are_searched_as_they_are() -> None:
     assert late(rb"killed").search(b"was") is None
 
 
-def test_a_wheel_has_them_and_asks_for_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tmp_path / "needed.json"
-    table.write_bytes(needed.written([("Killed", 0), ("died", int(re.IGNORECASE)), (r"\d", 0)]))
-    assert table.read_bytes() == b'{"0":{"Killed":[["Killed"],false]},"2":{"died":[["died"],true]}}'
-    monkeypatch.setattr(needed, "TABLE", table)
-    needed._table.cache_clear()
-    try:
-        assert needed.needed("Killed", 0) == Needed(("Killed",))
-        assert needed.needed("died", int(re.IGNORECASE)) == Needed(("died",), small=True)
-        assert needed.needed("another", 0) is None
-    finally:
-        needed._table.cache_clear()
+def test_a_wheel_has_them_and_asks_for_no_others(known: Known) -> None:
+    table = known(("Killed", 0), ("died", int(re.IGNORECASE)), (r"\d", 0))
+    assert table == b'{"0":{"Killed":[["Killed"],false]},"2":{"died":[["died"],true]}}'
+    assert needed.needed("Killed", 0) == Needed(("Killed",))
+    assert needed.needed("died", int(re.IGNORECASE)) == Needed(("died",), small=True)
+    assert needed.needed("another", 0) is None
