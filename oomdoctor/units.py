@@ -127,6 +127,13 @@ def gib_up(size_bytes: float) -> int:
     return math.ceil(size_bytes / GIB)
 
 
+def cut_off(number: float, digits: int) -> int:
+    """The number with so many digits and zeros behind them; never more than it is."""
+    whole = int(number)
+    unit = int("1" + "0" * max(0, len(str(whole)) - digits))
+    return whole // unit * unit
+
+
 def in_digits(number: float) -> str:
     """A count as somebody would type it: 8388608, and never 8.38861e+06."""
     return f"{int(number)}" if number == int(number) else f"{number:g}"

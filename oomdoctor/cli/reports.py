@@ -128,7 +128,8 @@ def beside(
 
 def exit_code(report: Report, *, exit_zero: bool) -> int:
     """A finding wins over unreadable inputs, which win over nothing found."""
-    if not report.incidents and (report.errors or not (report.stats.bytes and report.verdict == "inconclusive")):
+    is_open = report.verdict == "inconclusive" and bool(report.stats.bytes)
+    if not report.incidents and (report.errors or not is_open):
         return UNREADABLE if report.errors else NO_FAILURE
     if exit_zero:
         return 0

@@ -193,11 +193,11 @@ _PREPARES = late(
 _ERROR = late(r"^\s{0,8}(?:\w{1,60}\.){0,6}\w{0,60}(?:Error|Exception)\b: \S")
 _FRAME = late(r'\s{0,8}(?:Traceback \(most recent|File ")')
 _CLASS = late(r"\w(?:Error|Exception)\b")
-# Whose sizes come from elsewhere: another rank, a file, what a kernel left on the card. A broken one is no shape's.
 # torch/distributed/distributed_c10d.py, 1.8 to 2.9: how long an object is, the ranks tell each other before the object
 _SIZE_OF_OBJECTS = late(
     r"\bobject_sizes?_(?:tensor|list)\b|\bmax_object_size\b|\b(?:gather|broadcast|recv|scatter)_object"
 )
+# Whose sizes come from elsewhere: another rank, a file, what a kernel left on the card. A broken one is no shape's.
 _SIZE_FROM_ELSEWHERE = late(
     r"(?i)c10d|torch/distributed|process_?group|watchdog|tim(?:ed?|ing) ?out|collective|[nhr]ccl\b|gloo\b|horovod"
     r"|mpi4py|gather|broadcast|scatter|all_?reduce|across_processes|\bi?(?:recv|send)(?:_\w{1,20})?\b|\brpc\b"

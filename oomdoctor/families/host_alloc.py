@@ -139,11 +139,12 @@ _DEVICE_FAILED = late(
 # What a kernel did before, and the next call reports
 _FAULT = late(rf"(?i){_OF_A_FAULT}|\b(?:cuda|hip)Error(?:Illegal|Launch)\w{{4,20}}")
 _ONNX_RUNTIME: Final = "onnx"
-# Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 # The system's calls that ask for memory: what they fail with is an error's number
 _CALLS: Final = (
     r"mmap\d{0,2}|mremap|shm(?:get|at|_open)|memfd_create|ftruncate|s?brk|clone\d?|v?fork|mlock(?:all)?|execve"
 )
+_NUMBERS: Final = ("errno=12", "errno 12", "errno: 12", "errno = 12")
+# Refused host memory, by who refused it. "bad_alloc" and MemoryError may also be a GPU library's: see _of_the_gpu.
 _ALLOCATORS: Final = tuple(
     (allocator, late("|".join(patterns)))
     for allocator, *patterns in (
@@ -772,10 +773,7 @@ _READERS: Final[dict[str, Callable[[str], dict[str, Any]]]] = {
 
 
 _TRIGGERS: Final = (
-    "errno=12",
-    "errno 12",
-    "errno: 12",
-    "errno = 12",
+    *_NUMBERS,
     "exit successfully: `rustc",
     "DefaultCPUAllocator",
     "not enough memory: you tried",
@@ -888,10 +886,7 @@ _TRIGGERS: Final = (
 FAMILY = Family(
     name="host_alloc",
     anchors=(
-        "errno=12",
-        "errno 12",
-        "errno: 12",
-        "errno = 12",
+        *_NUMBERS,
         "CreateFileMapping() failed",
         "bad_alloc",
         "memory allocation of",

@@ -136,7 +136,7 @@ _BY_SIGNAL: Final = r"\bsignal[ :=]{1,3}[\"'(]{0,2}(?:9\b(?!\.\d)|SIGKILL\b)"  #
 # A line of progress: of a step, of a loss, of the time that is left
 _UNDER_WAY: Final = r"(?:=>|\bETA\b|\b(?i:step|epoch|iter(?:ation)?)\b\W{0,4}\d|\b\w{0,20}(?i:loss)\b\W{0,4}\d)"
 # "run.sh: riga 24:  8612 Killed", in a shell of any language
-_LINE_OF_A_SCRIPT: Final = (
+LINE_OF_A_SCRIPT: Final = (
     r"[:：]\s{0,2}(?:[^\W\d_]{1,14}\.?\s{0,2}\d{1,6}|\d{1,6}\s?[^\W\d_]{1,4}|第\s?\d{1,6}\s?行)\s?[:：]\s{1,9}\d{1,9} "
 )
 # In zh, zh-TW, de, fr, es, pt, ru, ja, ko, it, pl, sv, da, fi, hu, nl, uk, ca
@@ -212,7 +212,7 @@ _REPORTERS: Final = tuple(
             rf"[\d.…>](?:Killed|{ABROAD})\s{{0,4}}$",  # glued to a line that its program had not ended
             rf"{_UNDER_WAY}[^\n]{{0,600}}(?:[\d%)\]]|\d[smh])\s{{1,4}}Killed\s{{0,4}}$",
             # a script's line in bash's own words for "line": riga, Zeile, ligne, línea, 行
-            rf"{_LINE_OF_A_SCRIPT}(?:Killed|{ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
+            rf"{LINE_OF_A_SCRIPT}(?:Killed|{ABROAD})(?:\s{{2,60}}\S|\s{{0,60}}$|\s{{1,4}}\()",
             # the words of the C library's message catalogues
             rf"(?:^|[:：]\s{{0,9}}\d{{1,9}} |\]\s{{0,4}}[+-]?\s{{1,4}})(?:{ABROAD})(?:\s|$)",
             # BSD's and Solaris' make

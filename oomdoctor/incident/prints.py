@@ -35,6 +35,9 @@ _STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + A_
 # Keras': "12/64 [====>", since 3 of "━"
 _BARS: Final = late(r"^\s{0,8}" + A_COUNT + r"\s?[\[━]")
 _NUMBER: Final = late(r"\d{1,15}")
+_TYPE: Final = late(
+    r"(?i)\b(?:(?:torch|np|numpy)\.)?(?P<name>(?:b?float|u?int|complex)(?P<bits>8|16|32|64|128)|(?:fp|bf)(?P<short>16|32)|bool)\b"
+)
 _TRACE: Final = "Traceback (most recent call last)"
 
 
@@ -128,6 +131,15 @@ def _held(pattern: re.Pattern[str], line: str) -> Held | None:
     return Held(" ".join(match["what"].lower().split()), number(match["count"]), number(total) if total else None)
 
 
+def type_of_numbers(text: str) -> tuple[int, str] | None:
+    """Bytes of a number and the name of its type, by the first type that the text names."""
+    match = _TYPE.search(text)
+    if match is None:
+        return None
+    bits = match["bits"] or match["short"]
+    return (int(bits) // 8 if bits else 1), match["name"].lower()
+
+
 def number(text: str) -> int:
     """Of digits in groups or not: "1,769,267", "25_000"."""
     return int(text.replace(",", "").replace("_", ""))
@@ -145,4 +157,5 @@ __all__ = [
     "several_batches_went_by",
     "several_steps_went_by",
     "shape",
+    "type_of_numbers",
 ]

@@ -24,12 +24,12 @@ from oomdoctor.families.ray_kill import NodeOutOfMemory
 from oomdoctor.families.systemd_unit import CoreDump
 from oomdoctor.incident.joins import (
     FURTHEST_ZONES,
+    OF_THE_MACHINE,
     SAME_MOMENT,
     ZONE_STEP,
     are_of_one_incident,
     are_of_two_moments,
 )
-from oomdoctor.incident.joins import OF_THE_MACHINE as _KILLS
 from oomdoctor.job.moments import Moment, moment, seconds_since
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
@@ -75,7 +75,7 @@ SHORT_ID: Final = 12
 _COMMAND: Final = late(r"\bKilled:?\s{1,40}(\S.{0,200})")
 
 RECORDS: Final = (
-    *_KILLS, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, NodePressure, CoreDump,
+    *OF_THE_MACHINE, KillOutsideLimit, GroupCounters, MachineKills, EndRecord, NodePressure, CoreDump,
 )  # fmt: skip
 # What a manager's own record says in place of a reason for the kill
 _REASONS: Final = tuple(
@@ -151,12 +151,12 @@ def set_apart(events: Iterable[Event]) -> list[tuple[Event, Lookalike | None]]:
         bonds = [bond(claim, trace) for trace in traces]
         if all(one.holds is False for one in bonds):
             foreign.append((record, Lookalike(record.at, bonds[0].why)))
-        elif isinstance(record, _KILLS) and not any(one.holds for one in bonds):
+        elif isinstance(record, OF_THE_MACHINE) and not any(one.holds for one in bonds):
             untied.append(record)
         elif isinstance(record, (EndRecord, CoreDump)):
             foreign += _ended_otherwise(record, failures, bonds)
         foreign += [(each, None) for each in _within(record, told)]
-    named = [record for record in records if isinstance(record, _KILLS) and _is_named(record, traces)]
+    named = [record for record in records if isinstance(record, OF_THE_MACHINE) and _is_named(record, traces)]
     others = [record for record in untied if named and not are_of_one_incident(named, record)]
     if others:
         foreign += [(record, Lookalike(record.at, NAMED_ANOTHER)) for record in others]
@@ -173,8 +173,8 @@ def _is_named(kill: Event, traces: Iterable[Trace]) -> bool:
 
 def may_be_of_one_crash(crash: Sequence[Event], event: Event) -> bool:
     """Whether this failure may be of that crash, as far as the kills of the machine among them tell."""
-    kills = [each for each in crash if isinstance(each, _KILLS)]
-    if not isinstance(event, _KILLS):
+    kills = [each for each in crash if isinstance(each, OF_THE_MACHINE)]
+    if not isinstance(event, OF_THE_MACHINE):
         return not kills or _may_speak(kills, traces_of([event]))
     if kills and not are_of_one_incident(kills, event):
         return False
@@ -358,7 +358,7 @@ def _timely(claim: Claim, trace: Trace) -> Bond:
         return Bond(False, STARTED_LATER)
     if ended is None or died is None:
         return UNKNOWN
-    why = ANOTHER_TIME if isinstance(record, _KILLS) else ANOTHER_DAY
+    why = ANOTHER_TIME if isinstance(record, OF_THE_MACHINE) else ANOTHER_DAY
     after = seconds_since(died, ended)
     if -SAME_MOMENT <= after <= late_at_most:
         return HOLDS if ended.clock == died.clock else UNKNOWN
@@ -380,12 +380,12 @@ def _is_of_one_clock(record: Event, ended: Moment, died: Moment) -> bool:
     """Whether the times compare as they stand: a scheduler prints its cluster's, a program in a container its own."""
     if ended.clock != died.clock:
         return False
-    return ended.clock == "utc" or isinstance(record, _KILLS)
+    return ended.clock == "utc" or isinstance(record, OF_THE_MACHINE)
 
 
 def _is_no_job(record: Event) -> bool:
     """Whether the kernel names a program that no job runs: a zone that would explain the time is not looked for."""
-    named = isinstance(record, _KILLS) and record.process.name
+    named = isinstance(record, OF_THE_MACHINE) and record.process.name
     return bool(named) and _OF_A_JOB.match(record.process.name or "") is None
 
 

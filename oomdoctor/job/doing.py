@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.frames import FRAME
+from oomdoctor.families.kill import ABROAD, LINE_OF_A_SCRIPT
 from oomdoctor.job import frames, rows, verbs
 from oomdoctor.job.roles import class_and_method, role_of
 from oomdoctor.job.rows import CHARACTERS, GENERATION, INFERENCE, SILENCE, STEPS, TRAINING, Row
@@ -56,7 +57,7 @@ _VALIDATION: Final = late(
     r"(?:\W{1,6}\d{1,3}%\|[^|\n]{0,400}\| ?|[^/\n]{0,30}?)(?:\b\d{1,7}/\d{1,7}\W{1,3})?\b(\d{1,7})/(\d{1,7})\b"
 )
 # What a shell says of a job's end, behind a bar that was not ended: it repeats the command, and tells of no work
-_SHELLS_REPORT: Final = late(r"[\w./-]{1,80}: line \d{1,7}: {1,9}\d{1,9} Killed\b")
+_REPORT_OF_A_KILL: Final = late(rf"{LINE_OF_A_SCRIPT}(?:Killed|{ABROAD})(?= )")
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
 _SELDOM: Final = 10
 # Source that lost the head of its frame: how far above the message it stands, and what begins a statement
@@ -262,7 +263,7 @@ def _last_progress(event: Event) -> _Said:
 @lru_cache(maxsize=4096)  # events stand near one another
 def _progress(line: str) -> Row | None:
     """What a line says of the progress; silence where the job is past what stands above, and it does not say where."""
-    line = _SHELLS_REPORT.split(line, maxsplit=1)[0]
+    line = _REPORT_OF_A_KILL.split(line, maxsplit=1)[0]
     short = line[:CHARACTERS]
     if _FRAME.match(short):
         return None  # its folders name what the program is for

@@ -11,7 +11,7 @@ from oomdoctor.language import say
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.encoded_tables import Table, rows_printed
 from oomdoctor.signs.held_data import large_encoded_table
-from oomdoctor.units import show
+from oomdoctor.units import cut_off, show
 
 _NARROW: Final = "narrow-dtypes"
 _PARTS: Final = "smaller-partitions"
@@ -84,21 +84,15 @@ def rows_at_a_time(name: str, crash: Crash) -> int | None:
     else."""
     table = large_encoded_table(crash)
     if table is not None:
-        return _rounded(table.rows // _PIECES)
+        return max(1, cut_off(table.rows // _PIECES, 1))
     if words_of(name)[-1:] != [_OF_PANDAS]:
         return None
     rows = rows_printed(own_lines(crash))
-    return _rounded(rows // _PIECES) if rows is not None and rows >= _LEAST_ROWS else _USUAL_ROWS
+    return cut_off(rows // _PIECES, 1) if rows is not None and rows >= _LEAST_ROWS else _USUAL_ROWS
 
 
 def _part_of(rows: int) -> str:
     return say("{formula}, rounded down", formula=f"{rows} / {_PIECES} = {rows // _PIECES}")
-
-
-def _rounded(number: int) -> int:
-    """Down, to one digit; 1 at least."""
-    step = int("1" + "0" * (len(str(number)) - 1))
-    return max(1, number // step * step)
 
 
 __all__ = ["formula", "proposal", "rows_at_a_time"]

@@ -20,7 +20,7 @@ from oomdoctor.signs.own_arrays import a_buffer_is_made_at_once, capacity_of
 from oomdoctor.signs.passes import bucket_was_refused
 from oomdoctor.signs.replays import Replay, a_replay_memory_is_large, replay_of
 from oomdoctor.signs.trace import refusal
-from oomdoctor.units import MIB, show
+from oomdoctor.units import MIB, cut_off, show
 
 SHARE: Final = 0.7  # of what it held at the last print: the rest of the job grows, too
 _DIGITS: Final = 2
@@ -49,7 +49,7 @@ def that_fits(crash: Crash, now: object) -> tuple[int, str] | None:
         return None
     if held.total is not None and held.total != now:
         return None
-    then = _rounded(SHARE * held.count)
+    then = cut_off(SHARE * held.count, _DIGITS)
     if not then:
         return None
     words = say("{share} of the {count:,} that it held at the last print = {then:,}", share=f"{SHARE:.0%}",
@@ -94,7 +94,7 @@ def bounded_cache(case: Case) -> Proposal | None:
     cache, bound = unbounded_cache(case.crash), bound_of_a_cache(case.crash)
     if cache is None or bound is None:
         return None
-    then = _rounded(SHARE * cache.last)
+    then = cut_off(SHARE * cache.last, _DIGITS)
     if not then:
         return None
     share = say("{share} of the {count:,} that it held at the last print = {then:,}", share=f"{SHARE:.0%}",
@@ -215,13 +215,6 @@ def fewer_threads(case: Case) -> Proposal | None:
     if _OF_LIBRARIES.search(refused.at.text) is None:
         return Proposal(action=say("Start fewer threads at once"))
     return Proposal(action=say("Let the libraries start fewer threads per process"), snippet=_THREADS, setting="")
-
-
-def _rounded(number: float) -> int:
-    """Down, to two digits."""
-    whole = int(number)
-    step = int("1" + "0" * max(0, len(str(whole)) - _DIGITS))
-    return whole // step * step
 
 
 __all__ = [

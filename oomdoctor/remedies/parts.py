@@ -15,11 +15,9 @@ from oomdoctor.signs.model_size import parameters_printed
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import show
 
-_COUNTS: Final = (4, 8, 16, 32, 64)
+_MOST: Final = 64  # parts
 _COMPUTE: Final = "compute"  # a buffer
 _WEIGHTS: Final = "weights"
-
-
 _LITTLE: Final = 0.05
 _WIDEST: Final = 4  # bytes of a parameter
 
@@ -52,8 +50,8 @@ def parts_of_a_buffer(crash: Crash) -> tuple[int, Room] | None:
     room = _room(crash, root)
     if room is None or root.tried_bytes <= 2 * room.bytes:
         return None
-    count = next((one for one in _COUNTS if root.tried_bytes <= one * room.bytes), None)
-    return (count, room) if count is not None else None
+    count = parts(root.tried_bytes, 2 * room.bytes)
+    return (count, room) if count <= _MOST else None
 
 
 def weights_are_little(crash: Crash) -> bool:

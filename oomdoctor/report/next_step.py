@@ -45,7 +45,9 @@ _STEPS: Final = (
     ),
     (
         late(r"\bof 16\.00M vmem\b|\blimit 16\.00M exceeded scoped vmem limit\b"),
-        mark("Make the kernel's blocks smaller; on v5e, v5p and v6e XLA may use more vmem, too:"),
+        mark(
+            "Make the kernel's blocks smaller; on v5e, v5p, v6e XLA may use more vmem, too (Levanter sets 50000 KiB):"
+        ),
         MORE_VMEM,
     ),
 )

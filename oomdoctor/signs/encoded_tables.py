@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.prints import LAST, number, own_lines
+from oomdoctor.incident.prints import LAST, number, own_lines, type_of_numbers
 from oomdoctor.job.verbs import words_of
 from oomdoctor.patterns import late
 
@@ -40,14 +40,13 @@ _ROWS: Final = late(
     rf"|\brows[:= ]{{1,3}}(?P<behind>{_NUMBER})(?![\d.])"
 )
 _LEAST_ROWS: Final = 1000
-_DTYPE: Final = late(r"(?i)\b(?:np\.|numpy\.)?(?:(?:float|u?int|complex)(8|16|32|64|128)|(bool))\b")
 _OF_A_TYPE: Final = frozenset({"dtype", "dtypes"})
 _ENCODED: Final = frozenset({"dummy", "dummies", "onehot", "hot", "encoding", "encoder", "encoded"})
 _OF_FLAGS: Final = "onehotencoder"
-_BYTE: Final = 1  # pandas 2.0: get_dummies makes bool (pandas/core/reshape/encoding.py), of uint8 before
-_WORD: Final = (
-    8  # int64 of CountVectorizer, float64 of OneHotEncoder (sklearn/preprocessing/_encoders.py), pivots, numpy
-)
+# pandas/core/reshape/encoding.py, since 2.0 get_dummies makes bool, of uint8 before; int64 of CountVectorizer, float64
+# of OneHotEncoder (sklearn/preprocessing/_encoders.py), of pivots and of numpy
+_BYTE: Final = 1
+_WORD: Final = 8
 _SPARSE: Final = late(r"(?i)\bsparse\b(?!\W{1,3}(?:false|no|off|0)\b)|\bcsr\b")
 
 
@@ -80,7 +79,7 @@ def encoded_table(crash: Crash) -> Table | None:
         rows = rows_printed(lines[place:])
         if rows is None:
             return None
-        width, dtype = _number_of(line, crash) or (_BYTE if match["one"] else _WORD, None)
+        width, dtype = _type_of(line, crash) or (_BYTE if match["one"] else _WORD, None)
         flags = match["one"] is not None or match[0].lower() == _OF_FLAGS
         return Table(match[0].lower(), rows, columns, width, dtype, flags)
     return None
@@ -106,16 +105,12 @@ def _columns(line: str) -> int | None:
     return number(shape["columns"]) if shape is not None and shape["columns"] else None
 
 
-def _number_of(line: str, crash: Crash) -> tuple[int, str] | None:
-    """How wide a number is, as the line or a setting of the job's says; the setting that speaks of the encoding first,
-    and
-    any other behind it."""
+def _type_of(line: str, crash: Crash) -> tuple[int, str] | None:
+    """By the line, or by a setting of the job's: the one that speaks of the encoding before any other."""
     stated = [one for one in crash.context.settings.values() if not _OF_A_TYPE.isdisjoint(words_of(one.name))]
     stated.sort(key=lambda one: _ENCODED.isdisjoint(words_of(one.name)))
-    for text in (line, *(str(one.value) for one in stated)):
-        if (match := _DTYPE.search(text)) is not None:
-            return (1 if match[2] else int(match[1]) // 8), match[0].lower()
-    return None
+    texts = (line, *(str(one.value) for one in stated))
+    return next((found for text in texts if (found := type_of_numbers(text)) is not None), None)
 
 
 __all__ = ["Table", "encoded_table", "rows_printed"]

@@ -14,7 +14,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE
-from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines
+from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines, type_of_numbers
 from oomdoctor.job.frameworks import some
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
@@ -73,7 +73,7 @@ _OF_TABLES: Final = late(
 _BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9}) \[")
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
-_DTYPE: Final = late(r"\b(float|int|uint|complex)(8|16|32|64|128)\b")
+_LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
 _OF_INPUT: Final = late(
     r"(?i)\b\d[\d,_]{2,15} (?:\w{1,12} ){0,2}(?:line|row|record|key|entr(?:y|ie)|item|word|url|k-?mer|read|document"
     r"|id)s?\b"
@@ -155,7 +155,7 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
         return None
     for line in islice(own_lines(crash), LAST):
         for match in _SHAPE.finditer(line):
-            width, dtype = _width(line)
+            width, dtype = type_of_numbers(line) or _LEAST_TYPE
             size = prod(int(length) for length in _LENGTH.findall(match[0])) * width
             if size > limit and _OF_A_MODEL.search(line) is None:
                 words = say(
@@ -352,14 +352,6 @@ def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
         data_were_being_read,
     )
     return Seen(words="") if any(one(crash) is not None for one in shown) else None
-
-
-def _width(line: str) -> tuple[int, str]:
-    """Bytes of a number, as the line says or as float32 has them, which is the least that libraries compute with."""
-    named = _DTYPE.search(line)
-    if named is None:
-        return 4, "float32"
-    return int(named[2]) // 8, named[0]
 
 
 def collected_things(crash: Crash) -> Held | None:

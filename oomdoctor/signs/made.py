@@ -24,7 +24,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.trace import asked, card, refusal
-from oomdoctor.units import show
+from oomdoctor.units import cut_off, show
 
 # What the size of each kind depends on
 KINDS: Final[Mapping[str, str]] = {
@@ -86,7 +86,7 @@ _OF_ITS_OWN: Final = late(r"(?:^|/)(?:torch/nn/modules/module|sklearn/utils/vali
 _IN_BLOCKS_ALREADY: Final = r"\bpairwise_distances_chunked\b"
 _LENGTH: Final = late(r"\d+")
 FLOAT32: Final = 4  # bytes: PyTorch's default
-DIGITS: Final = 3  # of a number of nodes that is computed
+DIGITS: Final = 3  # of a number of nodes that is computed: the printed size has no more
 # Lengths of a weight are multiples of it
 _OF_A_WEIGHT: Final = 64
 _BROADCAST: Final = 4  # axes: a kernel of 1 x 1 pixels against a matrix, each with its own two
@@ -344,7 +344,7 @@ def nodes_of(crash: Crash) -> int | None:
     size = card(crash).tried_bytes
     if _of(crash, "square") is None or crash.pool != "gpu" or not size:
         return None
-    return _rounded(isqrt(size // FLOAT32))
+    return cut_off(isqrt(size // FLOAT32), DIGITS)
 
 
 def nodes_that_fit(crash: Crash) -> tuple[int, int] | None:
@@ -352,10 +352,4 @@ def nodes_that_fit(crash: Crash) -> tuple[int, int] | None:
     free = card(crash).free_bytes
     if nodes_of(crash) is None or not free:
         return None
-    return _rounded(isqrt(free // FLOAT32)), free
-
-
-def _rounded(count: int) -> int:
-    """With a few digits, cut off behind them: the printed size has no more."""
-    unit = int("1" + "0" * max(0, len(str(count)) - DIGITS))
-    return count // unit * unit
+    return cut_off(isqrt(free // FLOAT32), DIGITS), free

@@ -14,7 +14,7 @@ from msgspec import Struct
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE
-from oomdoctor.incident.prints import own_lines
+from oomdoctor.incident.prints import own_lines, type_of_numbers
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
@@ -29,7 +29,6 @@ _OF_A_MAP: Final = ("smaller-buffers", "fewer-workers", "stream-data", "narrow-d
 _EDGES: Final = ("image_size", "img_size", "imgsz", "crop_size", "resolution", "input_size")
 _CHANNELS: Final = 3
 _LEAST_EDGE: Final = 32
-_NUMBERS: Final = late(r"(?i)\b(?:(?:torch|np|numpy)\.)?b?(?:float|int|uint)(8|16|32|64)\b|\b(?:fp|bf)(16|32)\b")
 _BYTES: Final = 4  # float32: what models are fed with
 # "pixel_values (3, 224, 224) float32", "input_features: torch.Size([80, 3000])"
 _SHAPE: Final = late(
@@ -126,21 +125,16 @@ def _row_of_pictures(crash: Crash) -> _Row | None:
 
 
 def _sized(lengths: list[int], line: str, crash: Crash) -> _Row:
-    width = _width(line) or _width_by_a_setting(crash)
+    width = _width(line, crash)
     assumed = () if width else (say("numbers of {count} bytes (float32)", count=_BYTES),)
     size = prod(lengths) * (width or _BYTES)
     return size, f"{' x '.join(map(str, lengths))} x {width or _BYTES} = {show(size)}", assumed
 
 
-def _width_by_a_setting(crash: Crash) -> int | None:
-    stated = (one for one in crash.context.settings.values() if "dtype" in words_of(one.name))
-    return next((width for one in stated if (width := _width(str(one.value))) is not None), None)
-
-
-def _width(text: str) -> int | None:
-    """Bytes of a number, by the first name of a type."""
-    named = _NUMBERS.search(text)
-    return int(named[1] or named[2]) // 8 if named is not None else None
+def _width(line: str, crash: Crash) -> int | None:
+    """Bytes of a number, as the line or a setting names its type."""
+    stated = (str(one.value) for one in crash.context.settings.values() if "dtype" in words_of(one.name))
+    return next((found[0] for text in (line, *stated) if (found := type_of_numbers(text)) is not None), None)
 
 
 __all__ = ["USUAL_ROWS", "Waiting", "rows_wait_to_be_written", "waiting_rows", "without_processes"]

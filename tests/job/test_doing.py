@@ -325,6 +325,7 @@ def test_a_line_that_only_sounds_like_progress_is_none(line: str) -> None:
     ("line", "stage"),
     [
         ("Epoch 1/1:   0%|  | 0/8 [00:00<?]job.sh: line 2:     4 Killed    python fit.py --validation 9", "unknown"),
+        ("Epoch 1/1:   0%|  | 0/8 [00:00<?]run.sh: riga 7:  812 Ucciso    python fit.py --validation 9", "unknown"),
         ("Validation: run.sh: line 31: 4711 Killed      python fit.py --epochs 3", "eval"),
         ("Validation of the model, shard 3", "eval"),
     ],

@@ -36,8 +36,8 @@ from oomdoctor.units import GIB, in_digits, show
 _PARTS: Final = (2, 4, 8, 16)  # of a prefill batch: whole pages, as long as it is
 _SPECULATION: Final = "speculative_algorithm"
 CHUNKS: Final = "--enable-chunked-prefill"
-# Fewer tokens at once make prompts slow, and a shorter context serves nobody
 _MICRO_BATCH: Final = "micro_batch_tokens"  # a particular
+# Fewer tokens at once make prompts slow, and a shorter context serves nobody
 _LEAST: Final = {"smaller-prefill": 32, "shorter-context": LEAST}
 BEAMS: Final = "num_beams"
 _RETURNED: Final = "num_return_sequences"
