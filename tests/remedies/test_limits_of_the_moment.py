@@ -296,6 +296,19 @@ def test_without_workers_a_loader_forks_nothing(above: str, line: str, file: str
     assert (a_loader_was_not_forked(crashes_of(text)[0]) is not None) is (snippet is not None)
 
 
+@pytest.mark.parametrize(
+    ("file", "line", "cause"),
+    [
+        (POPEN, "self.pid = os.fork()", "address-space-limit"),
+        ("/opt/torch/utils/data/_utils/fetch.py", "data = [self.dataset[at] for at in index]", "dataset-in-ram"),
+    ],
+)
+def test_a_copy_of_the_parent_is_no_data(tmp_path: Path, file: str, line: str, cause: str) -> None:
+    text = LOADS.format(above="", function="main", line=LOOP, file=file).replace("self.pid = os.fork()", line)
+    (tmp_path / "job.log").write_text(text, encoding="utf-8")
+    assert diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["cause"] == cause
+
+
 def test_workers_that_were_not_started_go_before_what_the_launch_states(tmp_path: Path) -> None:
     text = LOADS.format(above="+ python sing.py --batch-size 4 --workers 8\n", function="fit", line=LOOP, file=POPEN)
     assert next(iter(remedies(tmp_path, text))) == "fewer-workers"

@@ -79,6 +79,8 @@ def test_each_row_is_of_a_knob() -> None:
         ("smaller-partitions", "--num-save-partitions 6", None),
         ("smaller-partitions", "--parts list", None),
         ("shorter-sequences", "--max-seq-length 50", ("max_seq_length", 25)),
+        ("shorter-sequences", "--maxlen 640", ("maxlen", 320)),
+        ("shorter-sequences", "--replay-maxlen 640", None),
         ("low-memory-optimizer", "--optimizer lbfgs", ("optimizer", "adam")),
         ("narrow-dtypes", "--dtype float64", ("dtype", "float32")),
         ("narrow-dtypes", "--dtype float32", None),

@@ -50,6 +50,12 @@ def test_a_cache_that_each_batch_adds_to(tmp_path: Path, command: str, lines: li
     assert cause != DATA or ("smaller-microbatch" not in knobs and knobs[0] == "stream-data")
 
 
+@pytest.mark.parametrize("option", ["--cache disk", "--cache none", "--kv-cache memory"])
+def test_what_is_not_in_memory_needs_no_other_place(tmp_path: Path, option: str) -> None:
+    found = diagnosed(tmp_path, RUN.replace("--cache memory", option), *counted(STEPS))
+    assert [one["knob"] for one in found["remedies"]][:2] == ["smaller-microbatch", "more-host-memory"]
+
+
 def test_it_goes_to_the_disk(tmp_path: Path) -> None:
     remedy = diagnosed(tmp_path, RUN, *counted(STEPS))["remedies"][0]
     assert remedy["action"] == "Cache the data on disk, or not at all, instead of in memory: --cache is memory now"
