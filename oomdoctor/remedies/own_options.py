@@ -35,6 +35,8 @@ HALF: Final = "half"
 TENFOLD: Final = "tenfold"
 PARTS: Final = "parts"
 TWICE: Final = "twice"
+_ALONE: Final = "="
+_MOST: Final = "max"  # says of any size only which it is
 _STATES: Final = {
     "off": (False, 0, None, "", "none", "false", "no", "off"),
     "on": (True, "true", "yes", "on"),
@@ -64,6 +66,7 @@ class Row(Struct, frozen=True):
 
     knob: str
     words: tuple[frozenset[str], ...]  # all of one of these
+    alone: tuple[frozenset[str], ...]  # or these, and nothing else
     never: frozenset[str]
     now: frozenset[str]
     then: str
@@ -105,9 +108,14 @@ class OwnOption(Struct, frozen=True):
 def table() -> tuple[Row, ...]:
     rows = cells.rows(Path(__file__).with_suffix(".txt"))
     return tuple(
-        Row(knob, tuple(frozenset(each.split("+")) for each in words.split()), _set(never), _set(now), then)
+        Row(knob, _names_of(words, alone=False), _names_of(words, alone=True), _set(never), _set(now), then)
         for knob, words, never, now, then in rows
     )
+
+
+def _names_of(cell: str, *, alone: bool) -> tuple[frozenset[str], ...]:
+    names = (name for name in cell.split() if name.startswith(_ALONE) is alone)
+    return tuple(frozenset(name.removeprefix(_ALONE).split("+")) for name in names)
 
 
 def _set(cell: str) -> frozenset[str]:
@@ -120,9 +128,10 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
     if not rows or driven(crash.job.frameworks):
         return None
     stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
+    if knob == _OF_INPUTS and (axis := _of_an_axis(crash, stated)) is not None:
+        return axis
     turned = ((row, one) for row in rows for one in stated if _turns(row, one))
-    own = next((OwnOption(row, one, _share(knob, one, crash), _pieces(one, crash)) for row, one in turned), None)
-    return _of_an_axis(crash, stated) if own is None and knob == _OF_INPUTS else own
+    return next((OwnOption(row, one, _share(knob, one, crash), _pieces(one, crash)) for row, one in turned), None)
 
 
 def _of_an_axis(crash: Crash, stated: list[Setting]) -> OwnOption | None:
@@ -130,7 +139,7 @@ def _of_an_axis(crash: Crash, stated: list[Setting]) -> OwnOption | None:
     lengths = lengths_of(crash.root.shape or "") if isinstance(crash.root, HostAllocation) else []
     alike = [one for one in stated if one.whole in lengths and (one.whole or 0) >= _A_LONG_AXIS]
     counts = [one for one in alike if _OF_A_MODEL.isdisjoint(words_of(one.name))]
-    return OwnOption(Row(_OF_INPUTS, (), frozenset(), frozenset(), HALF), counts[0]) if len(counts) == 1 else None
+    return OwnOption(Row(_OF_INPUTS, (), (), frozenset(), frozenset(), HALF), counts[0]) if len(counts) == 1 else None
 
 
 def parts(crash: Crash) -> bool:
@@ -176,12 +185,13 @@ def _is_meant(row: Row, setting: Setting) -> bool:
 
 def _says_only(row: Row, setting: Setting) -> bool:
     """Whether the name says nothing else: then no value is too small for what the knob is about."""
-    return frozenset(words_of(setting.name)) - {"max"} in row.words
+    return frozenset(words_of(setting.name)) - {_MOST} in (*row.words, *row.alone)
 
 
 def _names(row: Row, setting: Setting) -> bool:
     words = frozenset(words_of(setting.name))
-    return any(each <= words for each in row.words) and words.isdisjoint(row.never)
+    named = any(each <= words for each in row.words) or words - {_MOST} in row.alone
+    return named and words.isdisjoint(row.never)
 
 
 def _is_now(row: Row, setting: Setting) -> bool:
