@@ -64,8 +64,9 @@ CAUSE = Cause(
         Row(made.of_all_pairs_in_ram, Grade.POINTS), Row(host_data.a_wide_table_was_refused, Grade.POINTS),
         Row(host_data.strings_of_one_width, Grade.NAMES), Row(host_data.a_matrix_of_pairs_was_refused, Grade.POINTS),
         Row(host_data.an_index_was_refused, Grade.POINTS, OF_AN_INDEX),
-        Row(host_data.refused_among_tables, Grade.POINTS, OF_TABLES), Row(host_data.arrow_was_refused, Grade.HINTS),
-        Row(host_data.refused_while_reading_data, Grade.POINTS), Row(host_data.a_data_library_was_refused, Grade.POINTS),
+        Row(host_data.refused_among_tables, Grade.POINTS, OF_TABLES),
+        Row(host_data.refused_while_reading_data, Grade.POINTS), Row(host_data.arrow_was_refused, Grade.HINTS),
+        Row(host_data.a_data_library_was_refused, Grade.POINTS),
         Row(host_data.an_array_of_data_was_refused, Grade.HINTS), Row(own_arrays.a_line_fills_the_memory, Grade.HINTS),
         Row(host_data.many_readers_and_one_vanished, Grade.POINTS, OF_MANY_READERS),
         Row(mapped_data.rows_wait_to_be_written, Grade.POINTS), Row(host_data.vanished_at_a_line_on_data, Grade.HINTS),
@@ -73,8 +74,7 @@ CAUSE = Cause(
         Row(held_data.killed_bare_at_its_data, Grade.HINTS, OF_TABLES),
         Row(host_data.vanished_while_reading_data, Grade.LEFT), Row(other_words.data_by_the_message, Grade.POINTS),
     ),
-    against=(Row(a_fork_was_refused, Grade.HINTS),),  # a copy of the parent was asked for, and no data
-    knobs=KNOBS,
+    knobs=KNOBS, against=(Row(a_fork_was_refused, Grade.HINTS),),  # a copy of the parent was asked for, and no data
     knobs_where=((held_data.a_rollout_was_refused, OF_A_ROLLOUT), (host_data.data_is_kept_by_batches, OF_A_CACHE)),
     before=("absurd-size", "killed-without-evidence", "process-ram-hog", "shm-too-small", "too-many-workers"),
 )  # fmt: skip

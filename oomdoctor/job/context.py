@@ -17,6 +17,8 @@ from oomdoctor.job.dumps import Allowance, Here, Stated
 from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
 from oomdoctor.job.model import Context, Setting, Value
 from oomdoctor.job.origins import Origins
+from oomdoctor.job.own_pairs import FEWEST_ALONE
+from oomdoctor.job.own_pairs import LONGEST as LONGEST_PAIRS
 from oomdoctor.job.particulars import Particulars
 from oomdoctor.patterns import late
 from oomdoctor.streams import Mark, Page
@@ -384,7 +386,7 @@ class _Told:
             return
         if setting.mentioned and known is not None and not known.mentioned:
             return
-        if setting.written is None and known is not None and known.value == setting.value:
+        if known is not None and known.written and known.value == setting.value and not _is_of_a_launch_line(setting):
             setting = replace(setting, written=known.written)  # a program prints back what its launch line said
         self._settings.pop(setting.name, None)
         self._settings[setting.name] = setting
@@ -399,6 +401,10 @@ class _Told:
 @lru_cache(256)  # asked of each file for each other one
 def _trainers(seen: frozenset[str]) -> frozenset[str]:
     return frozenset(layers(seen)) & programs()
+
+
+def _is_of_a_launch_line(setting: Setting) -> bool:
+    return (setting.written or "").startswith("-")
 
 
 def is_secret(name: str, value: Value) -> bool:
@@ -420,14 +426,14 @@ def _by_shape(here: Here, continued: bool) -> dumps.Reader | str | None:
         return dumps.printed_dict
     if start.lstrip("|-*` ").startswith(packages()):
         return "version?"
-    return None
+    return dumps.own_alone if start.count("=", 0, LONGEST_PAIRS) >= FEWEST_ALONE else None
 
 
 # Readers of single lines may read a line that a dump before it has swallowed: the dump may have been cut.
 _ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
     {
         dumps.command, dumps.continuation, dumps.known, dumps.overridden, dumps.banner, dumps.offloaded, dumps.prose,
-        dumps.ranks,
+        dumps.ranks, dumps.own, dumps.own_alone,
     }
 )  # fmt: skip
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from oomdoctor.job import launch
+from oomdoctor.job import launch, own_pairs
 from oomdoctor.job.literals import Entry, entries, strings, typed
 from oomdoctor.job.model import Value
 from oomdoctor.patterns import late
@@ -18,6 +20,7 @@ from oomdoctor.streams import Line, Page
 DUMP_LINES: Final = 900
 DUMP_CHARACTERS: Final = 160_000
 MOST_DUMPS: Final = 256
+MOST_OWN: Final = 32  # settings of a program of one's own: a model's configuration has more
 
 # Settings that are worth reading wherever a line states them with their value.
 KNOWN: Final = (
@@ -70,6 +73,7 @@ _HINT: Final = late(r"If reserved .{1,60}? try setting .{1,120}? to avoid fragme
 
 _DUMP: Final = late(r"\s*(?:[\w .\-\"]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
 _RENDERED: Final = late(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
+_OF_ARGPARSE: Final = "Namespace("  # a program's own options, whoever wrote it
 _DOTTED: Final = late(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
 _TWO_COLUMNS: Final = late(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
 # tabulate, DuckDB's shell, rich, psql; where all lines of a page stand in a box, its sides are gone
@@ -234,8 +238,11 @@ def listed_command(here: Here) -> Iterator[Stated]:
 def rendered(here: Here) -> Iterator[Stated]:
     """Namespace(...), ServerArgs(...), TrainingArguments(...) on one line or many."""
     match = _RENDERED.search(here.text)
-    if match is not None and "with config: " not in here.text:
-        yield from _dump(here, match.end() - 1)
+    if match is None or "with config: " in here.text:
+        return
+    found = _dump(here, match.end() - 1)
+    of_argparse = match[0].endswith(_OF_ARGPARSE)
+    yield from (replace(one, written=f"{one.name}=") for one in found) if of_argparse else found
 
 
 def pairs(here: Here) -> Iterator[Stated]:
@@ -390,6 +397,39 @@ def ranks(here: Here) -> Iterator[Stated]:
         yield Stated(f"{match['by']} processes", int(match["count"]), here.line, written=f"{match['flag']} ")
 
 
+def own(here: Here) -> Iterator[Stated]:
+    """What a program of one's own prints behind a word like "config": pairs, or a small dict."""
+    if own_pairs.is_a_head_of_rows(here.text):
+        yield from _own_rows(here)
+    at = own_pairs.behind_a_head(here.text)
+    if at is None or _ADVICE.search(here.text[:2000]):
+        return
+    if here.text.startswith("{", at):
+        if _closes(here.text, at):
+            found = list(islice(entries(here.text, at), MOST_OWN + 1))
+            if len(found) <= MOST_OWN:
+                yield from (Stated(one.name, one.value, here.line, written=f"{one.name}=") for one in found)
+        return
+    for name, value in own_pairs.stated(here.text[at:]):
+        yield Stated(name, typed(value), here.line, written=f"{name}=")
+
+
+def _own_rows(here: Here) -> Iterator[Stated]:
+    for line in here.page.after(here.index, MOST_OWN + 1)[1:]:
+        found = own_pairs.row(line.text)
+        if found is not None:
+            yield Stated(found[0], typed(found[1]), line, written=f"{found[0]}=")
+        elif line.text.strip(_RULES):
+            return
+
+
+def own_alone(here: Here) -> Iterator[Stated]:
+    """Pairs that make up a line, and stand there once."""
+    around = here.page.lines[max(0, here.index - own_pairs.AROUND) : here.index + own_pairs.AROUND]
+    for name, value in own_pairs.alone(here.text, (line.text for line in around)):
+        yield Stated(name, typed(value), here.line, written=f"{name}=")
+
+
 def flat(here: Here) -> Iterator[Stated]:
     """A line of a configuration without sections."""
     match = _FLAT.match(here.text[:600])
@@ -452,6 +492,11 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     (("atch size", "atch Size", "atches of size"), prose),
     (("mpirun ", "mpiexec ", "srun ", "horovodrun "), ranks),
     ((" KvSize:",), runner),
+    (
+        ("args", "Args", "rguments", "onfig", "cfg", "CONFIG", "etting", "params", "Params", "arameters", "ptions",
+         "opts", "lags"),
+        own,
+    ),
     (tuple(f"{name}: " for name in _FLAT_KEYS), flat),
     (tuple(dict.fromkeys([*KNOWN, *(name.replace("_", "-") for name in KNOWN)])), known),
 )  # fmt: skip

@@ -127,7 +127,7 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
     rows = [row for row in table() if row.knob == knob]
     if not rows or driven(crash.job.frameworks):
         return None
-    stated = [one for one in crash.context.settings.values() if one.written and one.written.startswith("-")]
+    stated = [one for one in crash.context.settings.values() if one.written]
     if knob == _OF_INPUTS and (axis := _of_an_axis(crash, stated)) is not None:
         return axis
     turned = ((row, one) for row in rows for one in stated if _turns(row, one))

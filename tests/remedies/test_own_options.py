@@ -245,16 +245,18 @@ def test_half_a_batch_is_no_half_of_an_array_of_the_data(tmp_path: Path, rows: i
 
 
 @pytest.mark.parametrize(
-    ("printed", "known"),
+    ("printed", "written", "then"),
     [
-        ("Namespace(train_batch_size=32)", False),  # another value is not what the line said
-        ("Namespace(train_batch_size=64)", True),
-        ("ready", True),
+        ("Namespace(train_batch_size=32)", "train_batch_size=", 16),  # it is not what the line said
+        ("Namespace(train_batch_size=64)", "--train-batch-size ", 32),
+        ("ready", "--train-batch-size ", 32),
     ],
 )
-def test_an_option_that_the_program_prints_back_stays_one_of_the_launch_line(printed: str, *, known: bool) -> None:
+def test_what_the_program_prints_back_is_spelled_as_on_the_launch_line(printed: str, written: str, then: int) -> None:
     crash = crashes_of(f"+ python -u fit.py --train-batch-size 64\n{printed}\n{KILLED}")[0]
-    assert (own_option("smaller-microbatch", crash) is not None) is known
+    found = own_option("smaller-microbatch", crash)
+    assert found is not None
+    assert (found.setting.written, found.then) == (written, then)
 
 
 REFUSED = "MemoryError: Unable to allocate {size} for an array with shape {shape} and data type float64\n"

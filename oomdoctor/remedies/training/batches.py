@@ -366,8 +366,9 @@ def _accumulated(line: str | None, case: Case, steps: int) -> str | None:
         return None
     stated, option = case.crash.setting(*_ACCUMULATIONS), _accumulated_by(case.crash)
     signed = _SIGNED.match(line) is not None
-    if stated is not None and stated.written is not None:
-        return f"{line} {stated.flag}={steps}" if signed else f"{line} {stated.written}{steps}"
+    written = stated.written if stated is not None else None
+    if stated is not None and written is not None and (written.startswith("-") or not line.startswith("-")):
+        return f"{line} {stated.flag}={steps}" if signed else f"{line} {written}{steps}"
     if case.row is not None and case.row.is_argument and line.startswith(case.row.key):
         return f"{line}, {option}={steps}"
     if line.startswith("--"):

@@ -1,0 +1,87 @@
+"""What a program of one's own prints of its settings: "config: batch=64 layers=12", "batch=64 seq=512 lr=0.1", or a row
+each below such a head.
+
+Metrics look the same. Those are printed again and again, and name a loss, a step, a time or memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from oomdoctor.job.verbs import words_of
+from oomdoctor.patterns import late
+
+HEAD_WITHIN: Final = 160  # characters
+LONGEST: Final = 4000
+FEWEST_ALONE: Final = 3
+AROUND: Final = 200  # lines in which the same names stand again, if they are metrics
+
+_HEADS: Final = (
+    r"(?:args|arguments|config(?:uration)?|cfg|settings?|params|parameters|h(?:yper)?[-_ ]?param(?:eter)?s|options|opts"
+    r"|flags)"
+)
+_HEAD: Final = late(rf"(?i)(?<![\w./-]){_HEADS}(?:\]|\)|\s?[:=]|\s?->){{1,2}}\s{{0,4}}(?=[A-Za-z{{-])")
+_HEAD_OF_ROWS: Final = late(rf"(?i)\W{{0,40}}(?:[a-z]{{1,20}} ){{0,2}}{_HEADS}(?: used)?\W{{0,40}}\Z")
+_NAME: Final = r"(?:--)?(?P<name>[A-Za-z][\w.-]{0,40})"
+_VALUE: Final = r"(?P<value>\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|[\w./+:-]{1,200})"
+_BY_SIGN: Final = late(rf"{_NAME}=\s?{_VALUE}(?:\s{{0,2}}[,;|]?\s{{0,4}}(?=[A-Za-z-])|[\s.)]{{0,4}}\Z)")
+_BY_COMMA: Final = late(rf"{_NAME}(?::\s?|\s){_VALUE}(?:\s?[,;|]\s{{0,4}}(?=[A-Za-z-])|[\s.)]{{0,4}}\Z)")
+_ROW: Final = late(rf"\s{{0,20}}(?:[-*•] )?{_NAME}\s{{0,40}}[:=]\s{{0,20}}{_VALUE}\s{{0,4}}\Z")
+# "[train] ", "fit.py: ", "start | "
+_SPEAKER: Final = late(r"\s{0,8}(?:\[[^\]\n=]{1,40}\]|[\w.-]{1,40}(?::|\s\|))\s{1,4}(?=[A-Za-z])")
+_OF_METRICS: Final = frozenset({
+    "loss", "step", "epoch", "iter", "iteration", "it", "acc", "accuracy", "rss", "mem", "memory", "time", "elapsed",
+    "eta", "norm", "speed", "throughput", "ppl", "score", "reward", "free", "used", "peak", "total", "seen", "done",
+    "processed", "read", "written", "ms", "sec", "at", "id", "pid", "rank", "status", "error", "code", "size",
+})  # fmt: skip
+
+
+def behind_a_head(text: str) -> int | None:
+    """Where a line goes on that begins by saying that settings follow."""
+    head = _HEAD.search(text, 0, HEAD_WITHIN)
+    return head.end() if head is not None else None
+
+
+def is_a_head_of_rows(text: str) -> bool:
+    return len(text) <= HEAD_WITHIN and _HEAD_OF_ROWS.match(text) is not None
+
+
+def row(text: str) -> tuple[str, str] | None:
+    """A name and its value, alone on a line below a head."""
+    match = _ROW.match(text) if len(text) <= LONGEST else None
+    return (match["name"], match["value"].strip("\"'")) if match is not None else None
+
+
+def stated(text: str) -> list[tuple[str, str]]:
+    """All that stands there is names and values: which."""
+    if len(text) > LONGEST:
+        return []
+    return next((found for pattern in (_BY_SIGN, _BY_COMMA) if (found := _all_of(pattern, text))), [])
+
+
+def alone(text: str, around: Iterable[str]) -> list[tuple[str, str]]:
+    """Of a line without a head, where no line around it has the same names."""
+    speaker = _SPEAKER.match(text)
+    text = text[speaker.end() if speaker is not None else 0 :].strip()
+    found = _all_of(_BY_SIGN, text) if len(text) <= LONGEST else []
+    if len(found) < FEWEST_ALONE or any(not _OF_METRICS.isdisjoint(words_of(name)) for name, _ in found):
+        return []
+    first = f"{found[0][0]}="
+    return found if sum(first in other for other in around) <= 1 else []
+
+
+def _all_of(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        match = pattern.match(text, at)
+        if match is None:
+            return []
+        found.append((match["name"], match["value"].strip("\"'")))
+        at = match.end()
+    return found
+
+
+__all__ = ["AROUND", "FEWEST_ALONE", "alone", "behind_a_head", "is_a_head_of_rows", "row", "stated"]

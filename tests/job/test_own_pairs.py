@@ -1,0 +1,71 @@
+"""What a program of one's own prints of its settings, and what only looks like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import oomdoctor
+
+KILLED = "run.sh: line 2:    12 Killed     python fit.py\n"
+
+
+def settings(tmp_path: Path, *lines: str) -> dict[str, object]:
+    (tmp_path / "job.log").write_text("\n".join([*lines, KILLED]), encoding="utf-8")
+    found: dict[str, object] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["context"]["settings"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("config: batch=256 seq=1024", {"batch": 256, "seq": 1024}),
+        ("Config: batch 256, context 1024", {"batch": 256, "context": 1024}),
+        ("[run] settings -> rows: 5000 | cache: memory", {"rows": 5000, "cache": "memory"}),
+        ("args: --batch=256 --layers=12", {"batch": 256, "layers": 12}),
+        ("hyper-parameters: {'batch': 256, 'dropout': 0.1}", {"batch": 256, "dropout": 0.1}),
+        ("Namespace(batch=256, seq=1024)", {"batch": 256, "seq": 1024}),
+        ("batch=256 seq=1024 layers=12", {"batch": 256, "seq": 1024, "layers": 12}),
+        ("[fit] batch=256, seq=1024, layers=12", {"batch": 256, "seq": 1024, "layers": 12}),
+        ("fit.py: batch=256 seq=1024 layers=12", {"batch": 256, "seq": 1024, "layers": 12}),
+        ("batch=256 seq=1024", {}),  # two are as well a metric's
+        ("batch=256 seq=1024 loss=0.3", {}),
+        ("batch=256 seq=1024 layers=12 and more to come", {}),
+        ("the config: it is read from disk", {}),
+        ("config: it is read from disk, batch=256", {}),
+        ("myconfig: batch=256 seq=1024", {}),
+        ("config: batch=256 seq", {}),
+        ("options: " + ", ".join(f"'key{n}'" for n in range(3)), {}),
+        ("Model config: {" + ", ".join(f"'key{n}': {n}" for n in range(40)) + "}", {}),
+        ("please set the args: batch=256 seq=1024", {}),
+    ],
+)
+def test_pairs_of_one_line(tmp_path: Path, line: str, found: dict[str, object]) -> None:
+    assert settings(tmp_path, line) == found
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["Config:", "  batch: 256", "  context : 1024", "ready"], {"batch": 256, "context": 1024}),
+        (["=== Arguments ===", "batch        = 256", "=====", "depth = 4", "go"], {"batch": 256, "depth": 4}),
+        (["Run settings", "- batch: 256", "ready", "depth: 4"], {"batch": 256}),
+        (["The config is read", "batch: 256"], {}),
+        (["Summary", "batch: 256", "depth: 4"], {}),
+        (["Options", "batch: 256 or so"], {}),
+    ],
+)
+def test_a_row_each_below_a_head(tmp_path: Path, lines: list[str], found: dict[str, object]) -> None:
+    assert settings(tmp_path, *lines) == found
+
+
+def test_what_is_printed_again_is_a_metric(tmp_path: Path) -> None:
+    assert settings(tmp_path, *(f"shard={n} rows={n * 500} skipped={n}" for n in range(3))) == {}
+
+
+@pytest.mark.parametrize(("line", "snippet"), [("config: batch=256 seq=1024", "batch=128"), ("ready", None)])
+def test_a_remedy_says_it_as_it_is_printed(tmp_path: Path, line: str, snippet: str | None) -> None:
+    (tmp_path / "job.log").write_text(f"{line}\nstep 1 loss 4.6\nstep 2 loss 4.5\n{KILLED}", encoding="utf-8")
+    remedies = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
+    assert next((one["snippet"] for one in remedies if one["knob"] == "smaller-microbatch"), None) == snippet
