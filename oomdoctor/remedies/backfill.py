@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from oomdoctor.incident.model import Crash
@@ -15,6 +16,7 @@ from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.loading import in_its_order
 from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order
 from oomdoctor.remedies.own_line import in_front
+from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import RACE
 from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.kills import only_small_processes_were_killed
@@ -22,13 +24,27 @@ from oomdoctor.signs.kills import only_small_processes_were_killed
 ENOUGH: Final = 3
 _NOTHING_ELSE: Final = (RACE, "absurd-size")  # causes of which less of anything is no remedy
 _LEARNS: Final = ("training", "rl")  # tasks
-Row = tuple[str, frozenset[str], tuple[str, ...]]  # a pool, tasks, knobs
+_OWN: Final = "*"  # only where the job's own program has an option for the knob
+
+
+class Row(Struct, frozen=True):
+    """One row of the table."""
+
+    pool: str
+    tasks: frozenset[str]
+    knobs: tuple[str, ...]
+    own: frozenset[str]  # those of them that only an option of the job's own program turns
 
 
 @cache
 def table() -> tuple[Row, ...]:
     rows = cells.rows(Path(__file__).with_suffix(".txt"))
-    return tuple((pool, frozenset(tasks.split()), tuple(knobs.split())) for pool, tasks, knobs in rows)
+    return tuple(_row(pool, tasks, knobs.split()) for pool, tasks, knobs in rows)
+
+
+def _row(pool: str, tasks: str, cells_of_knobs: Sequence[str]) -> Row:
+    own = frozenset(cell.rstrip(_OWN) for cell in cells_of_knobs if cell.endswith(_OWN))
+    return Row(pool, frozenset(tasks.split()), tuple(cell.rstrip(_OWN) for cell in cells_of_knobs), own)
 
 
 def in_general(crash: Crash) -> tuple[str, ...]:
@@ -36,8 +52,11 @@ def in_general(crash: Crash) -> tuple[str, ...]:
     a scheduler counted address space: what uses less RAM may reserve as much, and a mapped file more."""
     if only_small_processes_were_killed(crash) is not None or kill_at_a_virtual_limit(crash) is not None:
         return ()
-    fitting = (row for row in table() if row[0] == crash.pool and (not row[1] or crash.job.task in row[1]))
-    return next((knobs for _, _, knobs in fitting), ())
+    fitting = (row for row in table() if row.pool == crash.pool and (not row.tasks or crash.job.task in row.tasks))
+    row = next(fitting, None)
+    if row is None:
+        return ()
+    return tuple(name for name in row.knobs if name not in row.own or own_option(name, crash) is not None)
 
 
 def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:

@@ -292,3 +292,27 @@ def test_a_gaussian_process_is_fitted_on_fewer_samples(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(log)
     first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"][0]
     assert (first["knob"], first["snippet"]) == ("smaller-input", "--max-train 1100")
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "knobs"),
+    [
+        ("fit.py", "--steps 9 --context 4096", ["shorter-sequences"]),
+        ("fit.py", "--steps 9 --layers 48", ["smaller-model"]),
+        ("fit.py", "--steps 9 --seed 4096", []),
+        ("-m openrlhf.cli.train_ppo_ray", "--context 4096", []),
+        ("join.py", "--chunk-rows 50000", ["smaller-partitions"]),
+        ("join.py", "--context 4096", []),  # nothing there has sequences
+    ],
+)
+def test_a_bare_kill_is_told_of_the_options_there_are(
+    tmp_path: Path, program: str, options: str, knobs: list[str]
+) -> None:
+    command = f"python {program} {options}"
+    printed = "step 1 loss 4.6" if "fit" in program else "ready"
+    (tmp_path / "job.log").write_text(
+        f"+ {command}\n{printed}\nrun.sh: line 2:    12 Killed     {command}\n", encoding="utf-8"
+    )
+    found = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
+    turned = ("shorter-sequences", "smaller-model", "smaller-partitions")
+    assert [one["knob"] for one in found if one["knob"] in turned] == knobs

@@ -225,8 +225,8 @@ def test_the_tables_name_what_there_is() -> None:
         assert set(knob.worlds) <= set(get_args(World)), knob.id
         assert set(knob.tasks) <= set(get_args(Task)), knob.id
     assert {name for knob in KNOBS.values() for name in knob.conditions} == CONDITIONS.keys()
-    assert {name for _, tasks, names in table() for name in names} <= KNOBS.keys()
-    assert {task for _, tasks, _ in table() for task in tasks} <= set(get_args(Task))
+    assert {name for row in table() for name in row.knobs} <= KNOBS.keys()
+    assert {task for row in table() for task in row.tasks} <= set(get_args(Task))
 
 
 # pictures, simulators, libraries that only serve
