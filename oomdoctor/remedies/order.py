@@ -101,8 +101,18 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     grows = answer.cause.id.endswith(_LEAKS)
     limit = () if grows else _of_a_low_limit(crash)
     knobs = _with_beams(tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision)))), crash)
+    knobs = knobs if grows else _whole_first(knobs, crash)
     knobs = _of_each_process(knobs) if crash.pool in RAM and address_limit(crash) is not None else knobs
     return _of_the_group(knobs, grows=grows) if crash.pool == _OF_A_GROUP else knobs
+
+
+def _whole_first(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """What the job does all at once, by an option of its own, it can do in parts: nothing else costs as little."""
+    if crash.pool not in RAM:
+        return knobs
+    options = ((knob, own_options.own_option(knob, crash)) for knob in knobs)
+    whole = [knob for knob, option in options if option is not None and option.is_all_at_once]
+    return (*whole, *(knob for knob in knobs if knob not in whole))
 
 
 def _with_beams(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:

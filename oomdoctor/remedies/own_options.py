@@ -23,12 +23,14 @@ from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import cells, encodings
 from oomdoctor.remedies.axes import lengths_of
+from oomdoctor.remedies.counts import whole_of
 from oomdoctor.remedies.held import that_fits
 from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Proposal
 from oomdoctor.remedies.settings import typed
 from oomdoctor.signs.address_space import a_loader_was_not_forked
 from oomdoctor.signs.first_step import killed_bare_before_the_first_step
+from oomdoctor.units import cut_off
 
 NUMBER: Final = "number"
 HALF: Final = "half"
@@ -49,6 +51,7 @@ _OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
 # What a program splits into where it does not split at all yet
 _FIRST_PIECES: Final = 64
+_PARTS_OF_ALL: Final = 16
 _TEN: Final = 10
 _FIRST_PARTS: Final = 8
 _OF_INPUTS: Final = "smaller-input"
@@ -79,13 +82,15 @@ class OwnOption(Struct, frozen=True):
     setting: Setting
     share: int = 2  # into how many parts a number goes of which less is to be; 0 where none is to be left
     pieces: int = _FIRST_PIECES  # how large each is, where the program does not split at all yet
+    whole: int | None = None  # of how many that is a part
 
     @property
     def then(self) -> Value:
         """What to set it to; None where only the program knows its values."""
         number = self.setting.whole
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
-            return typed(self.row.then, "bool" if self.row.then in _SWITCHED else "int") if self.row.then else None
+            then = typed(self.row.then, "bool" if self.row.then in _SWITCHED else "int") if self.row.then else None
+            return _in_the_case_of(self.setting.value, then)
         if self.row.then == HALF:
             return (number // self.share if self.share else 0) if number > 0 else self.pieces
         if self.row.then == TENFOLD:
@@ -93,9 +98,18 @@ class OwnOption(Struct, frozen=True):
         return number * 2 if number > 1 or self.row.then == TWICE else _FIRST_PARTS
 
     @property
+    def is_all_at_once(self) -> bool:
+        """Whether the program cuts its work into no parts yet."""
+        return self.row.then in (HALF, PARTS) and (self.setting.whole or 0) < _LEAST_OF_HALVES
+
+    @property
     def formula(self) -> str | None:
         """How that comes of what it is now; None where it does not."""
         number, then = self.setting.whole, self.then
+        if self.is_all_at_once and self.whole is not None:
+            return say(
+                "{formula}, rounded down", formula=f"{self.whole} / {_PARTS_OF_ALL} = {self.whole // _PARTS_OF_ALL}"
+            )
         if number is None or number < 1 or (self.row.then == PARTS and number == 1):
             return None
         if self.row.then == HALF:
@@ -131,7 +145,14 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
     if knob == _OF_INPUTS and (axis := _of_an_axis(crash, stated)) is not None:
         return axis
     turned = ((row, one) for row in rows for one in stated if _turns(row, one))
-    return next((OwnOption(row, one, _share(knob, one, crash), _pieces(one, crash)) for row, one in turned), None)
+    return next((_turned(row, one, crash) for row, one in turned), None)
+
+
+def _turned(row: Row, setting: Setting, crash: Crash) -> OwnOption:
+    whole = whole_of(setting.name, crash)
+    part = cut_off(whole // _PARTS_OF_ALL, 1) if whole is not None else _FIRST_PIECES
+    pieces = encodings.rows_at_a_time(setting.name, crash) or part
+    return OwnOption(row, setting, _share(row.knob, setting, crash), pieces, whole)
 
 
 def _of_an_axis(crash: Crash, stated: list[Setting]) -> OwnOption | None:
@@ -162,9 +183,11 @@ def _share(knob: str, setting: Setting, crash: Crash) -> int:
     return _QUARTER if timid else 2
 
 
-def _pieces(setting: Setting, crash: Crash) -> int:
-    """Rows of a table go by thousands: so few as of anything else make no end of steps."""
-    return encodings.rows_at_a_time(setting.name, crash) or _FIRST_PIECES
+def _in_the_case_of(now: Value, then: Value) -> Value:
+    """ "Float64" becomes "Float32": such names are told apart."""
+    if not isinstance(now, str) or not isinstance(then, str) or not now[:1].isupper():
+        return then
+    return then.upper() if now.isupper() else then.capitalize()
 
 
 def is_at_its_least(knob: str, crash: Crash) -> bool:
@@ -238,7 +261,7 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
 def _assumed(option: OwnOption, flag: str, fits: bool) -> tuple[str, ...]:
     if fits:
         return ()
-    if option.formula is None or option.row.then == PARTS:
+    if option.formula is None or option.row.then == PARTS or option.is_all_at_once:
         return (say("the program takes this value for {name}", name=flag),)
     return (
         (say("a quarter is a guess: the log has no size"),)

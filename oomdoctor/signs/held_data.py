@@ -65,10 +65,11 @@ _READ_SIZE: Final = late(
 )
 _ELSEWHERE: Final = late(r"(?i)\bon disk\b|\bfile size\b|compressed|\bfree\b|\bavailable\b|\blimit\b|\btotal memory\b")
 _GOOD_PART: Final = 0.25  # of a limit: what is made of the data comes on top
-# "polars 1.9.0", "pandas==2.2.3"; what Polars and pandas print of a table
+# "polars 1.9.0", "pandas==2.2.3"; what Polars and pandas print of a table; a million rows or more
 _OF_TABLES: Final = late(
     r"^\s{0,4}(?:polars|pandas|pyarrow|modin|vaex|cudf|datatable)(?: version)?[ =:/v]{1,3}\d{1,3}\.\d"
     r"|^shape: \(\d{1,12}, \d{1,6}\)$|^\[\d{1,12} rows x \d{1,6} columns\]$"
+    r"|\b(?:\d{1,3}(?:[,_]\d{3}){2,3}|[1-9]\d{6,11}|\d{1,4}(?:\.\d{1,3})?\s?M) (?:rows|records)\b"
 )
 _BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9}) \[")
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")

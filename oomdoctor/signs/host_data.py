@@ -38,6 +38,11 @@ _READING: Final = (
 )
 # pandas' own steps on tables that are in memory (pandas/core at 3.1); what reads them is beside it, or the job's own
 _ON_TABLES: Final = late(r"\bpandas/core/(?:reshape|internals|groupby)/")
+# pandas.DataFrame and polars.DataFrame, by what their users call them
+_CALLED_ON_TABLES: Final = late(
+    r"\b(?:pd|pl|pandas|polars|df\w{0,20}|\w{0,20}(?:frame|table)s?)\.(?P<step>concat|merge|join|crosstab|get_dummies"
+    r"|pivot(?:_table)?|unstack|melt|explode|sort_values|groupby|group_by|to_numpy|to_dict|to_records|drop_duplicates)\("
+)
 _READS_THEM: Final = r"\bpandas/io/|\b(?:read|load)_?\w{0,40}\(|\b(?:read|load)_\w|\bload(?:er)?s?\b"
 # cudf/io/*.py; load_video_frames of facebookresearch/sam2, and functions of that name elsewhere
 _READING_ONTO_THE_CARD: Final = (
@@ -476,9 +481,13 @@ def refused_among_tables(crash: Crash) -> Seen | None:
 
 
 def step_on_tables(crash: Crash) -> str | None:
-    """The function of pandas that the others there work for."""
+    """The function of pandas that the others there work for, or the one that the job's own line calls."""
     steps = [frame.function for frame in crash.frames() if _ON_TABLES.search(frame.path)]
-    return steps[-1] if steps else None
+    if steps:
+        return steps[-1]
+    innermost = next(crash.frames(), None)
+    called = _CALLED_ON_TABLES.search(innermost.code) if innermost is not None else None
+    return called["step"] if called is not None else None
 
 
 @sign

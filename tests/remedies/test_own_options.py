@@ -316,3 +316,32 @@ def test_a_bare_kill_is_told_of_the_options_there_are(
     found = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
     turned = ("shorter-sequences", "smaller-model", "smaller-partitions")
     assert [one["knob"] for one in found if one["knob"] in turned] == knobs
+
+
+COOKS = "+ python fit.py --workers 8 --cut 9 {option}\nrecipe 20 of 96 cooked\n9 forks\nread 4800 plates\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "then", "formula"),
+    [
+        ("--plates-per-batch 0", 300, "4800 / 16 = 300, rounded down"),
+        ("--flush-every 0", 6, "96 / 16 = 6, rounded down"),
+        ("--chunk-size -1", 6, "96 / 16 = 6, rounded down"),
+        ("--knives-per-batch 0", 64, None),  # nobody says how many there are
+        ("--forks-per-batch 0", 64, None),  # too few for so many parts
+        ("--num-parts 1", 8, None),
+    ],
+)
+def test_what_is_done_all_at_once_is_cut_by_how_much_there_is(
+    tmp_path: Path, option: str, then: int, formula: str | None
+) -> None:
+    (tmp_path / "job.log").write_text(COOKS.format(option=option) + KILLED, encoding="utf-8")
+    first: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"][0]
+    flag, now = option.split()
+    assert (first["setting"], str(first["current"]), first["suggested"]) == (flag, now, then)
+    assert formula is None or first["derivation"] == formula
+
+
+@pytest.mark.parametrize(("now", "then"), [("Float64", "Float32"), ("FLOAT64", "FLOAT32"), ("float64", "float32")])
+def test_a_value_is_spelled_as_the_one_before(now: str, then: str) -> None:
+    assert option("narrow-dtypes", f"--dtype {now}") == ("dtype", then)

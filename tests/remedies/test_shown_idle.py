@@ -114,6 +114,11 @@ def log(code: str, *frames: str) -> str:
         (log("t = load_tables()", *ON_TABLES), None),
         (log("t = pd.read_csv(p)", FRAME.format("io/parsers/readers.py", "read", "x = 1"), ON_TABLES[1]), None),
         (log("t = np.vstack(parts)"), None),
+        (log("t = pd.concat(parts)"), "concat"),
+        (log("wide = frame.pivot_table(index='day')"), "pivot_table"),
+        (log("t = os.path.join(folder, name)"), None),
+        (log("t = tf.concat(parts, 0)"), None),
+        (log("t = pd.concat(load_parts())"), None),
     ],
 )
 def test_a_step_on_tables_in_memory(text: str, step: str | None) -> None:
