@@ -20,6 +20,7 @@ from oomdoctor.families.frames import (
     waits,
 )
 from oomdoctor.families.native_frames import native_frames
+from oomdoctor.patterns import late
 from oomdoctor.streams import Page
 
 _Event = TypeVar("_Event", bound=Event)
@@ -34,6 +35,9 @@ FIRST = 3
 # Stamps of one form that have to go back in time, and lines that are searched for them
 STAMPS = 3
 STAMPED_LINES = 400
+CHARACTERS = 600
+# A bar has no line of its own where its program was killed: the first line of the report on that is glued to it
+_BAR = late(r"(?<!\d)\d{1,3}%(?: Completed)? ?\|")
 
 
 class Neighbourhood:
@@ -46,7 +50,11 @@ class Neighbourhood:
 
     def of(self, event: _Event, index: int) -> _Event:
         """The event that was read at the index, with what stands around it."""
-        return replace(event, around=self.around(index, inside=event.in_traceback))
+        around = self.around(index, inside=event.in_traceback)
+        began = self._page.lines[index]
+        if event.at.line > began.number and _BAR.search(began.text[:CHARACTERS]) is not None:
+            around = replace(around, before=(*around.before, began.text)[-BEFORE:])
+        return replace(event, around=around)
 
     def around(self, index: int, *, inside: bool = False) -> Surroundings:
         """What stands around the event at the index; `inside` says that it is a line of its own traceback."""
