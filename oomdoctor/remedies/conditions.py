@@ -636,8 +636,11 @@ def _kernel_lists_one(crash: Crash) -> bool:
 
 
 def weights_are_loaded(case: Case) -> bool:
-    """A script that builds an array in host memory loads none."""
+    """A script that builds an array in host memory loads none; what reads GGML's files has an option for it or nothing,
+    as it loads them piece by piece and once."""
     crash = case.crash
+    if crash.job.world == "ggml" and case.row is None:
+        return False
     if crash.stage == "checkpoint_save" or (_maps_them_anyway(case) and crash.shows(_MAPPED)):
         return False
     if SIDES.get(crash.pool) != "host" or crash.stage in _LOADING or case.cause in _OF_LOADING:
