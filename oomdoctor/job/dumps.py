@@ -201,6 +201,10 @@ def command(here: Here, *, continued: bool = False) -> Iterator[Stated]:
     """A shell line that starts a program."""
     for name, value in launch.read_line(here.text, continued=continued):
         yield Stated(name, value, here.line, written=as_written(name, here.text))
+    if continued or launch.command_of(here.text):
+        within = continued and here.page.lines[here.index - 1].text.rstrip().endswith(",\\")
+        for name, value in launch.listed_pairs(here.text, within=within):
+            yield Stated(name, value, here.line)
 
 
 def continuation(here: Here) -> Iterator[Stated]:
