@@ -432,7 +432,7 @@ Reader = Callable[[Here], Iterator[Stated]]
 READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ((" --", " -Xm", "python -m ", "python3 -m ", "uv run ", "tune run ", "ray start", "export ", "#SBATCH"), command),
     (_VARIABLES, variable),
-    (("docker run", "serve "), command),
+    (("docker run", "serve ", "fill_template.py "), command),
     (("Namespace(", "Args(", "Arguments(", "Config("), rendered),
     (("args: {",), named_dict),
     (("engine/trainer: ", "engine/validator: ", "train: weights=", "val: data=", "detect: weights="), pairs),

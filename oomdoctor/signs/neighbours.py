@@ -192,9 +192,7 @@ def others_hold_many_times_what_was_missing(crash: Crash) -> Seen | None:
     missing = it.tried_bytes - it.free_bytes
     if not 0 < _MANY_TIMES * missing <= others.bytes:
         return None
-    words = say(
-        "only {missing} were missing, and others hold {held}", missing=show(missing), held=_figure_of(others)
-    )
+    words = say("only {missing} were missing, and others hold {held}", missing=show(missing), held=_figure_of(others))
     return Seen(words=words)
 
 

@@ -433,8 +433,8 @@ def partitions_off_the_card(crash: Crash) -> Seen | None:
 
 @sign
 def killed_while_states_were_made(crash: Crash) -> Seen | None:
-    """The last print before a SIGKILL announces DeepSpeed's optimizer states, and no setting keeps them on the GPU: there
-    a shortage is an error of PyTorch's, and no kill."""
+    """The last print before a SIGKILL announces DeepSpeed's optimizer states, and no setting keeps them on the GPU: a
+    shortage there is an error of PyTorch's, and no kill."""
     root = crash.root
     reports = [report for report in crash.every(MemoryReport) if report.host_used_bytes is not None]
     if not isinstance(root, Kill) or root.signal != SIGKILL or not reports or _stays_on_the_card(crash):
@@ -442,8 +442,8 @@ def killed_while_states_were_made(crash: Crash) -> Seen | None:
     if not is_told_last(islice(own_lines(crash), _RIGHT_BEFORE), _MAKES_STATES, (PROGRESS, _MADE_STATES)):
         return None
     words = say(
-        "DeepSpeed was creating the optimizer states. On the GPU a shortage raises an error; a kill comes from the host, "
-        "so the states were probably created there. {used} of the node's RAM were in use before.",
+        "DeepSpeed was creating the optimizer states. On the GPU a shortage raises an error; a kill comes from the "
+        "host, so the states were probably created there. {used} of the node's RAM were in use before.",
         used=show(reports[-1].host_used_bytes or 0),
     )
     doubts = (say("no setting in the log offloads states"), say("the log does not say how much they take"))
