@@ -195,7 +195,7 @@ def test_a_share_of_the_rest_is_raised_from_what_is_set(now: float, then: float 
         assert "raise-engine-reservation" in rejected
     else:
         raised = chosen["raise-engine-reservation"]
-        assert (raised.current, raised.suggested) == (now, then)
+        assert (raised.setting, raised.current, raised.suggested) == ("kv_cache_free_gpu_mem_fraction", now, then)
         assert f"kv_cache_free_gpu_mem_fraction:{then}" in (raised.snippet or "")
 
 
