@@ -62,10 +62,10 @@ CAUSE = Cause(
     against=(
         Row(generation.cache_of_a_generation_was_refused, Grade.POINTS), Row(passes.at_the_logits, Grade.POINTS),
         Row(generation.little_was_generated, Grade.LEFT), Row(passes.evaluation_without_the_model, Grade.POINTS),
+        Row(others_hold_many_times_what_was_missing, Grade.POINTS),
         Row(passes.library_was_refused, Grade.HINTS), Row(passes.holds_less_than_half, Grade.HINTS),
         Row(passes.in_an_engines_special_step, Grade.HINTS), Row(logits.sampler_working_on_logits, Grade.HINTS),
         Row(live_tensors_before_any_step, Grade.LEFT), Row(states_of_the_first_step_on_the_cpu, Grade.POINTS),
-        Row(others_hold_many_times_what_was_missing, Grade.POINTS),
         Row(passes.most_is_outside_pytorch, Grade.POINTS), Row(passes.a_straw_on_the_host, Grade.LEFT)),
     knobs=("cap-primitives", "fewer-environments", "smaller-microbatch", "smaller-input", "gradient-checkpointing",
            "shorter-sequences", "memory-efficient-attention", "token-budget-batching", "sequence-parallel",
