@@ -35,7 +35,7 @@ BESIDE_WEIGHTS: Final = 2 * GIB  # a process with weights has a context and a li
 SMALL_PROGRAM: Final = 256 * MIB  # of arguments, temporaries and outputs together
 MUCH: Final = 0.25  # of the card, held by processes that the message lists
 MOST: Final = 0.8  # of the card
-_MANY_TIMES: Final = 10
+_MANY_TIMES: Final = 100
 HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
 LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
 FULL: Final = 0.5  # of the card, in use behind the refusal
@@ -183,8 +183,8 @@ def others_hold_hardly_any(crash: Crash) -> Seen | None:
 
 @sign
 def others_hold_many_times_what_was_missing(crash: Crash) -> Seen | None:
-    """Others hold 25 % of the GPU, and ten times what the request was short of: what it was for is no matter of its
-    size."""
+    """Others hold 25 % of the GPU, and a hundred times what the request was short of: what it was for is no matter of
+    its size."""
     it = card(crash)
     others = _neighbours(it)
     if others is None or others.share < MUCH or it.tried_bytes is None or it.free_bytes is None:
