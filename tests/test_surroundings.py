@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoctor.families.event import Frame
+from oomdoctor import families
+from oomdoctor.families.event import Event, Frame
 from oomdoctor.families.frames import frames_behind
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.streams import page
@@ -489,3 +490,62 @@ Traceback (most recent call last):
     create(handle)
 {OOM}"""
     assert [frame.code for frame in trace(text)] == ["engine.wake(", "allocator.wake_up(tags)", "create(handle)"]
+
+
+BAR = "Loading checkpoint shards:  40%|####      | 2/5 [00:04<00:06,  2.01s/it]"
+ENDS = (
+    "[2026-02-03 09:10:38,207] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 71\n"
+    "[2026-02-03 09:10:40,112] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'fit.py'] "
+    "exits with return code = -9\n"
+)
+WORK = "Feb 03 09:10:{} box {}[{}]: load_tensors: loading model tensors, this can take a while... (mmap = false)\n"
+UNIT = "Feb 03 09:10:40 box systemd[1]: gen.service: Failed with result 'oom-kill'.\n"
+RECORD = (
+    "Feb 03 09:10:40 box kernel: Out of memory: Killed process 812 (gen) total-vm:9000000kB, anon-rss:8000000kB, "
+    "file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:900kB oom_score_adj:0\n"
+)
+
+
+def before(text: str) -> tuple[str, ...]:
+    """What stands above the last failure."""
+    found = [item for item in families.read(page("a", 1, text.encode())) if isinstance(item, Event)]
+    return [event for event in found if event.role == "root"][-1].around.before
+
+
+@pytest.mark.parametrize(
+    ("above", "glue", "told"),
+    [
+        (BAR, "", True),
+        (BAR, "\n", True),
+        ("written: 40 of 100 ", "", False),  # what a program prints and does not end
+        ("written: 40 of 100 ", "\n", True),
+        ("at 40 % ", "", False),
+    ],
+)
+def test_a_bar_that_a_report_is_glued_to_stands_above_it(above: str, glue: str, *, told: bool) -> None:
+    assert any(above.strip() in line for line in before(above + glue + ENDS)) is told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (WORK.format(20, "gen", 812) + UNIT, True),
+        (WORK.format(20, "gen", 812) + UNIT.replace("gen.", "gen@one."), True),
+        (WORK.format(20, "gen", 812) + RECORD, True),  # by the pid
+        (WORK.format(20, "other", 812) + RECORD, True),
+        (WORK.format(20, "other", 812) + UNIT, False),
+        (WORK.format(20, "gen", 811) + RECORD, False),
+        (WORK.format(20, "gen", 812).replace(" box ", " shed ") + UNIT, False),
+        (WORK.format(20, "gen", 812).replace(" box ", " shed ") + RECORD, False),
+        (WORK.format(20, "gen-2", 812) + UNIT, False),
+        (UNIT + WORK.format(41, "gen", 812), False),  # the next start
+    ],
+)
+def test_what_a_unit_had_printed_stands_above_the_report_of_its_kill(text: str, *, told: bool) -> None:
+    assert any("load_tensors" in line for line in before(text)) is told
+
+
+def test_lines_of_a_unit_and_of_its_manager_stand_in_their_order() -> None:
+    killed = "Feb 03 09:10:39 box systemd[1]: gen.service: A process of this unit has ended.\n"
+    above = before(WORK.format(20, "gen", 812) + killed + UNIT)
+    assert [line.split(":")[0] for line in above] == ["load_tensors", "gen.service"]

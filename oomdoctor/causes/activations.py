@@ -12,6 +12,7 @@ from oomdoctor.signs.card import profiling_disturbed
 from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
 from oomdoctor.signs.made import KNOBS, of_all_pairs, of_one_input
+from oomdoctor.signs.neighbours import others_hold_many_times_what_was_missing
 
 INFERENCE_KNOBS = ("smaller-microbatch", "smaller-input", "shorter-sequences", "quantize-weights",
                    "memory-efficient-attention", "smaller-model", "offload-parameters")  # fmt: skip
@@ -61,6 +62,7 @@ CAUSE = Cause(
     against=(
         Row(generation.cache_of_a_generation_was_refused, Grade.POINTS), Row(passes.at_the_logits, Grade.POINTS),
         Row(generation.little_was_generated, Grade.LEFT), Row(passes.evaluation_without_the_model, Grade.POINTS),
+        Row(others_hold_many_times_what_was_missing, Grade.POINTS),
         Row(passes.library_was_refused, Grade.HINTS), Row(passes.holds_less_than_half, Grade.HINTS),
         Row(passes.in_an_engines_special_step, Grade.HINTS), Row(logits.sampler_working_on_logits, Grade.HINTS),
         Row(live_tensors_before_any_step, Grade.LEFT), Row(states_of_the_first_step_on_the_cpu, Grade.POINTS),

@@ -63,6 +63,7 @@ CAUSE = Cause(
         Row(offload.refused_beside_an_option_that_offloads, Grade.POINTS, OF_AN_OPTION),
         Row(offload.optimizer_on_the_cpu, Grade.POINTS),
         Row(offload.partitions_off_the_card, Grade.POINTS),
+        Row(offload.killed_while_states_were_made, Grade.POINTS),
         Row(moved_to_host.its_lines_move_to_the_host, Grade.POINTS, OF_AN_OPTION),
     ),
     against=(Row(offload.more_was_free_and_no_setting_offloads, Grade.POINTS),),

@@ -29,6 +29,9 @@ CONTAINER: Final = mark("the container was stopped")
 SHUT_DOWN: Final = mark("its machine was shut down or restarted")
 INTERRUPTED: Final = mark("a user interrupted it")
 SIGNALLED: Final = mark("a command or the program itself sent the signal")
+EVICTED: Final = mark("Kubernetes evicted its pod for disk, inodes or process IDs")
+# pkg/kubelet/eviction/helpers.go: up to 1.9 by the file system's name
+OF_A_DISK: Final = r"\blow on resource: (?:ephemeral-storage|inodes|pids|(?:node|image|container)fs(?:Inodes)?)\b"
 # Scripts clean up with the same commands before they start a job.
 _ALSO_BEFORE_A_JOB: Final = (BY_RAY, CONTAINER, INTERRUPTED, SIGNALLED)
 
@@ -73,6 +76,14 @@ _ENDINGS = tuple(
             r"\b(?:bkill|qdel)\b",
         ),
         (BY_RAY, r"\bray\.kill\b", r"\bray stop\b"),
+        (
+            EVICTED,
+            OF_A_DISK,
+            # eviction_manager.go: a pod's and a container's own limit, what the node still has to get back
+            r"\bephemeral local storage usage exceeds\b|\bexceeded its local ephemeral storage limit\b",
+            r"\bmust evict pod\(s\) to reclaim(?: |\\?\" resourceName=\\?\")(?:ephemeral-storage|inodes|pids)\b",
+            r"\bnode had condition: \[(?:Disk|PID)Pressure\]",
+        ),
         (
             CONTAINER,
             r"\b(?:docker|podman) (?:stop|kill)\b",

@@ -20,7 +20,8 @@ from oomdoctor.families.frames import (
     waits,
 )
 from oomdoctor.families.native_frames import native_frames
-from oomdoctor.streams import Page
+from oomdoctor.patterns import late
+from oomdoctor.streams import Mark, Page
 
 _Event = TypeVar("_Event", bound=Event)
 
@@ -34,6 +35,15 @@ FIRST = 3
 # Stamps of one form that have to go back in time, and lines that are searched for them
 STAMPS = 3
 STAMPED_LINES = 400
+CHARACTERS = 600
+# A bar has no line of its own where its program was killed: the first line of the report on that is glued to it
+_BAR = late(r"(?<!\d)\d{1,3}%(?: Completed)? ?\|")
+
+
+# Who reports in a journal that a unit's process was killed, and how the unit stands in its line
+_MANAGERS = ("systemd", "systemd-oomd")
+_UNIT = late(r"(?:^|/)([\w.\\-]{1,80})(?:@[\w.:\\-]{0,80})?\.service\b")
+_OF_KILLS = ("kernel", "killers")
 
 
 class Neighbourhood:
@@ -46,7 +56,13 @@ class Neighbourhood:
 
     def of(self, event: _Event, index: int) -> _Event:
         """The event that was read at the index, with what stands around it."""
-        return replace(event, around=self.around(index, inside=event.in_traceback))
+        around = self.around(index, inside=event.in_traceback)
+        if own := self._of_the_dead(event, index):
+            around = replace(around, before=tuple(own[-BEFORE:]))
+        began = self._page.lines[index]
+        if event.at.line > began.number and _BAR.search(began.text[:CHARACTERS]) is not None:
+            around = replace(around, before=(*around.before, began.text)[-BEFORE:])
+        return replace(event, around=around)
 
     def around(self, index: int, *, inside: bool = False) -> Surroundings:
         """What stands around the event at the index; `inside` says that it is a line of its own traceback."""
@@ -81,6 +97,18 @@ class Neighbourhood:
             later=next_time,
         )
 
+    def _of_the_dead(self, event: Event, index: int) -> list[str]:
+        """What a journal keeps above the report of a kill of the one that was killed, by its pid or its unit's name, in
+        its place among the reporter's own lines; nothing where that is not told apart."""
+        line, pid = self._page.lines[index], event.process.pid
+        named = _UNIT.search(line.text[:CHARACTERS]) if line.mark.name in _MANAGERS else None
+        unit = named[1] if named is not None else None
+        if unit is None and (pid is None or line.mark.host is None or event.family not in _OF_KILLS):
+            return []
+        above = self._page.lines[max(0, index - REACH) : index]
+        own = {one.writer for one in above if one.mark.host == line.mark.host and _is_of(one.mark, unit, pid)}
+        return [one.text for one in above if one.writer in {*own, line.writer}] if own else []
+
     def _is_newest_first(self) -> bool:
         """Whether the times on this page go back: some web viewers export a log so."""
         if self._newest_first is None:
@@ -108,3 +136,7 @@ class Neighbourhood:
             self._of_tracebacks = [i for i, line in enumerate(self._page.lines) if of_traceback(line.text)]
         position = bisect_left(self._of_tracebacks, index)
         return position > 0 and self._of_tracebacks[position - 1] >= index - REACH
+
+
+def _is_of(mark: Mark, unit: str | None, pid: int | None) -> bool:
+    return mark.name is not None and (mark.name == unit or (pid is not None and mark.pid == pid))

@@ -26,7 +26,12 @@ SHARE_SETTINGS: Final = ("gpu_memory_utilization", "vllm_gpu_memory_utilization"
 # SGLang's is a share of what was free at start.
 FRACTION_SETTINGS: Final = ("mem_fraction_static", "sglang_mem_fraction_static", "sglang_mem_fraction")
 # Of what the weights leave free: of LMDeploy and TensorRT-LLM
-REST_SETTINGS: Final = ("cache_max_entry_count", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
+REST_SETTINGS: Final = (
+    "cache_max_entry_count",
+    "kv_cache_free_gpu_memory_fraction",
+    "free_gpu_memory_fraction",
+    "kv_cache_free_gpu_mem_fraction",
+)
 _OF_ITS_POOL: Final = ("weight_sync", "allocate")
 _WAKES: Final = "wake_up"
 # vllm/v1/executor/multiproc_executor.py up to 0.10.0

@@ -20,6 +20,7 @@ from oomdoctor.families.kill import ABROAD, LINE_OF_A_SCRIPT
 from oomdoctor.job import frames, rows, verbs
 from oomdoctor.job.roles import class_and_method, role_of
 from oomdoctor.job.rows import CHARACTERS, GENERATION, INFERENCE, SILENCE, STEPS, TRAINING, Row
+from oomdoctor.job.session import source
 from oomdoctor.patterns import late
 
 UNKNOWN: Final = "unknown"
@@ -63,7 +64,6 @@ _SELDOM: Final = 10
 # Source that lost the head of its frame: how far above the message it stands, and what begins a statement
 _SOURCE: Final = 3
 _STATEMENT: Final = late(r"(?:return |await |self\.)\S|[\w.]{1,80}(?:, [\w.]{1,80}){0,3} [-+*/]?= |[\w.]{1,80}\(")
-_PROMPT: Final = late(r"\A\s{0,4}(?:>>> |In \[\d{1,6}\]: )")
 _CARETS: Final = late(r"[\s~^]{1,400}\Z")
 _METHOD_FAILED: Final = late(
     r"(?:(?:while processing method|occurred while running \w{1,80}'s function|\brequest to|\bError in"
@@ -189,7 +189,7 @@ def _of_operation(event: Event) -> _Said:
 def _of_source(event: Event) -> _Said:
     """The source right before a message that has lost its frames."""
     above = () if event.around.trace else reversed(event.around.before[-_SOURCE:])
-    bare = (_PROMPT.sub("", line).strip() for line in above)
+    bare = (line.strip() if (typed := source(line)) is None else typed for line in above)
     nearest = next((line for line in bare if line and not _CARETS.match(line)), "")
     if not _STATEMENT.match(nearest):
         return _MUTE

@@ -205,6 +205,10 @@ def command(here: Here, *, continued: bool = False) -> Iterator[Stated]:
     """A shell line that starts a program."""
     for name, value in launch.read_line(here.text, continued=continued):
         yield Stated(name, value, here.line, written=as_written(name, here.text))
+    if continued or launch.command_of(here.text):
+        within = continued and here.page.lines[here.index - 1].text.rstrip().endswith(",\\")
+        for name, value in launch.listed_pairs(here.text, within=within):
+            yield Stated(name, value, here.line)
 
 
 def continuation(here: Here) -> Iterator[Stated]:
@@ -468,7 +472,7 @@ Reader = Callable[[Here], Iterator[Stated]]
 READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ((" --", " -Xm", "python -m ", "python3 -m ", "uv run ", "tune run ", "ray start", "export ", "#SBATCH"), command),
     (_VARIABLES, variable),
-    (("docker run", "serve "), command),
+    (("docker run", "serve ", "fill_template.py "), command),
     (("Namespace(", "Args(", "Arguments(", "Config("), rendered),
     (("args: {",), named_dict),
     (("engine/trainer: ", "engine/validator: ", "train: weights=", "val: data=", "detect: weights="), pairs),

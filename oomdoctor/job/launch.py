@@ -20,6 +20,9 @@ _QUOTED = late(r"""\"([^"]*)\"|'([^']*)'|\\(.)""")
 _ASSIGNMENT = late(r"\+{0,2}~?([A-Za-z_][\w.]{0,150})=(.*)\Z", re.DOTALL)
 _VARIABLE = late(r"[A-Z][A-Z\d_]{0,80}=")
 _FLAG = late(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
+# A name of such a list. triton-inference-server/tensorrtllm_backend, tools/fill_template.py: a single pair is one, too
+_LISTED = late(r"[A-Za-z]\w{2,80}\Z")
+_GIVES_PAIRS = late(r"\bfill_template\.py\s")
 _NEGATIVE = late(r"-\d")
 _HEAP = late(r"-(Xm[sx])(\d{1,12}[kKmMgGtT]?)\Z")  # Java's, whose size is part of the word
 
@@ -191,6 +194,20 @@ def _behind(flag: str, word: str) -> Iterator[Found]:
 
 def _plain(name: str) -> str:
     return name.replace("-", "_")
+
+
+def listed_pairs(text: str, *, within: bool) -> Iterator[Found]:
+    """What a script is given in one word as "name:value,other_name:value"; `within` says that the word began in the
+    line above. An address or an image has one colon and no comma."""
+    for place, word in enumerate(words(text)):
+        *parts, last = word.rstrip("\\").split(",")
+        pairs = [pair.partition(":") for pair in (*parts, last) if pair]
+        if not pairs or not all(colon and _LISTED.match(name) for name, colon, _ in pairs):
+            continue
+        is_list = len(pairs) > 1 or (parts and not last) or (within and place == 0) or _GIVES_PAIRS.search(text)
+        if not is_list:
+            continue
+        yield from ((name, typed(value[:TEXT_CAP])) for name, _, value in pairs if value and "_" in name)
 
 
 def _assignment(word: str) -> Iterator[Found]:

@@ -17,6 +17,7 @@ from oomdoctor.families.gpu_library import LibraryOutOfMemory
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import OF_16_BITS, OF_32_BITS, ArrayOutOfMemory
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_store import StoreTooLarge
 from oomdoctor.families.sglang import HostCacheTooLarge, UnbalancedCards
 from oomdoctor.families.vllm_error import NotEnoughFree
@@ -76,6 +77,7 @@ from oomdoctor.signs.moved_to_host import its_lines_move_to_the_host
 from oomdoctor.signs.neighbours import a_process_of_the_log_was_there_first
 from oomdoctor.signs.node import a_driver_is_the_largest, a_task_is_the_largest, an_engine_is_the_largest
 from oomdoctor.signs.offload import (
+    killed_while_states_were_made,
     no_cluster_in_sight,
     optimizer_on_the_cpu,
     ranks_may_keep_their_states,
@@ -107,6 +109,9 @@ _OF_JAVA: Final = "jvm"  # an allocator, of a process beside the one that comput
 _WIDE: Final = frozenset({"float64", "int64", "uint64", "complex128", "float128", "longdouble", "object"})
 _NARROW: Final = frozenset({"float32", "float16", "int32", "int16", "int8", "uint16", "uint8", "bool", "|S1"})
 _LOADING: Final = frozenset({"model_load", "checkpoint_load", "engine_init"})
+_WITHOUT_DATA: Final = frozenset(
+    {"model_load", "checkpoint_load", "checkpoint_save", "engine_init", "optimizer_step", "weight_sync"}
+)
 _OF_LOADING: Final = ("checkpoint-spike", "device-misplacement", "host-model-load")  # causes
 _WEIGHTS_MOVE: Final = frozenset({"model_load", "checkpoint_load", "checkpoint_save", "weight_sync"})
 _BATCHES_ON_THE_HOST: Final = ("activations", "dataset-in-ram", "eval-accumulation", "logits-spike", "shm-too-small")
@@ -631,8 +636,11 @@ def _kernel_lists_one(crash: Crash) -> bool:
 
 
 def weights_are_loaded(case: Case) -> bool:
-    """A script that builds an array in host memory loads none."""
+    """A script that builds an array in host memory loads none; what reads GGML's files has an option for it or nothing,
+    as it loads them piece by piece and once."""
     crash = case.crash
+    if crash.job.world == "ggml" and case.row is None:
+        return False
     if crash.stage == "checkpoint_save" or (_maps_them_anyway(case) and crash.shows(_MAPPED)):
         return False
     if SIDES.get(crash.pool) != "host" or crash.stage in _LOADING or case.cause in _OF_LOADING:
@@ -656,6 +664,8 @@ def data_are_loaded(case: Case) -> bool:
         return option_for_it(case)
     if refused_among_tables(crash) is not None:
         return own_line.shows(case.knob, crash)
+    if crash.stage in _WITHOUT_DATA and not crash.doing.weak and isinstance(crash.root, Kill):
+        return False  # what a command names, it has not read yet, or no longer
     stages = case.cause == "pinned-memory-exhausted" and crash.job.world == "tensorflow"
     of_data = stages or (crash.job.task == "data" and crash.pool != "object_store")
     if case.cause == "dataset-in-ram" or crash.stage == "data_load" or of_data:
@@ -670,6 +680,7 @@ _SIGNS_OF_OFFLOADING: Final = (
     caches_of_ranks,
     host_cache_in_other_words,
     its_lines_move_to_the_host,
+    killed_while_states_were_made,
     lmcache_was_refused,
     optimizer_on_the_cpu,
     ranks_may_keep_their_states,

@@ -57,6 +57,8 @@ def reckons_otherwise(crash: Crash) -> bool:
 def raised(case: Case) -> Answer:
     """A larger share, for an engine that is not vLLM."""
     crash = case.crash
+    if some([engine_of(crash) or ""], "takes a share of the rest"):
+        return _raised_of_the_rest(case.row, _now(crash))
     if not some([engine_of(crash) or ""], "takes a share of what is free"):
         return None
     now, loaded = _now(crash), loading(crash)
@@ -70,6 +72,26 @@ def raised(case: Case) -> Answer:
     weights = None if _may_be_of_8_bits(crash) else weights_bytes(crash)
     if weights is not None and (answer := _for_weights(crash, now, *weights)) is not None:
         return answer
+    then = round(now + shares.STEP, 3)
+    if then > shares.AT_THE_LIMIT:
+        return Refusal(
+            say("already {now}: a larger share leaves nothing for activations and CUDA graphs", now=f"{now:g}")
+        )
+    return Proposal(
+        action=_raised(now, then),
+        current=now,
+        suggested=then,
+        derivation=first_step(f"{now:g} + {shares.STEP} = {then:g}"),
+    )
+
+
+def _raised_of_the_rest(row: Spelling | None, now: float | None) -> Answer:
+    """From the share that is set: to the usual one, or a step above it."""
+    if now is None or row is None or not isinstance(row.value, float):
+        return None
+    if now < row.value:
+        usual = say("{value} is a usual start value", value=f"{row.value:g}")
+        return Proposal(action=_raised(now, row.value), current=now, suggested=row.value, derivation=usual)
     then = round(now + shares.STEP, 3)
     if then > shares.AT_THE_LIMIT:
         return Refusal(

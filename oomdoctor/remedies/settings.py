@@ -67,6 +67,7 @@ _ITEM: Final = late(r"\w{1,40}(?:\[[\w']{1,40}\]){0,4}\['(\w{1,60})'\] = ")  # o
 _PATH: Final = late(r'(?:"\w{1,60}": \{?){1,4}')
 _KEY: Final = late(r'"(\w{1,60})": ')
 _OF_ANY_SECTION: Final = ("enabled", "stage", "device", "pin_memory")  # keys that say nothing without their section
+_PAIR: Final = late(r" ([a-z]\w{1,60}):\{\}\Z")  # behind a script
 # Commands that set what is named behind them
 _SETS: Final = late(r"(?:sudo sysctl|redis-cli CONFIG SET|ALTER SYSTEM SET|SET|SHOW|PRAGMA) ([\w.-]{1,80})")
 # The same option serves both directions.
@@ -99,6 +100,8 @@ class Spelling(NamedTuple):
             return item[1]
         if sets := _SETS.match(self.write):
             return sets[1]
+        if pair := _PAIR.search(self.write):
+            return pair[1]
         before = self.write.split("{")[0].split()
         flags = [word for word in before if word.startswith("-")]
         name = (flags[-1] if self.takes_value else flags[0]) if flags else before[-1 if self.is_export else 0]

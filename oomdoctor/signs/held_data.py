@@ -16,6 +16,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE
 from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines, type_of_numbers
 from oomdoctor.job.frameworks import some
+from oomdoctor.job.session import source
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -57,6 +58,11 @@ _READS_A_FILE: Final = late(
     r"(?i)\b(?:reading|loading|parsing|importing|opening|ingesting)\b[^\n]{0,60}?(?P<file>[\w.*-]{1,60}\.(?:jsonl?|ndjson"
     r"|[ct]sv|parquet|feather|arrow|avro|orc|xml|xlsx?|pkl|pickle|np[yz]|h5|hdf5|h5ad|nc|zarr|tiff?|las|laz|dbf|sqlite"
     r"|txt|pbf|pcap|dcm|nii)(?:\.(?:gz|bz2|xz|zst))?)\b"
+)
+_CALL: Final = late(r"\b(?:\w{1,40}\.){0,3}(?:read|scan|load|open)_\w{1,40}(?=\()")
+# Arguments by which pandas, Polars, NumPy, AnnData and datasets read a part or map the file
+_IN_PIECES: Final = late(
+    r"\b(?:chunk_?size|nrows|n_rows|iterator|batch_size|mmap_mode|backed)\s?=(?!\s?None\b)|\bstreaming\s?=\s?True\b"
 )
 # "loaded 12 tables: 3.1 GB", and what Polars' estimated_size() and pandas' memory_usage() are printed as
 _READ_SIZE: Final = late(
@@ -305,6 +311,24 @@ def killed_bare_at_a_file(crash: Crash) -> Seen | None:
 
 
 @sign
+def killed_bare_at_a_prompt(crash: Crash) -> Seen | None:
+    """The job got a SIGKILL for no printed reason, and what had been typed last reads data: nothing else ran."""
+    last = next((line for line in reversed(crash.root.around.before) if line.strip()), "")
+    typed = source(last)
+    if not _was_killed_bare(crash) or not typed or crash.stage != "data_load" or typed != crash.doing.because:
+        return None
+    if _IN_PIECES.search(typed) is not None:
+        return None
+    call = _CALL.search(typed)
+    words = (
+        say("The last command before the end reads data ({call}).", call=call[0])
+        if call is not None
+        else say("The last command before the end reads data.")
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage="data_load")
+
+
+@sign
 def killed_bare_among_tables(crash: Crash) -> Seen | None:
     """The job got a SIGKILL for no printed reason, and what it printed is of tables: the release of a library for them,
     or rows."""
@@ -327,8 +351,13 @@ def killed_bare_in_a_program_that_reads_all(crash: Crash) -> Seen | None:
 
 @sign
 def killed_bare_at_its_data(crash: Crash) -> Seen | None:
-    """One of the three is seen."""
-    signs = (killed_bare_at_a_file, killed_bare_in_a_program_that_reads_all, killed_bare_among_tables)
+    """One of the four is seen."""
+    signs = (
+        killed_bare_at_a_prompt,
+        killed_bare_at_a_file,
+        killed_bare_in_a_program_that_reads_all,
+        killed_bare_among_tables,
+    )
     return next((found for one in signs if (found := one(crash)) is not None), None)
 
 
@@ -402,6 +431,7 @@ __all__ = [
     "hash_table_of",
     "killed_bare_among_tables",
     "killed_bare_at_a_file",
+    "killed_bare_at_a_prompt",
     "killed_bare_at_its_data",
     "large_encoded_table",
     "the_data_fill_the_address_space",

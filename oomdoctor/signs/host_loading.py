@@ -39,7 +39,8 @@ _WEIGHTS_FILE: Final = late(
 # What an engine says when it begins to work: llama.cpp's and GPT4All's examples, web servers
 _RUNS: Final = late(
     r"^system_info: n_threads|^(?:llama_)?generate: (?:n_ctx|seed)|^sampler (?:chain|params|seed)"
-    r"|^== Running in interactive|Application startup complete|Uvicorn running on|server is listening on"
+    r"|^== Running in interactive|\bllama runner started in \d|Application startup complete|Uvicorn running on"
+    r"|server is listening on"
 )
 _LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listening|serving|saved|saving)\b")
 _OVER: Final = (PROGRESS, _LOADED, _RUNS)  # what tells of the end of loading, or of what comes after it

@@ -35,6 +35,7 @@ BESIDE_WEIGHTS: Final = 2 * GIB  # a process with weights has a context and a li
 SMALL_PROGRAM: Final = 256 * MIB  # of arguments, temporaries and outputs together
 MUCH: Final = 0.25  # of the card, held by processes that the message lists
 MOST: Final = 0.8  # of the card
+_MANY_TIMES: Final = 100
 HIDDEN: Final = 0.10  # of the card, held by processes that it cannot list
 LITTLE: Final = 0.05  # of the card: contexts of processes that do nothing, a desktop
 FULL: Final = 0.5  # of the card, in use behind the refusal
@@ -76,6 +77,7 @@ class _Neighbours(Struct, frozen=True):
     counts_from: float
     words: str
     listed: bool = True  # the message names or counts processes; else it is what remains
+    assumed: bool = False  # a context's size is taken off
 
 
 @sign
@@ -177,6 +179,21 @@ def others_hold_hardly_any(crash: Crash) -> Seen | None:
     it = card(crash)
     others = _neighbours(it)
     return _seen(crash, others) if others and it.others else None
+
+
+@sign
+def others_hold_many_times_what_was_missing(crash: Crash) -> Seen | None:
+    """Others hold 25 % of the GPU, and a hundred times what the request was short of: what it was for is no matter of
+    its size."""
+    it = card(crash)
+    others = _neighbours(it)
+    if others is None or others.share < MUCH or it.tried_bytes is None or it.free_bytes is None:
+        return None
+    missing = it.tried_bytes - it.free_bytes
+    if not 0 < _MANY_TIMES * missing <= others.bytes:
+        return None
+    words = say("only {missing} were missing, and others hold {held}", missing=show(missing), held=_figure_of(others))
+    return Seen(words=words)
 
 
 @sign
@@ -573,7 +590,11 @@ def _not_split(held: int, total: int) -> _Neighbours:
         total=show(total),
         share=percent(held / total),
     )
-    return _Neighbours(held, held / total, MUCH, words)
+    return _Neighbours(held, held / total, MUCH, words, assumed=True)
+
+
+def _figure_of(others: _Neighbours) -> str:
+    return about(others.bytes) if others.assumed else show(others.bytes)
 
 
 def about(size: int) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import SIGKILL, Kill
+from oomdoctor.families.lines import PROGRESS
 from oomdoctor.families.memory_report import MemoryReport
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, TOGETHER, machine_after
+from oomdoctor.incident.prints import is_told_last, own_lines
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.model import Setting
 from oomdoctor.job.verbs import words_of
@@ -19,7 +23,7 @@ from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.address_space import refused_with_more_free, unused_ram
-from oomdoctor.signs.commands import CARDS
+from oomdoctor.signs.commands import CARDS, FREE
 from oomdoctor.signs.host_caches import (
     HALF,
     QUARTER,
@@ -83,6 +87,18 @@ _PARAMETERS: Final = r"_convert_to_zero_parameters|zero[/\\](?:partition_paramet
 _FLAT_BUFFER: Final = r"_create_param_groups_fp16_flat_cpu_memory"
 # deepspeed/runtime/zero/stage3.py, see_memory_usage()
 _PARTITIONS: Final = r"(?:Before|After) creating fp(?:16|32) partitions"
+# What it says before it makes the states of the optimizer, and behind them; stage_1_and_2.py says the second, too
+_MAKES_STATES: Final = late(r"\bBefore (?:creating fp32 partitions|initializing optimizer states)\b")
+_MADE_STATES: Final = late(r"\bAfter (?:initializing optimizer states|initializing ZeRO optimizer)\b")
+_RIGHT_BEFORE: Final = 8  # lines
+_OF_THE_OPTIMIZER: Final = (
+    "adam_offload",
+    "optimizer_offload",
+    "optimizer_cpu_offload",
+    "offload_optimizer",
+    "offload_optimizer.device",
+    "offload_optimizer_device",
+)
 # The class, and its extension as it is built and loaded (deepspeed/ops/adam/cpu_adam.py since 0.3)
 _OPTIMIZER_ON_THE_CPU: Final = (
     r"\bDeepSpeedCPU(?:Adam|Adagrad|Lion)\b|extension module cpu_(?:adam|adagrad|lion)\b|Time to load cpu_\w{4,8} op"
@@ -413,6 +429,30 @@ def partitions_off_the_card(crash: Crash) -> Seen | None:
     words = say("DeepSpeed was partitioning the states and none was on the GPU, so they are in host memory.")
     doubt = say("the log does not say how much they take")
     return Seen(words=words, evidence=(reports[-1], crash.root), against=(doubt,), shows_memory=True)
+
+
+@sign
+def killed_while_states_were_made(crash: Crash) -> Seen | None:
+    """The last print before a SIGKILL announces DeepSpeed's optimizer states, and no setting keeps them on the GPU: a
+    shortage there is an error of PyTorch's, and no kill."""
+    root = crash.root
+    reports = [report for report in crash.every(MemoryReport) if report.host_used_bytes is not None]
+    if not isinstance(root, Kill) or root.signal != SIGKILL or not reports or _stays_on_the_card(crash):
+        return None
+    if not is_told_last(islice(own_lines(crash), _RIGHT_BEFORE), _MAKES_STATES, (PROGRESS, _MADE_STATES)):
+        return None
+    words = say(
+        "DeepSpeed was creating the optimizer states. On the GPU a shortage raises an error; a kill comes from the "
+        "host, so the states were probably created there. {used} of the node's RAM were in use before.",
+        used=show(reports[-1].host_used_bytes or 0),
+    )
+    doubts = (say("no setting in the log offloads states"), say("the log does not say how much they take"))
+    return Seen(words=words, evidence=(root, reports[-1]), against=doubts, unsure=True, next_evidence=(FREE,))
+
+
+def _stays_on_the_card(crash: Crash) -> bool:
+    told = (crash.setting(name) for name in _OF_THE_OPTIMIZER)
+    return any(one is not None and one.value in _NO for one in told)
 
 
 @sign

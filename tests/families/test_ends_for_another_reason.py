@@ -11,6 +11,7 @@ from oomdoctor.streams import page
 SHELL = "fit.sh: line 9: 3310 Killed                  python fit.py"
 BUS = "fit.sh: line 9: 3310 Bus error               python fit.py"
 UNIT = "systemd[1]: fit.service: Main process exited, code=killed, status=9/KILL"
+POD = "  exitCode: 137"
 PLAIN = "member 2 exited with signal 9"
 TORN = "pool: terminating the remaining workers"
 BELOW = "Traceback (most recent call last):\nValueError: label 40 is none of 12"
@@ -35,6 +36,13 @@ def read(text: str) -> tuple[list[str], list[str]]:
         (f"agent: node n7 is marked for termination\n{SHELL}", "preemption"),
         (f"Pod was active on the node longer than the specified deadline\n{SHELL}", "time limit"),
         (f'pod "fit-3" deleted\n{SHELL}', "stopped"),
+        (f"The node was low on resource: inodes. Container fit was using 21, request is 0\n{POD}", "evicted"),
+        (f"message: 'The node was low on resource: ephemeral-storage. '\n{POD}", "evicted"),
+        (f"{POD}\nThe node was low on resource: pids. Threshold quantity: 400, available: 12.", "evicted"),
+        (f"The node was low on resource: imagefs.\n{POD}", "evicted"),
+        (f"Pod ephemeral local storage usage exceeds the total limit of containers 8Gi. \n{POD}", "evicted"),
+        (f'Container fit exceeded its local ephemeral storage limit "8Gi". \n{POD}', "evicted"),
+        (f"The node had condition: [DiskPressure]. \n{POD}", "evicted"),
         (f"systemd-logind[580]: System is rebooting.\n{UNIT}", "restarted"),
         (f"systemd[1]: Reached target System Shutdown.\n{UNIT}", "restarted"),
         (f"kernel: CODE SIGNING: process 3310[fit]: rejecting invalid page at address 0x2000\n{SHELL}", "signature"),
@@ -60,6 +68,13 @@ def test_it_did_not_end_for_memory(text: str, words: str) -> None:
         f"agent: 12 GiB of node memory were reclaimed\n{SHELL}",
         f"{SHELL}\nsystemd-logind[580]: System is rebooting.",
         f"{SHELL}\nsystemd-logind[580]: System is rebooting.\n{UNIT}",
+        f"The node was low on space: ephemeral-storage is 71 % full.\n{POD}",
+        f"  Limits: ephemeral-storage: 8Gi, memory: 2Gi\n{POD}",
+        f"The node has condition: DiskPressure False\n{POD}",
+        f"attempting to reclaim ephemeral-storage\n{POD}",  # images and dead containers go first
+        f"The Pod's local ephemeral storage limit is 8Gi\n{POD}",
+        f"low on resource: gpus\n{POD}",
+        f"must evict nothing to reclaim inodes\n{POD}",
         f"{TORN}\n{PLAIN}",  # for what, no line says
         f"{PLAIN}\n{TORN}\n{BELOW.replace('ValueError', 'torch.OutOfMemoryError')}",
         f"fit: reading /net/set.bin\n{BUS}",

@@ -180,6 +180,25 @@ def test_triton_has_its_share_in_a_file(launched: str, first: bool) -> None:
     assert snippet.startswith("python3 tools/fill_template.py" if first else "--kv_cache_free_gpu_memory_fraction")
 
 
+FILLED = "python3 tools/fill_template.py -i r/config.pbtxt max_queue_size:8,kv_cache_free_gpu_mem_fraction:{}\n"
+SEQUENCE = (
+    "[TensorRT-LLM][ERROR] maxTokensInPagedKvCache must be large enough to process at least 1 sequence to completion "
+    "(i.e. must be larger than beam_width * tokensPerBlock * maxBlocksPerSeq)\n"
+)
+
+
+@pytest.mark.parametrize(("now", "then"), [(0.35, 0.7), (0.7, 0.75), (0.9, 0.95), (0.95, None)])
+def test_a_share_of_the_rest_is_raised_from_what_is_set(now: float, then: float | None) -> None:
+    log = f"{FILLED.format(now)}tritonserver --model-repository r\n{SEQUENCE}"
+    chosen, rejected = advise(log, "raise-engine-reservation", cause="max-model-len-too-long")
+    if then is None:
+        assert "raise-engine-reservation" in rejected
+    else:
+        raised = chosen["raise-engine-reservation"]
+        assert (raised.setting, raised.current, raised.suggested) == ("kv_cache_free_gpu_mem_fraction", now, then)
+        assert f"kv_cache_free_gpu_mem_fraction:{then}" in (raised.snippet or "")
+
+
 @pytest.mark.parametrize(("launched", "lines"), [
     (BUILD, ("--use_weight_only --weight_only_precision int8", "--world_size 2 --tp_size 2")),
     ("trtllm-serve m/m\n", (None, "--tp_size 2")),

@@ -192,3 +192,34 @@ def test_an_evaluation_has_no_gradients(bar: str, given: bool, head: str) -> Non
     chosen, _ = advise(log, *OF_GRADIENTS, BATCH, cause="activations")
     assert [knob in chosen for knob in OF_GRADIENTS] == [given] * len(OF_GRADIENTS)
     assert BATCH in chosen
+
+
+DATA = "stream-data"
+RUN = "+ python fit.py --train_file rows.csv --epochs 3\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "given"),
+    [
+        ("", True),
+        ("Loading dataset rows.csv\n", True),
+        ("Tokenizing:  41%|####      | 410/1000 [00:41<00:59]\n", True),
+        ("Loading checkpoint shards:  40%|####      | 2/5 [00:04<00:06]\n", False),
+        ("Saving model checkpoint to /ckpt/step_20\n", False),
+        ("Before initializing optimizer states\n", False),
+    ],
+)
+def test_a_kill_where_no_data_are_read_asks_for_no_streaming(above: str, *, given: bool) -> None:
+    assert (DATA in advise(f"{RUN}{above}Killed\n", DATA, cause="killed-without-evidence")[0]) is given
+
+
+OLLAMA = (
+    "Feb 03 09:10:20 box ollama[812]: load_tensors: loading model tensors, this can take a while... (mmap = {})\n"
+    "Feb 03 09:10:40 box systemd[1]: ollama.service: Failed with result 'oom-kill'.\n"
+)
+
+
+@pytest.mark.parametrize(("mapped", "given"), [("false", True), ("true", False)])
+def test_weights_are_mapped_where_they_were_copied(mapped: str, *, given: bool) -> None:
+    chosen, _ = advise(OLLAMA.format(mapped), "low-memory-loading", cause="host-model-load")
+    assert [one.snippet for one in chosen.values()] == (['"use_mmap": true'] if given else [])

@@ -182,3 +182,36 @@ def test_data_stand_before_the_kill_that_nothing_explains() -> None:
     decision = decide(crash(BAR.format(percent=75, done=60), "Killed"))
     assert decision.verdict == "inconclusive"
     assert [one.cause.id for one in decision.answers[:2]] == ["dataset-in-ram", "killed-without-evidence"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ((">>> t = pd.read_csv('/d/rows.csv')", "Killed"), True),
+        (("In [4]: %time t = pl.read_parquet('/d/rows.parquet')", "Killed"), True),
+        (("In [4]: t = pl.scan_csv('/d/*.csv').collect()", "Killed"), True),
+        (("In [4]: %%time", "   ...: t = sc.read_h5ad('/d/cells.h5ad')", "", "Killed"), True),
+        (("me@n1:~$ python3 -c \"import polars as pl; pl.read_csv('rows.csv')\"", "Killed"), True),
+        ((">>> t = load_dataset('rows')", "Killed", "me@n1:~$ "), True),
+        ((">>> t = pd.read_csv('rows.csv', chunksize=900)", "Killed"), False),
+        ((">>> t = load_dataset('rows', streaming=True)", "Killed"), False),
+        ((">>> t = sc.read_h5ad('cells.h5ad', backed='r')", "Killed"), False),
+        ((">>> t = pd.read_csv('rows.csv')", ">>> m = fit(t)", "Killed"), False),
+        ((">>> t = pd.read_csv('rows.csv')", ">>> exit()", "Killed"), False),
+        ((">>> t = pd.read_csv('rows.csv')", "12 columns", "Killed"), False),
+        ((">>> print('read_csv')", "Killed"), False),
+        (("Tokenizing:  41%|####      | 410/1000 [00:41<00:59]", ">>> fit(t)", "Killed"), False),
+        ((">>> m = AutoModel.from_pretrained('x')", "Killed"), False),
+        ((">>> t = pd.read_csv('/d/rows.csv')", "Bus error (core dumped)"), False),
+        ((">>> t = pd.read_csv('/d/rows.csv')", *KILL), False),
+        (("t = pd.read_csv('/d/rows.csv')", "Killed"), False),  # a script's
+    ],
+)
+def test_a_bare_kill_below_what_was_typed(lines: tuple[str, ...], *, seen: bool) -> None:
+    assert (held_data.killed_bare_at_a_prompt(crash(*lines)) is not None) is seen
+
+
+def test_what_was_typed_stands_before_the_kill_that_nothing_explains() -> None:
+    decision = decide(crash("In [4]: %time t = pl.read_parquet('/d/rows.parquet')", "Killed"))
+    assert decision.verdict == "inconclusive"
+    assert [one.cause.id for one in decision.answers[:2]] == ["dataset-in-ram", "killed-without-evidence"]

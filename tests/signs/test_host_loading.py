@@ -132,3 +132,34 @@ def test_an_engines_process_that_was_killed_while_it_loaded(last: str, is_loadin
     died = crash(last, dead, "[09-02 08:14:04] Exit code: -9")
     assert (host_loading.killed_behind_the_loading(died) is not None) is is_loading
     assert an_engine_computes_on_the_host(died) is None
+
+
+JOURNAL = "Feb 03 09:10:{} box {}\n"
+LOADS = JOURNAL.format(20, "ollama[812]: load_tensors:          CPU model buffer size =  3811.50 MiB")
+WAITS = JOURNAL.format(
+    31, 'ollama[812]: time=2026-02-03T09:10:31.4Z level=INFO msg="waiting" status="llm server loading model"'
+)
+IS_UP = JOURNAL.format(
+    33, 'ollama[812]: time=2026-02-03T09:10:33.4Z level=INFO msg="llama runner started in 13.1 seconds"'
+)
+ASKED = JOURNAL.format(35, 'ollama[812]: [GIN] 2026/02/03 - 09:10:35 | 200 |  2.1s | 127.0.0.1 | POST "/api/chat"')
+ENDED = JOURNAL.format(40, "systemd[1]: ollama.service: Failed with result 'oom-kill'.")
+
+
+@pytest.mark.parametrize(
+    ("log", "loading"),
+    [
+        (LOADS + ENDED, True),
+        (LOADS + WAITS + ENDED, True),
+        (WAITS + ENDED, True),
+        (ENDED, False),
+        (LOADS + WAITS + IS_UP + ENDED, False),
+        (LOADS + WAITS + IS_UP + ASKED + ENDED, False),
+        (LOADS.replace("ollama[", "other[") + ENDED, False),
+        (ASKED + ENDED, False),
+    ],
+)
+def test_a_kill_of_a_unit_takes_the_stage_of_what_the_unit_had_printed(log: str, *, loading: bool) -> None:
+    killed = crash(*log.splitlines())
+    assert (killed.stage == "model_load") is loading
+    assert (host_loading.a_unit_was_killed_while_loading_weights(killed) is not None) is loading

@@ -26,14 +26,39 @@ def beside(listed: float, own: float = 20) -> str:
     )
 
 
-def unlisted(held: float) -> str:
+def unlisted(held: float, tried: str = "512.00 MiB") -> str:
     """A refusal on a card of 80 GiB, of which so much is in use that nothing lists."""
-    return refused(total="80.00 GiB", free="0.00 GiB", own=f"{80 - held:.2f} GiB", allocated="1.00 GiB")
+    return refused(tried=tried, total="80.00 GiB", free="0.00 GiB", own=f"{80 - held:.2f} GiB", allocated="1.00 GiB")
+
+
+def in_total(reserved: float, tried: str = "24.00 MiB", free: str = "6.00 MiB") -> str:
+    """PyTorch's words up to 2.0, in a forward pass on a card of 40 GiB: they list no process."""
+    return (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/fit.py", line 71, in main\n    out = net(batch)\n'
+        '  File "/srv/net.py", line 20, in forward\n    return self.head(x)\n'
+        f"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate {tried} (GPU 0; 40.00 GiB total capacity; "
+        f"{reserved - 0.1:.2f} GiB already allocated; {free} free; {reserved:.2f} GiB reserved in total by PyTorch)\n"
+    )
+
+
+MISSING = neighbours.others_hold_many_times_what_was_missing
+
+
+def test_who_holds_many_times_what_a_pass_was_short_of_comes_before_the_pass() -> None:
+    assert ranking(in_total(25))[:2] == ["gpu-shared", "activations"]
+    assert ranking(in_total(25, tried="151.00 MiB"))[:2] == ["activations", "gpu-shared"]
+    assert ranking(in_total(37))[0] == "activations"
 
 
 @pytest.mark.parametrize(
     ("sign", "below", "from_here"),
     [
+        (MISSING, in_total(29.2), in_total(28.8)),  # less 1 GiB for a context
+        (MISSING, in_total(25, tried="151.00 MiB"), in_total(25, tried="148.00 MiB")),
+        (MISSING, in_total(25, free="24.00 MiB"), in_total(25, free="23.00 MiB")),
+        (MISSING, beside(20.1, own=59.89), beside(20.1, own=59.89).replace("allocate 40.00", "allocate 0.20")),
+        (MISSING, unlisted(19.9, "0.10 GiB"), unlisted(20.1, "0.10 GiB")),
         (neighbours.others_hold_some, beside(7.9), beside(8.1)),
         (neighbours.others_hold_much, beside(19.9), beside(20.1)),
         (neighbours.others_hold_very_much, beside(39.9), beside(40.1)),

@@ -4,6 +4,7 @@ import pytest
 from gpu_logs import crash
 from host_logs import kill
 
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.incident.model import Crash
 from oomdoctor.signs import host_caches, offload
 
@@ -83,3 +84,46 @@ def test_an_engine_makes_its_cache_and_its_swap_space_anew() -> None:
     assert offload.engine_makes_cache_and_swap_space_anew(both) is not None
     for half in ("free_cache_engine=False, swap_space=40", "free_cache_engine=True, swap_space=0"):
         assert offload.engine_makes_cache_and_swap_space_anew(job(f"Namespace({half})")) is None
+
+
+USED = "CPU Virtual Memory:  used = 41.7 GB, percent = 33.1%"
+ANNOUNCED = (
+    "[2026-02-03 09:10:11,512] [INFO] [utils.py:781:see_memory_usage] Before initializing optimizer states",
+    "[2026-02-03 09:10:11,513] [INFO] [utils.py:782:see_memory_usage] MA 5.2 GB  Max_MA 5.2 GB  CA 5.3 GB  Max_CA 5 GB",
+    f"[2026-02-03 09:10:11,514] [INFO] [utils.py:789:see_memory_usage] {USED}",
+)
+DIED = (
+    "[2026-02-03 09:10:40,112] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python', 'fit.py'] exits with return "
+    "code = {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ((*ANNOUNCED, DIED.format(-9)), True),
+        (
+            (
+                *(line.replace("initializing optimizer states", "creating fp32 partitions") for line in ANNOUNCED),
+                "Killed",
+            ),
+            True,
+        ),
+        ((*ANNOUNCED[:2], DIED.format(-9)), False),  # nothing of the host
+        ((*(line.replace("Before", "After") for line in ANNOUNCED), DIED.format(-9)), False),
+        ((*ANNOUNCED, *(line.replace("Before", "After") for line in ANNOUNCED), DIED.format(-9)), False),
+        ((*(line.replace("optimizer states", "dataset") for line in ANNOUNCED), DIED.format(-9)), False),
+        ((*ANNOUNCED, "{'loss': 1.93, 'epoch': 0.1}", DIED.format(-9)), False),
+        (("Namespace(offload_optimizer='none')", *ANNOUNCED, DIED.format(-9)), False),
+        ((*ANNOUNCED, *kill(used=190.0, total=200.0)), False),
+        ((*ANNOUNCED, *["waiting"] * 9, DIED.format(-9)), False),  # it is long over
+    ],
+)
+def test_a_kill_where_deepspeed_makes_the_states(lines: tuple[str, ...], *, seen: bool) -> None:
+    assert (offload.killed_while_states_were_made(crash(*lines)) is not None) is seen
+
+
+def test_states_that_were_made_stand_before_the_kill_that_nothing_explains() -> None:
+    decision = decide(crash(*ANNOUNCED, DIED.format(-9)))
+    assert decision.verdict == "inconclusive"
+    assert [one.cause.id for one in decision.answers[:2]] == ["cpu-offload-overcommit", "killed-without-evidence"]

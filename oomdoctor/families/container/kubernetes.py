@@ -8,6 +8,7 @@ from typing import Final
 
 from oomdoctor.families.container import LimitKill, NodePressure
 from oomdoctor.families.container.records import Record, count, figures_of, quantity
+from oomdoctor.families.ended import OF_A_DISK
 from oomdoctor.families.event import Event, Lookalike, Process, Read
 from oomdoctor.families.lines import place_of
 from oomdoctor.language import mark
@@ -19,7 +20,7 @@ RECORD_ABOVE: Final = 30  # a pod's spec stands above its state in YAML and JSON
 RECORD_BELOW: Final = 30
 FOLDED_LINES: Final = 8
 FULL: Final = mark("the node ran out of disk, inodes or process IDs, not memory")
-_DISK = late(r"low on resource: (?:ephemeral-storage|inodes|pids)")
+_DISK = late(OF_A_DISK)
 WAITS: Final = mark("Kubernetes has not scheduled the pod; nothing ran out of memory")
 _WAITS = late(
     r"nodes are available: .{0,200}Insufficient (?:memory|nvidia\.com/gpu)"
