@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.optimizer_states import IN_A_FIRST_STEP
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, first_step, logits
+from oomdoctor.signs import Grade, first_step, logits, other_words
 
 # On the CPU: a chunk of the tokens at a time, then fewer of them
 OF_A_FIRST_STEP = ("chunked-logits", "smaller-microbatch", "shorter-sequences", "mixed-precision", "more-host-memory")
@@ -56,6 +56,7 @@ CAUSE = Cause(
         Row(logits.array_over_a_vocabulary, Grade.NAMES),
         Row(logits.scores_of_a_context_were_refused, Grade.NAMES, CONTEXT_KNOBS),
         Row(logits.engine_scoring_tokens, Grade.NAMES, ENGINE_KNOBS),
+        Row(other_words.logits_by_the_message, Grade.POINTS),
         Row(logits.engine_working_on_logits, Grade.POINTS, REQUEST_KNOBS),
         Row(logits.sampler_working_on_logits, Grade.HINTS, REQUEST_KNOBS),
     ),

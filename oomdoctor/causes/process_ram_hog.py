@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.container_limit import OF_AN_ENGINE
+from oomdoctor.causes.host_memory_exhausted import OF_A_POD
 from oomdoctor.language import mark
-from oomdoctor.signs import Grade, estimates, flight_record, host_refusals, kills, node, own_work, ray_kills
+from oomdoctor.signs import Grade, estimates, flight_record, host_refusals, kills, limits, node, own_work, ray_kills
 from oomdoctor.signs.host_engines import an_engine_computes_on_the_host
 from oomdoctor.signs.offload import no_cluster_in_sight, states_are_sharded
 
@@ -15,8 +16,7 @@ OF_EQUALS = ("less-offload", "move-process", "more-host-memory", "restart-period
 OF_AN_ENGINES_WORKER = ("less-swap-space", "low-memory-loading", "less-offload", "smaller-model", "quantize-weights")
 OF_A_PIECE = ("smaller-microbatch", "stream-data", "narrow-dtypes", "more-host-memory", "smaller-buffers")
 OF_ONE_MACHINE = ("smaller-buffers", "more-host-memory", "clear-references", "low-memory-loading", "collect-evidence")
-# A process of the cluster's own: its code is not the job's
-OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")
+OF_A_HELPER = ("pin-version", "restart-periodically", "more-host-memory")  # the cluster's own: no code of the job's
 OF_A_DRIVER = ("smaller-buffers", "restart-periodically", "more-host-memory", "collect-evidence")
 OF_A_TASK = ("smaller-partitions", "narrow-dtypes", "smaller-microbatch", "move-process", "more-host-memory")
 OF_A_CLUSTER = ("clear-references", "smaller-buffers", "move-process", "restart-periodically", "smaller-microbatch",
@@ -36,6 +36,7 @@ CAUSE = Cause(
         ),
         mark("{killer} killed {killed}, which held {killed_part}"),
         mark("{killer} killed {killed}, which held {killed_size}"),
+        mark("Kubernetes evicted {evicted_holder}: it held {evicted_use} and had requested {evicted_request}"),
         mark("{remaining} still holds {remaining_held} of {remaining_of} after the crash"),
         mark("An allocation of {ram_requested} of RAM failed[ on a machine with {ram_total}][: an array of {array}]"),
     ),
@@ -48,13 +49,13 @@ CAUSE = Cause(
         Row(kills.killed_process_held_most, Grade.PROVES),
         Row(kills.killed_process_was_large, Grade.POINTS),
         Row(kills.a_process_holds_it_afterwards, Grade.POINTS),
+        Row(limits.an_evicted_container_held_it, Grade.POINTS, OF_A_POD),
         Row(host_refusals.one_piece_of_the_machine_refused, Grade.POINTS, OF_A_PIECE),
         Row(host_refusals.large_piece_refused, Grade.LEFT, OF_A_PIECE),
         Row(ray_kills.ray_killed_who_held_most, Grade.NAMES),
     ),
-    # Who held it is no answer where the log shows with what, and the process is the job itself.
     against=(
-        Row(own_work.the_job_itself_did_what_the_log_shows, Grade.POINTS),
+        Row(own_work.the_job_itself_did_what_the_log_shows, Grade.POINTS),  # with what it filled it says more than who
         Row(node.store_may_be_the_largest_row, Grade.POINTS),
         Row(node.shared_memory_is_more, Grade.POINTS),
         Row(node.first_rows_are_missing, Grade.POINTS),

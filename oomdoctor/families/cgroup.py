@@ -85,9 +85,15 @@ class Shown(Struct):
 
 _FILE = r"memory\.[a-z_]{2,24}(?:\.[a-z_]{2,24}){0,2}"
 _NAMED = late(
-    rf"^(?:- )?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})(?::| ?= ?|: )"
-    r"(?P<value>(?:[a-z_]{1,40} )?\w{1,24})$"
+    rf"^(?:- )?(?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE})(?::| ?= ?|: "
+    r"| (?=(?:[a-z_]{1,40} )?(?:max|\d{1,20})$))(?P<value>(?:[a-z_]{1,40} )?\w{1,24})$"
 )
+# The counters of a group's events on one line: "oom 1 oom_kill 1", "memory.events: low=0 oom=2 oom_kill=2"
+_COUNTERS = late(
+    r"^(?:(?P<folder>(?:[\w./@:\\-]{0,300}/)?)(?P<file>memory\.events(?:\.local)?)(?::| ?=|: | ) ?)?"
+    r"(?P<pairs>\{?(?:['\"]?[a-z_]{2,40}['\"]?(?: ?[=:] ?| )\d{1,20}[,;]? ?){1,12}\}?)$"
+)
+_COUNTER = late(r"([a-z_]{2,40})['\"]?(?: ?[=:] ?| )(\d{1,20})")
 _TITLE = late(rf"^==> (?P<folder>(?:[\w./@:\\-]{{0,300}}/)?)(?P<file>{_FILE}) <==$")
 _PATH = late(rf"^[\"']?(?P<folder>(?:[\w./@:\\${{}}-]{{0,300}}/)?)(?P<file>{_FILE})[\"']?$")
 _MISSING = late(
@@ -217,8 +223,8 @@ class _Reader:
         text = line.text[:CHARACTERS].strip()
         if not text:
             return
-        if named := _NAMED.match(text):
-            self._value(index, named["folder"], named["file"], named["value"])
+        if values := _named_values(text):
+            self._values(index, values)
         elif titled := _TITLE.match(text):
             self.title, self.bare, self.asked = (titled["folder"], titled["file"]), None, index
             self.queue.clear()
@@ -270,6 +276,10 @@ class _Reader:
         last = self.prints[-1] if self.prints else None
         return last is not None and last.folder == folder and any(name.startswith(f"{file} ") for name in last.lines)
 
+    def _values(self, index: int, values: Iterable[tuple[str, str, str]]) -> None:
+        for folder, file, value in values:
+            self._value(index, folder, file, value)
+
     def _value(self, index: int, folder: str, file: str, value: str) -> None:
         key, _, figure = value.rpartition(" ")
         if not (figure == "max" or figure.isdecimal()):
@@ -286,6 +296,24 @@ class _Reader:
             return last
         self.prints.append(Shown(folder, index if self.asked is None else self.asked, index, self.host))
         return self.prints[-1]
+
+
+def _named_values(text: str) -> list[tuple[str, str, str]]:
+    """What a line says that names its file, or the counters of the events: folder, file and value."""
+    if (named := _NAMED.match(text)) is not None:
+        return [(named["folder"], named["file"], named["value"])]
+    return _counters(text)
+
+
+def _counters(text: str) -> list[tuple[str, str, str]]:
+    """The counters of a group's events that stand on one line, of which kills are one."""
+    found = _COUNTERS.match(text) if "oom_kill" in text else None
+    pairs = _COUNTER.findall(found["pairs"]) if found is not None else []
+    if found is None or not {key for key, _ in pairs} <= _KEYS["memory.events"]:
+        return []
+    if found["file"] is None and len(pairs) == 1:
+        return []  # a line of the file itself
+    return [(found["folder"] or "", found["file"] or "memory.events", f"{key} {value}") for key, value in pairs]
 
 
 def _is_of_another_version(shown: Shown, name: str) -> bool:
@@ -335,6 +363,10 @@ FAMILY = Family(
     anchors=("oom_kill", "memory.max_usage_in_bytes"),
     triggers=(
         "oom_kill ",
+        "oom_kill=",
+        "oom_kill:",
+        "oom_kill'",
+        'oom_kill"',
         "memory.max",
         "memory.{",
         "memory.peak",

@@ -17,8 +17,17 @@ from oomdoctor.families.event import Event, Lookalike, Read, Threshold, Usage
 from oomdoctor.families.frames import OF_SHARED_MEMORY
 from oomdoctor.families.gpu_library import OF_TINYGRAD, TINYGRADS, runs_on_the_cpu
 from oomdoctor.families.kill import ABROAD
-from oomdoctor.families.lines import DEVICE_FAULT, FAULT_LINES, PAGEABLE, place_of, process_of
-from oomdoctor.families.loudness import is_exception, is_loud
+from oomdoctor.families.lines import (
+    DEVICE_FAULT,
+    FAULT_LINES,
+    PAGEABLE,
+    goes_on,
+    goes_on_to_the_end,
+    place_of,
+    process_of,
+)
+from oomdoctor.families.loudness import is_exception, is_loud, is_marked_loud
+from oomdoctor.families.refuser import OF_A_SUBMISSION
 from oomdoctor.families.registrations import registration
 from oomdoctor.families.shortage import OF_A_SETTING, listed, shortfall
 from oomdoctor.language import mark
@@ -557,6 +566,8 @@ def _of_another(page: Page, index: int, allocator: str, text: str) -> bool:
     its own blocks run out."""
     if allocator == _ONNX_RUNTIME:
         return not page.once(runs_on_the_cpu)
+    if allocator == "os":
+        return OF_A_SUBMISSION.search(text) is not None  # the errno is the kernel's driver's
     if allocator not in {"c++", "python"}:
         return False
     if allocator == "python" and _OF_ANOTHER.search(text):
@@ -666,9 +677,17 @@ def _is_handled(page: Page, index: int, text: str) -> bool:
     following = page.after(index, 2)[-1].text[:CHARACTERS]
     if _HANDLED.search(text) or _PAGEABLE.search(following):
         return True
-    if _PAGEABLE.search(text) and not is_exception(text):
+    if not is_exception(text) and (_PAGEABLE.search(text) or _was_done_without(page, index, text)):
         return True
     return not is_loud(page, index, text, sure=True, compared=True)
+
+
+def _was_done_without(page: Page, index: int, text: str) -> bool:
+    """Whether the job's own progress shows that it went on: a ladder of tries has errors right below a warning, and a
+    transport that fails, as Open MPI says in a notice, leaves another one."""
+    if is_marked_loud(page, index, text):
+        return goes_on_to_the_end(page, index)
+    return goes_on(page, index)
 
 
 def _takes_another_way(text: str) -> bool:

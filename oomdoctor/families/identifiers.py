@@ -13,10 +13,11 @@ _PATH = late(
     r"\b(?:at|in) file[= ](?=[\w./]{1,200}[./]\w)|\w{2,12}://[^\s\"']{1,300}|(?<=Error)\(\w{1,60}(?:Error|Exception)\)"
     r"|(?<![\w/.])(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.+@-]{1,80}){2,30}(?::\d{1,7})?"
     r"|(?<![\w./])[A-Za-z][\w.-]{0,80}(?:/[\w.+-]{1,80}){2,20}(?::\d{1,7})?"
+    r"|(?<!\w)b(?=['\"][A-Za-z])"  # before bytes, as Python shows them
     r"|\.{2,12}(?= ?(?i:failed|failure)\b)"  # "reserving 4 GB ... failed": of what stands before the dots
     r"|\b[\w-]{1,80}\.(?:py|pyx|cc|cpp|cu|cuh|hpp|h|rs|go|java|c)\b(?:[:(]\d{1,7}\)?)?"
 )
-_SIGN = late(r"[/\\.]|Error\(")
+_SIGN = late(r"[/\\.]|Error\(|\bb['\"]")
 _SHM = "/dev/shm"  # noqa: S108  (read, not written to)
 _IDENTIFIER = late(r"(?<!\w)[A-Za-z_]\w{3,79}")
 _SEAM = late(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")

@@ -18,7 +18,12 @@ SIGKILL_CODES: Final = (-9, 137)  # as Python and as a shell count it
 # A training loop that goes on
 # A loss that is printed, and none of a source line: "loss.backward()", "loss = criterion(out, y)", "return loss, out"
 _LOSS = r"\bloss\b(?!\.[a-z_]|[,)\]]|\s{0,2}=\s{0,2}(?!nan|inf|tensor)[A-Za-z_(])"
-PROGRESS = late(_LOSS + r"|\d{1,3}%\||\b(?:it/s|s/it)\b|(?i:(?<!\*\*\* )\b(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)")
+# A step, and not a name that begins with one: "/models/step-2.1-q5.gguf", "Step-2.1-Mini"
+_STEP = (
+    r"(?i:(?<!\*\*\* )\b(?:(?<![/\\])|(?!\w{4,9}-))(?!\w{4,9}-\d[\d.]{0,8}-[a-z])"
+    r"(?:step|epoch|iter(?:ation)?)\b\W{0,4}\d)"
+)
+PROGRESS = late(_LOSS + r"|\d{1,3}%\||\b(?:it/s|s/it)\b|" + _STEP)
 
 
 def place_of(page: Page, first: Line, last: Line | None = None) -> Place:
@@ -77,6 +82,11 @@ def goes_on(page: Page, index: int) -> bool:
     """Whether there is progress behind the line before anything ends."""
     progress, end = (_behind(page.once(lines), index) for lines in (_lines_of_progress, _lines_of_ends))
     return progress < end and progress <= index + LINES_BEHIND
+
+
+def goes_on_to_the_end(page: Page, index: int) -> bool:
+    """Whether there is progress behind the line, and nothing of a program ends there."""
+    return goes_on(page, index) and _behind(page.once(_lines_of_ends), index) == sys.maxsize
 
 
 def _behind(indexes: Sequence[int], index: int) -> int:

@@ -28,6 +28,10 @@ _IN_TRAINING: Final = (
     r"(?:optimi[sz](?:ation|er)|forward|backward|gradients?|training|fine-?tuning)\b"
 )
 _OF_TRAINING = late(rf"(?i){_IN_TRAINING}")
+# What a driver in user space hands to the kernel's for a card: radv's and iris' words, nouveau's push buffers
+OF_A_SUBMISSION: Final = late(
+    r"(?i)\b(?:push ?buf(?:fer)?s?|batch ?buf(?:fer)?s?|exec ?buf(?:fer)?\d?|command (?:submission|stream|buffer)s?)\b"
+)
 # Also in the name of a file
 _CARD = late(
     r"(?i)(?<![a-z])(?:gpu|cuda|device|hip|xpu|npu|accelerator|hsa|amdgpu|drm|ttm|i915|nvshmem"
@@ -48,6 +52,7 @@ _CARD = late(
     r"|^:\d:(?:(?:roc|pal|gpu)[a-z]{3,12}|hip_\w{1,30})\.[ch]pp {0,40}:\d{1,5} {0,4}: "
     # what cards of one node lend each other
     r"|\bpeer[- ]memory (?:pool|buffers?|arena)\b"
+    rf"|{OF_A_SUBMISSION.pattern.removeprefix('(?i)')}"
     r"|\bsycl\b|\bdpct_"  # SYCL's compatibility layer
     r"|\b(?-i:VAE) (?:de|en)cod|\bOOM\) observed\b"  # torch.cuda's observers
     rf"|{_IN_TRAINING}"
@@ -125,6 +130,7 @@ _HOST = late(
 # What did not help: "even with 72 of 80 layers in host RAM the model does not fit"
 _CONCEDED = late(r"(?i)\beven (?:with|after) [^.;:,]{1,120}?(?=,| (?:the|this|that|there|it)\b)")
 # What is to be done: "restart the server", "Enable --vae-tiling"
+_OUT_OF_DEVICE = late(r"(?i)\bout ?of ?device ?mem")
 _DOING = late(r"(?i)(?:creat|allocat|reserv|mapp?)(?:e|ing)?$")
 _BIDS = late(r"(?i)(?:re(?:start|boot|launch)|enable|disable)$")
 _BANKS = late(r"(?i)\b(?:bank|tensor|channel)\b")  # of a card's own DRAM
@@ -219,6 +225,8 @@ def pool_of(found: Shortfall, text: str) -> str:
 
 def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
     """The memory that a device's, a function's or a structure's name alone decides."""
+    if (own := _by_its_own_words(found)) is not None:
+        return own
     if _ON_THE_CPU.search(text) or ("p" not in letters and _SHORT_OF_RAM.search(text)):
         return "host_ram"
     if found.compared is None and (_PINS_BY_A_CALL.search(text) or _is_of_locked_pages(found, text)):
@@ -226,6 +234,13 @@ def _by_a_name(letters: str, found: Shortfall, text: str) -> str | None:
     if _FUNCTION_OF_A_CARD.search(text) and not _OF_THE_CPU.search(text):
         return "gpu"
     return "host_ram" if not {"v", "k"} & set(letters) and _is_of_the_program(found, text) else None
+
+
+def _by_its_own_words(found: Shortfall) -> str | None:
+    """The memory in the name of the failure itself, VK_ERROR_OUT_OF_DEVICE_MEMORY, whatever else stands there; a
+    driver's OUT_OF_HOST_MEMORY may be of either."""
+    own = " ".join(part.text for part in found.sentence.parts[found.start : found.end])
+    return "gpu" if _OUT_OF_DEVICE.search(own) is not None else None
 
 
 def _is_of_locked_pages(found: Shortfall, text: str) -> bool:
@@ -358,4 +373,4 @@ def refuser_of(pool: str, text: str) -> str:
     return next((name for name, words in _REFUSERS if words.search(text) or words.search(spaced)), "unknown")
 
 
-__all__ = ["BESIDE_AN_ALLOCATOR", "pool_of", "refuser_of"]
+__all__ = ["BESIDE_AN_ALLOCATOR", "OF_A_SUBMISSION", "pool_of", "refuser_of"]

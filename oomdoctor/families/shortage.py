@@ -365,7 +365,9 @@ _OPENING: Final = 2  # words
 _PROGRAM = late(
     r"(?:\([^()]{1,16}\)|:{1,2}0:{0,2}){0,6}(?:(?:\w{1,3}:){1,2}(?:\([0x]\))?|:{0,2}\w{1,6}\([\w,()]{0,24}\):)?"
 )
-_ENDS = late(r"f?(?:$|[.,:(])")  # "no memory left"
+# "no memory left", "not enough memory for command submission."
+_ENDS = late(r"f?(?:$|[.,:(]|aw{1,3}\.?$)")
+_THERE_IS = late(r"(?i)\W{0,4}there (?:is|was|are|were) (?:not enough|insufficient)\b")
 _OF_MEMORY_BEHIND = late(r"a{0,2}[kpsovdmr]")  # "4096 bytes of memory for the payload"
 _MAY_BE = late(r"[wa]{0,2}i")
 # What a line is about; without any of these nothing in it can be short. Most exceptions have none.
@@ -522,7 +524,7 @@ class Shortfall(Struct, frozen=True):
             return True
         return (
             any(one.unit == BYTES for one in self.sentence.amounts)
-            and re.search("[CLJ]|E[:(]?A|A[()]{0,2}E", around) is not None
+            and re.search("[CLJ]|E[:(]?A|A[()]{0,2}E|mla?SVaS", around) is not None
         )
 
     def _is_watched(self, around: str) -> bool:
@@ -598,9 +600,16 @@ class Shortfall(Struct, frozen=True):
         letters = self.sentence.letters
         named = _PROGRAM.match(letters)
         first = self.start - (named.end() if named else 0)
+        if self._is_said_to_be:
+            return True
         if first >= _OPENING or (re.search(_MEM, self.letters) is None and not self._of_space):
             return False
         return "C" in self.letters or _ENDS.match(letters, self.end) is not None
+
+    @property
+    def _is_said_to_be(self) -> bool:
+        """Whether the line states just that: "There is insufficient system memory to run this"."""
+        return re.search(_MEM, self.letters) is not None and _THERE_IS.match(self.sentence.text) is not None
 
     @property
     def _of_space(self) -> bool:

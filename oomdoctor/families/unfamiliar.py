@@ -76,6 +76,7 @@ _POOL_EXHAUSTED = late(
     r" (?:is |was |has been )?(?:exhausted|depleted|full|used up|spent)\b"
     r"|\b(?:output |aux\w{0,8} )?block pool is exhausted\b"
     r"|\b(?:static|fixed|pre-?allocated) (?:\w{1,20} ){0,2}(?:pool|buffer|arena)s? capacity (?:is |was )?exceeded\b"
+    r"|\b(?:not enough|insufficient) stack memory\b"  # of NWChem's MA, src/ma.c
     r"|\bout of memory, stack overflow\b"  # MuJoCo's stack, mj_stackAlloc
 )
 # A size that is refused whatever is free: "Requested preallocation size is too large" (ggml-vulkan.cpp,
@@ -123,6 +124,8 @@ _SWAPPING_FILE = late(r"/swap_tensor/|/p2p/tensor_memory_pool\.py\"")
 _OF_A_BATCH = late(r"(?i)\b(?:slots?|cells?) for (?:the |an? |this |new ){0,2}u?batch\b")
 # "Device store exhausted, unable to allocate 3221225472 bytes", in the letters of `shortage`
 _REFUSES_A_SIZE = late(r"X[^.]{0,6}CA[wa]{0,2}S")
+# "DML allocator out of memory!": no more than that, as DirectML's and others warn before a try with less
+_ALLOCATOR_OUT = late(r"(?i)\b(?:allocator|arena|heap|memory ?pool):? (?:is |has |ran )?(?:run )?out of memory\b")
 _TRIES_AGAIN = late(r"(?i)\b(?:retr(?:y|ies|ied|ying)|try(?:ing)? again|go(?:es|ing) on|fall(?:s|ing) back)\b")
 _OF_A_FRAME: Final = frozenset({"none", "host_ram"})
 LIST: Final = 8  # lines
@@ -146,6 +149,7 @@ BESIDE_A_FAULT: Final = mark(
 _OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang(?!/multimodal_gen)|transformers|accelerat|\bdevice"
+    r"|\bdml ?allocator|directml"
     r"|\b(?:max[ _])?mem(?:ory)?[ _](?:reserved|allocated)[:= ] ?\d"  # what PyTorch counts of a card
     r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )
@@ -455,8 +459,10 @@ def _heard(page: Page, index: int, text: str, *, is_raised: bool) -> Shortfall |
 
 
 def _gives_up_at_last(page: Page, index: int, text: str, found: Shortfall) -> bool:
-    """Whether a warning that a pool is exhausted and refused a size is the last word."""
-    if _REFUSES_A_SIZE.search(found.sentence.letters) is None or found.kept:
+    """Whether a warning that a pool is exhausted and refused a size, or that an allocator is out of memory, is the last
+    word."""
+    exhausted = _REFUSES_A_SIZE.search(found.sentence.letters) or _ALLOCATOR_OUT.search(text)
+    if exhausted is None or found.kept:
         return False
     return is_warning(page, index, text) and _is_the_very_last(page, index)
 

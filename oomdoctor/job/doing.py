@@ -30,7 +30,7 @@ OF_A_TRACEBACK: Final = late(r"\s|File \"|Traceback \(|During handling|The above
 _REPEATED: Final = late(r"\s{0,8}traceback {0,4}: Traceback \(most recent call last\):")
 _REPORT: Final = 80  # lines
 _DECISIVE: Final = 4  # the weight of a kind of message that says what was done, whatever stands around it
-_REPORTED: Final = 8  # lines above an event in which Ascend's report names the operator
+_REPORTED: Final = 8  # lines above an event in which a report names the operator
 _NEAR: Final = 25  # lines below an event in which its aftermath is looked for
 
 _LOSS: Final = late(
@@ -127,6 +127,8 @@ def _settled(stage: str, event: Event) -> str:
 def _of_surroundings(event: Event) -> _Said:
     if (said := _of_kind(event, _DECISIVE))[0].stage:
         return said
+    if (said := _of_failed_operator(event))[0].stage:
+        return said  # where a graph was defined is no frame of what failed
     traced = frames.of_frames(event.around.trace or _reported(event))
     if traced[0].weight >= frames.TELLING:  # cut: the innermost frames, which would tell more, are missing
         return _first(event, _of_aftermath if event.around.cut else lambda _: traced, lambda _: traced)
@@ -184,6 +186,11 @@ def _of_operation(event: Event) -> _Said:
     if not said[0].stage:
         said = _by_lines(event.around.before[-1:], verbs.of_listed_operation)
     return said if said[0].stage else _by_lines(reversed(event.around.before[-_REPORTED:]), verbs.of_operator)
+
+
+def _of_failed_operator(event: Event) -> _Said:
+    """The operator that the error itself names, in its own line or right above."""
+    return _by_lines((event.at.text, *reversed(event.around.before[-_REPORTED:])), verbs.of_failed_operator)
 
 
 def _of_source(event: Event) -> _Said:

@@ -68,6 +68,8 @@ _ENGINE_WORDS: Final = late(
     r"(?:^|[/\s(])(?:vllm|sglang|lmdeploy)[/.]|EngineCore|LLMEngine|llm_engine\b|\bmodel_runner(?:_base)?\.py"
     r"|\bgpu_worker\.py|\bmultiproc_executor\.py|\[TM\]\["
 )
+# What an engine's project serves diffusion models with: no cache of its own, and no share of the card
+_DRAWING_FILE: Final = late(r"(?:^|/)(?:sglang/multimodal_gen|vllm_omni/diffusion)/")
 _LIBRARY_FILE: Final = late(r"(?:site|dist)-packages/|/lib/python3|^<|\A\Z|multiprocessing/|(?:^|/)(?:torch|ray)/")
 _REMOTE: Final = late(r"\bray::([\w.]{1,120})\(\)")
 # Steps that only an engine takes, whoever names it
@@ -188,6 +190,8 @@ def _in_engine(root: Event, events: Iterable[Event], names: Collection[str], sta
     """Whether it was an engine that asked. What its own process says comes before what the whole log speaks of."""
     if engine_printing(root.family) is not None:
         return True
+    if any(_DRAWING_FILE.search(frame.file) for frame in root.around.trace):
+        return False
     role = root.process.role
     if isinstance(root, DeviceRefusal) and root.layer == "cumem":
         return role != "policy"

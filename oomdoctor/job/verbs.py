@@ -27,6 +27,11 @@ _NEAR: Final = 6  # words behind the first in which a sentence names its object
 # Ascend's operator: torch_npu/csrc/framework/OpCommand.cpp and op_plugin's calls of aclnn
 _ASCENDS: Final = r"\b(?:current working operator name is|call(?= aclnn\w{1,80} failed\b)) (\w{2,80})"
 _OPERATOR: Final = late(_ASCENDS)
+# An operator in which an error itself says that it arose: DALI's dali/pipeline/executor, Caffe2's and MXNet's
+_FAILED_OPERATOR: Final = late(
+    r"(?i)\berror (?:in|from|when executing|while executing|executing) (?:(?:gpu|cpu|mixed) )?operator:? [`'\"]?"
+    r"(?!in\b|with\b)([\w.:]{2,80})"
+)
 # A node of TensorFlow's graph, an operation of XLA, a node of Theano's (theano/gof/link.py), the file of a source in
 # C++ or CUDA
 _OPERATION: Final = late(
@@ -211,6 +216,13 @@ def of_listed_operation(line: str) -> Row | None:
 def of_operator(line: str) -> Row | None:
     """What a line above a failure says that names the operator of an Ascend NPU that was running."""
     return row if _OPERATOR.search(line) and (row := of_operation(line)).stage else None
+
+
+def of_failed_operator(line: str) -> Row | None:
+    """What an error says that names the operator in which it arose."""
+    if (named := _FAILED_OPERATOR.search(line[:LONG])) is None:
+        return None
+    return of_listed_operation(line) or _of_kernel(named[1])
 
 
 @lru_cache(maxsize=4096)

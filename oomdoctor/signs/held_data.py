@@ -64,6 +64,12 @@ _CALL: Final = late(r"\b(?:\w{1,40}\.){0,3}(?:read|scan|load|open)_\w{1,40}(?=\(
 _IN_PIECES: Final = late(
     r"\b(?:chunk_?size|nrows|n_rows|iterator|batch_size|mmap_mode|backed)\s?=(?!\s?None\b)|\bstreaming\s?=\s?True\b"
 )
+# Rows in a file, whatever is done with them; one that was written has its work behind it
+_FILE_OF_ROWS: Final = late(
+    r"(?i)^(?!.*\b(?:saved|wrote|written|exported|done|finished)\b).*?(?P<file>[\w.*-]{1,60}\.(?:jsonl|ndjson|[ct]sv"
+    r"|parquet|feather|arrow|avro|orc|xlsx)(?:\.(?:gz|bz2|xz|zst))?)\b"
+)
+_NEAR_THE_END: Final = 3  # lines
 # "loaded 12 tables: 3.1 GB", and what Polars' estimated_size() and pandas' memory_usage() are printed as
 _READ_SIZE: Final = late(
     r"(?i)\b(?:read|loaded|estimated[_ ]size|in[- ]memory|memory[_ ]usage)\b[^\n]{0,80}?"
@@ -300,6 +306,19 @@ def _in_a_bar_of_reading(crash: Crash) -> Seen | None:
 
 
 @sign
+def refused_at_a_file(crash: Crash) -> Seen | None:
+    """A library in C++ or Rust was refused memory and ended the job, whose last lines name a file of rows."""
+    lines = list(islice(own_lines(crash), _NEAR_THE_END))
+    if not _ended_without_a_trace(crash) or any(PROGRESS.search(line) or _OF_A_MODEL.search(line) for line in lines):
+        return None
+    match = next((found for line in lines if (found := _FILE_OF_ROWS.search(line)) is not None), None)
+    if match is None:
+        return None
+    words = say("The last lines before the end name a file of data ({file}), and no other work.", file=match["file"])
+    return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+
+
+@sign
 def killed_bare_at_a_file(crash: Crash) -> Seen | None:
     """The job got a SIGKILL for no printed reason, and its last line says that it reads a file of data."""
     last = next(iter(own_lines(crash)), "")
@@ -414,7 +433,8 @@ def _was_killed(crash: Crash) -> bool:
 def _ended_without_a_trace(crash: Crash) -> bool:
     """A library in C++ or Rust was refused memory and ended the process at once."""
     root = crash.root
-    return isinstance(root, HostAllocation) and not root.around.trace and crash.stage in _WORK
+    traced = any(frame.file for frame in root.around.trace)  # a line of code alone may be the program's own print
+    return isinstance(root, HostAllocation) and not traced and crash.stage in _WORK
 
 
 __all__ = [
@@ -434,6 +454,7 @@ __all__ = [
     "killed_bare_at_a_prompt",
     "killed_bare_at_its_data",
     "large_encoded_table",
+    "refused_at_a_file",
     "the_data_fill_the_address_space",
     "the_prints_say_what_was_filled",
     "things_were_collected",

@@ -16,6 +16,7 @@ from oomdoctor.families.recorded import RecordedKill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import (
     HELD_ELSEWHERE,
+    LARGE,
     NEARLY_FULL,
     held_by,
     held_in_words,
@@ -246,6 +247,34 @@ def node_was_under_pressure(crash: Crash) -> Seen | None:
     if _a_limit_was_hit(crash) or crash.first(NodePressure) is None:
         return None
     return Seen(words=say("Kubernetes says that the node was out of memory, not the container"))
+
+
+def evicted_far_over_its_request(crash: Crash) -> NodePressure | None:
+    """The largest of the containers that Kubernetes evicted for the node's memory, where most of what it used, and
+    1 GiB or more, was beyond its request: nobody had reckoned with that when the pod was placed. One without a request
+    is evicted first, whatever it used."""
+    evicted = max(crash.every(NodePressure), key=lambda event: event.used_bytes or 0, default=None)
+    if evicted is None or evicted.used_bytes is None or not evicted.requested_bytes:
+        return None
+    beyond = evicted.used_bytes - evicted.requested_bytes
+    return evicted if beyond >= LARGE and beyond > evicted.requested_bytes else None
+
+
+@sign
+def an_evicted_container_held_it(crash: Crash) -> Seen | None:
+    """Kubernetes evicted a container for the node's memory, most of whose use was beyond its request."""
+    evicted = evicted_far_over_its_request(crash)
+    if evicted is None or evicted.container is None or _a_limit_was_hit(crash):
+        return None
+    words = say(
+        "Container {name} used {used} and had requested {requested}: {used} - {requested} = {beyond} that nobody had "
+        "set aside for it.",
+        name=evicted.container,
+        used=show(evicted.used_bytes or 0),
+        requested=show(evicted.requested_bytes or 0),
+        beyond=show((evicted.used_bytes or 0) - (evicted.requested_bytes or 0)),
+    )
+    return Seen(words=words, evidence=(evicted,), against=(say("the log does not print the node's memory size"),))
 
 
 @sign

@@ -46,6 +46,11 @@ NO_CARD: Final = GIB  # no card that trains has less
 
 # vllm/entrypoints/serve/sleep/api_router.py, and what the engine's client answers where the call failed
 _ROUTE: Final = late(r"(?:https?://\S{1,200}|\b(?:POST|GET) )/wake_up\b|Call to wake_up method failed")
+# A batch that goes to the card on its way into a model is there: "out = net(x.to(device))"
+_HANDED_TO_A_MODEL: Final = (
+    r"\b(?:\w{0,24}(?:model|net|module|encoder|decoder|backbone|policy|actor|critic|unet|vae|loss_fn)|criterion|forward)"
+    r"\((?:[^()]{1,80}, ?)?\*{0,2}[\w.\[\]'\"]{1,60}\.(?:to|cuda|xpu|npu)\("
+)
 _FIRST_TOUCH: Final = (
     rf"{MOVE}|_lazy_init|set_device|cudart|torch\.(?:zeros|empty|ones|tensor|randn)\(|init_process_group"
     # a layer that is built, where tensors of the GPU are the default
@@ -465,7 +470,7 @@ def refused_at_the_first_touch(crash: Crash) -> Seen | None:
     refused = _without_figures(crash) or (_bare(crash) if opens else None)
     if refused is None or (isinstance(refused, DeviceRefusal) and refused.layer == "nvml"):
         return None
-    if not opens and (not innermost(crash, _FIRST_TOUCH) or innermost(crash, _ON_THE_CARD)):
+    if not opens and (not innermost(crash, _FIRST_TOUCH) or innermost(crash, f"{_ON_THE_CARD}|{_HANDED_TO_A_MODEL}")):
         return None
     if crash.stage == "data_load":
         return None  # what is loaded before may lie on the GPU

@@ -66,6 +66,11 @@ _OF_A_PASS: Final = late(
     r"(?i)\b(?:activations?|(?:micro)?batch(?:es)?|images?|frames?|tiles?|resolutions?|forward|backward"
     r"|convolution|attention|working memory|latents?|(?-i:VAE) (?:de|en)cod(?:e|ing))\b"
 )
+# One value per token and word of the vocabulary
+_OF_LOGITS: Final = late(
+    r"(?i)\b(?:logits?|log[- _]?soft ?max|(?:fused )?(?:linear )?cross[- _]?entropy(?: loss)?"
+    r"|log[- _]?prob(?:abilitie)?s)\b"
+)
 _ROOM_MEASURED: Final = late(
     r"^determine_(?:num_)?available_(?:memory|blocks)|^_?(?:profile|validate)_num_\w{0,8}blocks"
 )
@@ -90,7 +95,7 @@ _RAISES_A_LIMIT: Final = late(
     r"(?i)\b(?:re-?run|rais|increas|enlarg|us|set|add|pass|try|specify|requir|need)\w{0,3}\b[^\n;]{0,80}?(?<![\w/.-])"
     # what leaves a check out is no limit: "Set SKIP_RAM_CHECK=1"
     r"(?!\S{0,40}(?:skip|ignore|disable|allow|check))"
-    r"(?:--?)?(?:[a-z]\w{0,24}\.){0,3}(?:(?:heap|mem(?:ory)?|ram)[_-]?(?:size|limit|budget|cap)|[a-z]\w{0,24}?"
+    r"(?:--?)?(?:[a-z]\w{0,24}\.){0,3}(?:(?<=%)(?:mem|maxcore)|(?:heap|mem(?:ory)?|ram)[_-]?(?:size|limit|budget|cap)|[a-z]\w{0,24}?"
     r"(?:[_-](?:limit|mem|memory|ram|heap|budget)|limit[_-]?\w{0,20}(?:mem|ram|heap)|(?-i:Mem|RAM|Heap|Limit)))"
     r"\w{0,20}(?![\w.]*\()[ =:(]{1,3}[^\n;]{0,20}?\d"
 )
@@ -299,6 +304,12 @@ def weights_by_the_message(crash: Crash) -> Seen | None:
 def pass_by_the_message(crash: Crash) -> Seen | None:
     """The message mentions a batch or its activations; a batch of a program for tables is one of rows."""
     return _names(crash, _OF_A_PASS) if crash.job.task != "data" else None
+
+
+@sign
+def logits_by_the_message(crash: Crash) -> Seen | None:
+    """The message of a failure on a GPU names the logits, or the loss or the probabilities that are made of them."""
+    return _names(crash, _OF_LOGITS) if crash.pool == "gpu" else None
 
 
 @sign

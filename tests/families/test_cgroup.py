@@ -75,3 +75,40 @@ def test_a_file_that_is_not_there_shifts_nothing(tmp_path: Path) -> None:
 
 def test_bare_numbers_without_a_command_are_of_no_file(tmp_path: Path) -> None:
     assert not [event for event in report(tmp_path, JOB + "2147483648\nmax\n").events if event.family == "cgroup"]
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "oom 1 oom_kill 1",
+        "low 0 high 0 max 91 oom 2 oom_kill 2 oom_group_kill 0",
+        "memory.events: oom 1 oom_kill 1\nmemory.max 17179869184\nmemory.peak 17179869184",
+        "memory.max = 17179869184\nmemory.events: oom_kill=1",
+        "/sys/fs/cgroup/memory.events oom_kill 1\n/sys/fs/cgroup/memory.max 8589934592",
+        "{'low': 0, 'high': 0, 'max': 91, 'oom': 1, 'oom_kill': 1}",
+    ],
+)
+def test_counters_on_one_line_are_counters(tmp_path: Path, printed: str) -> None:
+    assert report(tmp_path, f"{JOB}{printed}\n").incidents[0].diagnoses[0].cause == "container-limit"
+
+
+def test_a_file_and_its_value_may_stand_apart_by_a_blank(tmp_path: Path) -> None:
+    found = report(tmp_path, f"{JOB}memory.max 17179869184\nmemory.peak 8589934592\nmemory.events: oom_kill=0\n")
+    (group,) = [event for event in found.events if event.kind == "group-counters"]
+    assert (group.threshold["limit_bytes"], group.usage["peak_bytes"]) == (16 << 30, 8 << 30)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "oom 0 oom_kill 0",
+        "memory.max 17179869184\nmemory.events: oom_kill=0",
+        "memory.max is 17179869184, oom_kill is what counts",
+        "oom_kill 3 tests 4",
+        "memory.events oom_kill",
+        "memory.events: max 3 high 2",
+        "swap 1 oom_kill 1 pgfault 91223",
+    ],
+)
+def test_what_counts_no_kill_on_one_line(tmp_path: Path, printed: str) -> None:
+    assert report(tmp_path, f"{JOB}{printed}\n").verdict == "inconclusive"

@@ -22,6 +22,7 @@ from oomdoctor.signs.limits import (
     MANAGERS,
     asked_by_its_rule,
     dockers_last_print,
+    evicted_far_over_its_request,
     in_no_process,
     job_and_step,
     kill_at_a_limit,
@@ -199,6 +200,24 @@ def evicted(crash: Crash) -> str | None:
     killed = _EVICTS.search(line) if line is not None else None
     name = pressure.container or (killed["name"] if killed is not None else None)
     return say("container {name}", name=name) if name else say("a pod")
+
+
+@about(evicted_far_over_its_request)
+def evicted_holder(evicted: NodePressure) -> str | None:
+    """The container that Kubernetes evicted, most of whose use was beyond its request."""
+    return say("container {name}", name=evicted.container) if evicted.container else None
+
+
+@about(evicted_far_over_its_request)
+def evicted_use(evicted: NodePressure) -> str | None:
+    """What it used."""
+    return briefly(evicted.used_bytes)
+
+
+@about(evicted_far_over_its_request)
+def evicted_request(evicted: NodePressure) -> str | None:
+    """What it had requested."""
+    return brief(evicted.requested_bytes or 0)
 
 
 @about(first(NodePressure))
