@@ -7,6 +7,7 @@ from oomdoctor.language import mark
 from oomdoctor.signs import Grade, held_data, host_data, host_growth, made, mapped_data, other_words, own_arrays, pieces
 from oomdoctor.signs.address_space import a_fork_was_refused
 from oomdoctor.signs.databases import sqlite_is_at_its_own_limit
+from oomdoctor.signs.printed_arrays import arrays_are_printed_that_fill_it, results_of_one_shape_pile_up
 from oomdoctor.signs.replays import a_buffer_is_laid_out
 
 KNOBS = ("stream-data", "fewer-workers", "narrow-dtypes", "smaller-partitions", "spill-to-disk", "smaller-buffers",
@@ -27,6 +28,7 @@ CAUSE = Cause(
     headlines=(
         mark("Memory of {node} rose at once: {machine_jump} came between two prints"),
         mark("Memory grew with the work that was done: {pieces_of_work}, {growth_course}"),
+        mark("The arrays of which the job's prints tell fill its memory: {arrays_told}"),
         mark("{held_buffer} filled the memory until the job was killed"),
         mark("The data that the job collects filled its memory: {collected}"),
         mark("{killed_process} was killed ({kill_code}) after {cached_before_a_death} of data were cached in RAM"),
@@ -42,8 +44,7 @@ CAUSE = Cause(
         mark("{dead_process} died while loading or tokenizing data"),
         mark("{shm_user} found no room in /dev/shm[ ({shm_size})] while loading data"),
         mark("No room in RAM for {made_in_ram}[ ({place})]"),
-        mark("An allocation failed while loading data: an array of {array}"),
-        mark("An allocation failed while loading data ({ram_error})"),
+        mark("An allocation failed while loading data[: an array of {array}][ ({ram_error})]"),
     ),
     stage="data_load", pools=("host_ram", "cgroup", "shm", "gpu"),
     silent=(host_data.a_card_without_data, sqlite_is_at_its_own_limit),
@@ -55,6 +56,7 @@ CAUSE = Cause(
         Row(host_data.memory_ran_out_at_a_line_on_data, Grade.NAMES),
         Row(host_data.memory_ran_out_while_reading_data, Grade.POINTS),
         Row(held_data.things_were_collected, Grade.POINTS), Row(held_data.data_were_being_read, Grade.POINTS),
+        Row(arrays_are_printed_that_fill_it, Grade.NAMES), Row(results_of_one_shape_pile_up, Grade.NAMES),
         Row(held_data.a_table_beyond_the_limit, Grade.POINTS, OF_TABLES),
         Row(held_data.an_encoded_table_is_large, Grade.POINTS), Row(host_data.data_is_kept_by_batches, Grade.POINTS),
         Row(held_data.a_table_was_made_whole, Grade.POINTS, OF_TABLES), Row(held_data.refused_at_a_file, Grade.POINTS),

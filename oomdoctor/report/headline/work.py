@@ -31,6 +31,7 @@ from oomdoctor.signs.host_data import (
     refused_among_tables,
     step_on_tables,
 )
+from oomdoctor.signs.printed_arrays import large_arrays, results_of_one_shape
 
 _JOBS: Final = late(
     r"\bMAX_JOBS\W{1,3}(\d{1,4})\b|\b(?:make|ninja|cmake --build|cargo build)\b[^\n]{0,80} -j ?(\d{1,4})\b"
@@ -53,6 +54,17 @@ def collected(held: Held) -> str | None:
     if held.total is None:
         return say("{count:,} {what}", what=held.what, count=held.count)
     return say("{count:,} of {total:,} {what}", what=held.what, count=held.count, total=held.total)
+
+
+def arrays_told(crash: Crash) -> str | None:
+    """The largest array that the job prints, or the number of its results and their shape."""
+    arrays, results = large_arrays(crash), results_of_one_shape(crash)
+    if arrays:
+        array = arrays[0]
+        return say("{what} {shape} of {dtype}", what=array.what, shape=array.shape, dtype=array.dtype).strip()
+    if results is None:
+        return None
+    return say("{count:,} results of {shape}", count=results.count, shape=results.each.shape)
 
 
 def compiler(crash: Crash) -> str | None:
