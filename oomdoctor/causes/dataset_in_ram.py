@@ -49,7 +49,8 @@ CAUSE = Cause(
     ),
     stage="data_load", pools=("host_ram", "cgroup", "shm", "gpu"),
     silent=(host_data.a_card_without_data, sqlite_is_at_its_own_limit),
-    signs=(Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, ("stream-data", "smaller-input")),
+    signs=(
+        Row(host_data.data_goes_to_the_card_in_one_piece, Grade.NAMES, ("stream-data", "smaller-input")),
         Row(host_data.data_are_read_onto_the_card, Grade.POINTS), Row(a_buffer_is_laid_out, Grade.POINTS),
         Row(host_data.data_is_cached_in_memory, Grade.PROVES, OF_A_CACHE),
         Row(host_data.data_is_kept_by_a_setting, Grade.NAMES), Row(host_data.data_is_kept_by_workers, Grade.POINTS),
