@@ -25,7 +25,7 @@ from oomdoctor.signs.first_step import HALF, killed_bare, memory_in_all
 from oomdoctor.signs.growing_caches import an_unbounded_cache_grows, unbounded_cache
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.node_groups import several_alike_have_it
-from oomdoctor.signs.printed_arrays import arrays_are_printed_that_fill_it, results_of_one_shape_pile_up
+from oomdoctor.signs.printed_arrays import arrays_by_its_prints_fill_it
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import percent, show, size
 
@@ -400,8 +400,7 @@ def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
         an_encoded_table_is_large,
         a_table_was_made_whole,
         data_were_being_read,
-        arrays_are_printed_that_fill_it,
-        results_of_one_shape_pile_up,
+        arrays_by_its_prints_fill_it,
     )
     return Seen(words="") if any(one(crash) is not None for one in shown) else None
 

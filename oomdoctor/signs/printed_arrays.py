@@ -85,6 +85,13 @@ class Results(Struct, frozen=True):
 
 
 @sign
+def arrays_by_its_prints_fill_it(crash: Crash) -> Seen | None:
+    """Either is seen."""
+    arrays = arrays_are_printed_that_fill_it(crash)
+    return arrays if arrays is not None else results_of_one_shape_pile_up(crash)
+
+
+@sign
 def arrays_are_printed_that_fill_it(crash: Crash) -> Seen | None:
     """The job was killed or refused memory, and the arrays whose shapes and types it prints take half of what there is,
     or 1 GiB where nobody knows how much that is."""
@@ -178,6 +185,7 @@ def _type_of(line: str, crash: Crash) -> tuple[int, str] | None:
 __all__ = [
     "Array",
     "arrays_are_printed_that_fill_it",
+    "arrays_by_its_prints_fill_it",
     "large_arrays",
     "results_of_one_shape",
     "results_of_one_shape_pile_up",
