@@ -11,7 +11,7 @@ from oomdoctor.signs.offload import (
     engine_makes_cache_and_swap_space_anew,
     engine_makes_its_cache_anew,
 )
-from oomdoctor.signs.pieces import memory_grew_with_the_work
+from oomdoctor.signs.pieces import memory_grew_with_a_size, memory_grew_with_the_work
 
 KNOBS = (
     "clear-references",
@@ -37,6 +37,7 @@ CAUSE = Cause(
     silent=(
         evaluation.host_memory_grew_within_an_evaluation,
         held_data.a_hash_table_holds_the_input,
+        memory_grew_with_a_size,
         memory_grew_with_the_work,
     ),
     excluded=(host_growth.host_memory_stays,),

@@ -36,6 +36,13 @@ _READ: Final = late(
     rf"(?i)(?<![\d.\-+/])(?P<count>{_NUMBER})(?P<total>) (?P<what>lines|rows|records|entries|urls|keys|words|documents"
     r"|files|messages|reads|articles|pages)\b"
 )
+# What a measurement of several sizes names of each
+_SIZE: Final = late(
+    r"(?i)(?<![\w.])(?P<what>n|size|batch[_ ]?size|seq(?:uence)?(?:[_ ]?len(?:gth)?)?|length|context|resolution|width"
+    r"|rows|points|atoms|nodes|particles|tokens|dims?|order|max_len)\s?[=: ]\s?"
+    rf"(?P<count>{_NUMBER})(?P<total>)(?![\d.]|\s?%)"
+)
+_NEXT: Final = 1.5  # times the size before: steps are counted one by one
 _WORDS: Final = (_WORK, _PIECE, _READ)
 _KNOBS: Final = (
     "smaller-partitions", "stream-data", "clear-references", "smaller-buffers", "smaller-microbatch", "spill-to-disk",
@@ -60,7 +67,7 @@ def work_of(crash: Crash) -> Work | None:
     figure = crash.trajectory
     if figure is None or crash.job.trains or crash.job.learns or host_memory_grew(crash) is None:
         return None
-    prints = [line for text in crash.root.around.before if _MEMORY.search(line := text[:_CHARACTERS])]
+    prints = _prints(crash)
     if len(prints) < LEAST_POINTS or any(_LEARNS.search(line) for line in prints):
         return None
     counted = next((found for words in _WORDS if (found := _rising(words, prints))), None)
@@ -70,6 +77,21 @@ def work_of(crash: Crash) -> Work | None:
     # Where all prints are in sight, the growth is that of what was done between the first and the last of them
     each = figure.grown // (last - first) if len(prints) == figure.prints else None
     return Work(counted[-1]["what"].lower(), last, number(total) if total else None, first, each)
+
+
+@sign
+def memory_grew_with_a_size(crash: Crash) -> Seen | None:
+    """Each line with the figure that grew is of a larger problem than the one before."""
+    if host_memory_grew(crash) is None:
+        return None
+    prints = _prints(crash)
+    counts = [number(match["count"]) for match in _rising(_SIZE, prints)] if len(prints) >= LEAST_POINTS else []
+    larger = counts and all(later >= _NEXT * earlier for earlier, later in pairwise(counts))
+    return Seen(words="") if larger else None
+
+
+def _prints(crash: Crash) -> list[str]:
+    return [line for text in crash.root.around.before if _MEMORY.search(line := text[:_CHARACTERS])]
 
 
 def _rising(words: re.Pattern[str], prints: list[str]) -> list[re.Match[str]]:
@@ -109,4 +131,4 @@ def needed_bytes(crash: Crash) -> tuple[int, str] | None:
     return whole, f"{show(first)} + {show(grown)} x {pieces} = {show(whole)}"
 
 
-__all__ = ["memory_grew_with_the_work", "needed_bytes", "work_of"]
+__all__ = ["memory_grew_with_a_size", "memory_grew_with_the_work", "needed_bytes", "work_of"]

@@ -8,7 +8,7 @@ import pytest
 from gpu_logs import crash
 from reports import body
 
-from oomdoctor.signs.pieces import memory_grew_with_the_work, needed_bytes, work_of
+from oomdoctor.signs.pieces import memory_grew_with_a_size, memory_grew_with_the_work, needed_bytes, work_of
 
 KILLED = ("job.sh: line 3:   812 Killed                  python mosaic.py --out all.npy", "exit code: 137")
 TILES = "12:00:0{n} INFO done {done}/400 tiles, rss {rss} MB"
@@ -73,3 +73,29 @@ def test_it_is_no_leak(tmp_path: Path) -> None:
     assert memory_grew_with_the_work(crash(*prints(TILES))) is not None
     trained = body(tmp_path, "\n".join(prints("step {done}/400 loss 0.31, rss {rss} MB")))["diagnoses"][0]
     assert trained["cause"] == "host-memory-leak"
+
+
+DOUBLED = (40, 80, 160, 320)
+
+
+@pytest.mark.parametrize(
+    ("line", "counts", "is_larger"),
+    [
+        ("n={done} took 3 s, rss {rss} MB", DOUBLED, True),
+        ("batch_size {done}: loss 0.31, rss {rss} MB", DOUBLED, True),
+        ("seq_len={done} rss {rss} MB", (100, 200, 400), True),
+        ("step {done} rss {rss} MB", DOUBLED, False),
+        ("n={done} took 3 s, rss {rss} MB", (40, 80, 120, 160), False),  # counted in equal steps
+        ("n={done} took 3 s, rss {rss} MB", (320, 160, 80, 40), False),
+        ("n={done} took 3 s, rss 900 MB", DOUBLED, False),
+        ("n={done} took 3 s, rss {rss} MB", (40, 80), False),
+        ("n=5 took 3 s, rss {rss} MB", DOUBLED, False),
+    ],
+)
+def test_a_larger_problem_takes_more_and_leaks_nothing(
+    tmp_path: Path, line: str, counts: tuple[int, ...], *, is_larger: bool
+) -> None:
+    lines = prints(line, counts)
+    assert (memory_grew_with_a_size(crash(*lines)) is not None) is is_larger
+    if is_larger:
+        assert body(tmp_path, "\n".join(lines))["diagnoses"][0]["cause"] != "host-memory-leak"
