@@ -57,6 +57,12 @@ def test_other_pieces_at_each_print_are_none() -> None:
     assert work_of(crash(*prints(TILES, (250, 200, 150, 100, 50)))) is None
 
 
+def test_a_figure_that_no_piece_stands_beside_is_of_something_else() -> None:
+    lines = prints(TILES)
+    lines.insert(3, "12:00:03 INFO done with the index, rss 1000 MB")
+    assert work_of(crash(*lines)) is None
+
+
 def test_the_sum_of_all_pieces_is_of_printed_figures() -> None:
     found = needed_bytes(crash(*prints(TILES)))
     assert found is not None
