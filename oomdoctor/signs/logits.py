@@ -52,11 +52,12 @@ _OF_DATA = late(
     r"\[Op:(?:Mul|Add(?:V2)?|Sub|RealDiv|Square|Sqrt|Pow|Maximum|Minimum|Random\w{1,24}|Fill|Pack|ConcatV2|Transpose|Tile"
     r"|GatherV2|ResourceGather|StridedSlice)\]"
 )
-_VOCABULARY = ("vocab_size", "padded_vocab_size")
+_VOCABULARY = ("vocab_size", "padded_vocab_size", "vocab", "vocabulary")
 _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size",
-          "batch_size")  # fmt: skip
+          "batch_size", "batch", "bs", "train_batch")  # fmt: skip
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length",
-           "seq_len", "sequence_length", "sequence_len", "block_size")  # fmt: skip
+           "seq_len", "sequence_length", "sequence_len", "block_size", "seq", "seqlen", "context", "ctx",
+           "context_length")  # fmt: skip
 _OWN_BATCH: Final = ("train_batch_size",)  # of a program of one's own, which has no global one beside it
 # RecBole, SASRec and others: a score for each item, as for each word
 _LABELS: Final = ("num_labels", "n_labels", "num_classes", "n_classes", "nclasses")
@@ -338,8 +339,13 @@ def in_a_sampler(crash: Crash) -> bool:
     return innermost(crash, SAMPLER, FRAMES) is not None
 
 
+def _large_on_the_host(crash: Crash) -> HostAllocation | None:
+    root = crash.root
+    return root if isinstance(root, HostAllocation) and (root.tried_bytes or 0) >= SPIKE else None
+
+
 def _working(crash: Crash) -> Seen | None:
-    event, function = refusal(crash), innermost(crash, LOGITS, FRAMES)
+    event, function = refusal(crash) or _large_on_the_host(crash), innermost(crash, LOGITS, FRAMES)
     if event is None or function is None or innermost(crash, _JOINED):
         return None
     words = say(

@@ -161,3 +161,27 @@ def test_the_allocator_of_a_card_rounds_up(tried: str, is_product: bool) -> None
     told = crash("python rnnt.py --vocab_size 640", *SHAPES, refused(tried=tried))
     assert (logits.product_of_printed_lengths(told) is not None) is is_product
     assert (logits.small_for_logits(told) is None) is is_product
+
+
+ENTROPY = (
+    "Traceback (most recent call last):",
+    '  File "/srv/speak.py", line 61, in main',
+    "    loss = F.cross_entropy(scores.view(-1, words), labels.view(-1))",
+)
+WHOLE_BATCH = 4 * 8192 * 128256 * 4
+
+
+@pytest.mark.parametrize(
+    ("launch", "lines", "tried", "product", "working"),
+    [
+        ("--vocab 128256 --seq 8192 --batch 4", ENTROPY, WHOLE_BATCH, True, True),
+        ("--vocabulary 128256 --ctx 8192 --bs 4", (), WHOLE_BATCH, True, False),
+        ("--vocab 128256 --seq 8192 --batch 5", ENTROPY, WHOLE_BATCH, False, True),
+        ("--words 128256 --seq 8192 --batch 4", ENTROPY, WHOLE_BATCH, False, True),
+        ("--vocab 128 --seq 8192 --batch 4", ENTROPY, 4 * 8192 * 128 * 4, False, False),  # 16 MiB
+    ],
+)
+def test_logits_on_the_host(launch: str, lines: tuple[str, ...], tried: int, *, product: bool, working: bool) -> None:
+    told = crash(f"+ python speak.py {launch}", *lines, ON_THE_HOST.format(tried))
+    assert (logits.product_with_the_vocabulary(told) is not None) is product
+    assert (logits.working_on_logits(told) is not None) is working
