@@ -73,6 +73,7 @@ _HINT: Final = late(r"If reserved .{1,60}? try setting .{1,120}? to avoid fragme
 
 _DUMP: Final = late(r"\s*(?:[\w .\-\"]{0,60}[:=]\s*)?\{(?:\s*$|\s*['\"])")
 _RENDERED: Final = late(r"\b(?:[A-Z]\w{0,60}(?:Args|Arguments|Config)|(?:argparse\.)?Namespace)\(")
+_NO_VALUE: Final = late(r"\s{0,40}(?:-(?![\d.])|\\|\Z)")  # behind a switch comes another option or the line's end
 _OF_ARGPARSE: Final = "Namespace("  # a program's own options, whoever wrote it
 _DOTTED: Final = late(r"(?:^|\]\s)\s{0,40}([a-z_][a-z0-9_]{0,80}) \.{2,80} (.{0,300})$")
 _TWO_COLUMNS: Final = late(r"\s*([A-Za-z_]\w{0,80})\s{2,80}(\S.{0,300})$")
@@ -217,11 +218,14 @@ def continuation(here: Here) -> Iterator[Stated]:
 
 
 def as_written(name: str, text: str) -> str | None:
-    """argparse takes an option as it was declared alone, with dashes or with underscores."""
+    """argparse takes an option as it was declared alone, with dashes or with underscores; a switch has no value, and
+    nothing to stand before one."""
     options = (f"{prefix}{spelled}" for spelled in (name, name.replace("_", "-")) for prefix in ("--", "-"))
     for option in options:
-        if f" {option} " in text or f" {option}=" in text or text.lstrip().startswith((f"{option} ", f"{option}=")):
-            return f"{option} "
+        found = re.search(rf"(?:^\s*|\s){re.escape(option)}(?P<behind>=|(?=\s|$))", text)
+        if found is not None:
+            is_switch = found["behind"] != "=" and _NO_VALUE.match(text, found.end()) is not None
+            return option if is_switch else f"{option} "
     return f"{name}=" if "." in name and f"{name}=" in text else None
 
 

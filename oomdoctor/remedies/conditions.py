@@ -166,7 +166,7 @@ HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit whe
 def holds(knob: Knob, case: Case) -> bool:
     """Whether the job may have the knob, and what the knob takes for granted is so."""
     job = case.crash.job
-    if knob.worlds and job.world not in (*knob.worlds, _ANY_WORLD):
+    if knob.worlds and job.world not in (*knob.worlds, _ANY_WORLD) and not _has_its_own(knob, case):
         return False
     if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
         return False
@@ -177,6 +177,11 @@ def holds(knob: Knob, case: Case) -> bool:
     if knob.id in _OF_TENSORS and _tensors_are_few(case):
         return False
     return all(CONDITIONS[name](case) for name in knob.conditions)
+
+
+def _has_its_own(knob: Knob, case: Case) -> bool:
+    """Whether the job's own program has an option for it: then it is of its world, whatever that is."""
+    return own_options.own_option(knob.id, case.crash) is not None
 
 
 def _tensors_are_few(case: Case) -> bool:

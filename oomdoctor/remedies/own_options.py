@@ -246,6 +246,8 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
             current=setting.value,
             setting=flag,
         )
+    if then is False and setting.is_switch:
+        return Proposal(action=say("Leave out {name}", name=flag), current=True, suggested=False, setting=flag)
     formula = option.formula
     return Proposal(
         action=say("Set {name} from {now} to {then}", name=flag, now=setting.value, then=then)

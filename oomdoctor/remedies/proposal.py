@@ -72,7 +72,7 @@ class Case(Struct, frozen=True):
             return None
         if self.now.call is not None and self.now.written is None:
             return f"{self.now.call}(..., {self.now.name}={value})"
-        if self.now.written is None:
+        if self.now.written is None or self.now.is_switch:
             return None
         if isinstance(value, bool) and not self.now.written.endswith("="):
             return None  # a flag that is there or is not takes no value

@@ -177,7 +177,7 @@ class Spelling(NamedTuple):
         """A flag as the launch line spells it: with dashes or underscores, and with its own sign before the value."""
         stated = context.settings.get(self.key)
         written = (stated.written or "") if stated is not None else ""
-        if stated is None or not written.startswith("-") or not _VALUED.fullmatch(self.write):
+        if stated is None or stated.is_switch or not written.startswith("-") or not _VALUED.fullmatch(self.write):
             return self
         return self if stated.flag == self.setting else self._replace(write=f"{written}{{}}")
 

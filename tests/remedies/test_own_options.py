@@ -10,7 +10,7 @@ from remedy_logs import crashes_of
 
 import oomdoctor
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.own_options import own_option, table
+from oomdoctor.remedies.own_options import own_option, proposal, table
 
 KILLED = (
     "Memory cgroup out of memory: Killed process 8376 (python) total-vm:1601096kB, anon-rss:1020648kB, "
@@ -345,3 +345,31 @@ def test_what_is_done_all_at_once_is_cut_by_how_much_there_is(
 @pytest.mark.parametrize(("now", "then"), [("Float64", "Float32"), ("FLOAT64", "FLOAT32"), ("float64", "float32")])
 def test_a_value_is_spelled_as_the_one_before(now: str, then: str) -> None:
     assert option("narrow-dtypes", f"--dtype {now}") == ("dtype", then)
+
+
+@pytest.mark.parametrize(
+    ("options", "action", "snippet"),
+    [
+        ("--keep-logits --seed 7", "Leave out --keep-logits", None),
+        ("--seed 7 --keep-logits", "Leave out --keep-logits", None),
+        ("--keep-logits \\\\", "Leave out --keep-logits", None),
+        ("--keep-logits true --seed 7", "Set --keep-logits from True to False", "--keep-logits False"),
+        ("--keep-logits=true", "Set --keep-logits from True to False", "--keep-logits False"),
+        ("--flush-every -1 --seed 7", "Set --flush-every from -1 to 64", "--flush-every 64"),
+    ],
+)
+def test_a_switch_is_left_out(options: str, action: str, snippet: str | None) -> None:
+    found = proposal("smaller-buffers", "", crashes_of(f"+ python -u fit.py {options}\n{KILLED}")[0])
+    assert found is not None
+    assert (found.action, found.snippet) == (action, snippet)
+
+
+def test_a_program_has_what_its_options_name(tmp_path: Path) -> None:
+    command = "python fit.py --full-state-dict --hidden 9"
+    (tmp_path / "job.log").write_text(
+        f"+ {command}\nstep 9 loss 2.3\nsaving checkpoint to s.pt\nrun.sh: line 2:    12 Killed     {command}\n",
+        encoding="utf-8",
+    )
+    first: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    assert first["cause"] == "checkpoint-spike"
+    assert first["remedies"][0]["action"] == "Leave out --full-state-dict"

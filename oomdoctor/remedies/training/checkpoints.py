@@ -10,6 +10,7 @@ from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
+from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.parts import weights_are_little
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Skip
 from oomdoctor.signs.checkpoints import saves_run_in_the_background
@@ -87,6 +88,8 @@ def shard_checkpoint(case: Case) -> Answer:
             action=say("Gather the full state in host RAM, on rank 0 alone"),
             cost=say("rank 0 needs host RAM for the whole state"),
         )
+    if own_option(case.knob, case.crash) is not None:
+        return None
     if not _has_ranks(case.crash) and (row is None or (row.is_call and row.framework == _TORCH)):
         return _fewer_states(case.crash)
     if row is None or not row.key.endswith("contents"):
