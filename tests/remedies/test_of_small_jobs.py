@@ -182,21 +182,27 @@ def test_rows_of_pairs_are_not_streamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prints", "offered"),
+    ("options", "prints", "offered"),
     [
-        ("Batches:  58%|#####     | 2810/4843 [2:10:11<1:33:20,  3.63s/it]\n", False),
-        ("Batches:   0%|          | 2/4843 [00:02<1:33:20,  3.63s/it]\n", True),
-        ("Steps:  58%|#####     | 2810/4843 [2:10:11<1:33:20,  3.63s/it, loss=0.4]\n", True),
+        ("", "Batches:  58%|#####     | 2810/4843 [2:10:11<1:33:20,  3.63s/it]\n", False),
+        ("", "Batches:   0%|          | 2/4843 [00:02<1:33:20,  3.63s/it]\n", True),
+        ("", "Steps:  58%|#####     | 2810/4843 [2:10:11<1:33:20,  3.63s/it, loss=0.4]\n", True),
+        (" --optimizer sgd", "Batches:  58%|#####     | 2810/4843 [2:10:11<1:33:20,  3.63s/it]\n", True),
     ],
 )
-def test_no_smaller_batch_behind_many_that_went_well(tmp_path: Path, prints: str, offered: bool) -> None:
-    found = remedies(tmp_path, ran("embed.py --input a.jsonl --encode-batch 256 --device cpu", prints))
+def test_no_smaller_batch_behind_many_that_went_well(tmp_path: Path, options: str, prints: str, offered: bool) -> None:
+    found = remedies(tmp_path, ran(f"embed.py --input a.jsonl --encode-batch 256 --device cpu{options}", prints))
     assert any(one["knob"] == "smaller-microbatch" for one in found) is offered
 
 
 @pytest.mark.parametrize(
     ("options", "prints", "kept"),
-    [("fit.py", STEPS, True), ("fit.py", "step 1 loss 2.81\n", False), ("fit.py --bs 8", STEPS, False)],
+    [
+        ("fit.py", STEPS, True),
+        ("fit.py", "step 1 loss 2.81\n", False),
+        ("fit.py", "torch 2.6.0+cpu\n" + STEPS, True),
+        ("fit.py --bs 8", STEPS, False),
+    ],
 )
 def test_a_bare_kill_behind_several_steps(tmp_path: Path, options: str, prints: str, kept: bool) -> None:
     found = [one["knob"] for one in remedies(tmp_path, ran(options, prints))]
