@@ -38,6 +38,7 @@ CAUSE = Cause(
             "{killer} killed {killed_sized} at its limit: {left_at_the_kill} were available, the limit is {early_limit}"
         ),
         mark("{killer} killed {killed_sized}, one of many processes"),
+        mark("{killed_starter} was killed ({kill_code}) beside the workers that it started"),
         mark("{killed_process} was killed ({kill_code}), one of many workers"),
         mark("{dead_process} died, one of many workers"),
     ),

@@ -27,6 +27,8 @@ _OF_THE_SHELL: Final = late(
     r"|^\s{0,4}\[\s{0,8}(?:pid\s{0,2}\]|\d{1,9}\s{0,2}\]\s{1,12}\d)"  # its table's rows, and no process that logs
     r"|\bcgroup\b|Call Trace|Mem-Info"
 )
+_REPORT: Final = late(r"[^\s:]{1,60}: line \d{1,9}: {1,8}\d{1,9} (?:Killed|Bus error)\b")
+_A_FEW: Final = 8  # characters: less is a prompt, or who wrote the line
 _DONE: Final = late(
     r"(?i)(?:\b(?:inserted|added|loaded|read|decoded|indexed|embedded|encoded|fetched|collected|appended|stored)\b"
     r"[^\d\n%]{0,20}|: )" + A_COUNT + r"(?= ?[a-z]{3,20}s\b|$)"
@@ -57,9 +59,17 @@ def own_lines(crash: Crash) -> Iterator[str]:
     """The job's own lines before its end, the last first."""
     own = (event for event in crash.events if event.role in ("confirmation", "cascade"))
     for event in (crash.root, *own):
+        if (glued := _in_front_of_a_report(event.at.text)) is not None:
+            yield glued
         for line in reversed(_above_the_trace(event.around.before[-_LINES:])):
             if _OF_THE_SHELL.search(line[:_CHARACTERS]) is None:
                 yield line[:_CHARACTERS]
+
+
+def _in_front_of_a_report(line: str) -> str | None:
+    """What a job had printed, without an end to the line, when the shell told of its kill: a bar that goes on."""
+    told = _REPORT.search(line)
+    return line[: told.start()][:_CHARACTERS] if told is not None and told.start() >= _A_FEW else None
 
 
 def _above_the_trace(lines: Sequence[str]) -> Sequence[str]:

@@ -13,10 +13,12 @@ from oomdoctor.remedies.backfill import enough_remedies
 from oomdoctor.remedies.gap import gap, shown
 from oomdoctor.remedies.order import (
     allocator_behind,
+    batch_behind,
     default_behind,
     knobs_of,
     length_ahead,
     limit_ahead,
+    once,
     others_ahead,
     stated_ahead,
     with_a_restart,
@@ -60,7 +62,7 @@ def _remedies(answer: Ranked, decision: Decision) -> tuple[list[Remedy], list[Re
     kept, rejected = enough_remedies(cause, knobs, crash)
     kept = default_behind(allocator_behind(placed(kept, said), cause, theirs, crash))
     kept = length_ahead(stated_ahead(others_ahead(limit_ahead(kept, crash), cause), cause), crash)
-    return by_function.ahead(kept, crash), rejected
+    return by_function.ahead(batch_behind(once(kept), crash), crash), rejected
 
 
 __all__ = ["Advice", "advise"]

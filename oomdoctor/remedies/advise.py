@@ -74,6 +74,7 @@ from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs import releases
 from oomdoctor.signs.arrays import told_by_a_compiler
 from oomdoctor.signs.builds import in_a_dockerfile
+from oomdoctor.signs.growing_caches import cache_of_items
 from oomdoctor.signs.machine import is_on_windows
 from oomdoctor.signs.placement import other_ranks_opened_a_context
 from oomdoctor.versions import version_of
@@ -91,6 +92,7 @@ _CHOICES: Final = frozenset(
 _RAISED: Final = late(r"Error|Exception:|Traceback|\brank\d|\bpid=|\d:\d")  # a class, or who wrote the line and when
 _OF_A_BUILD: Final = "fewer-build-jobs"
 _TELLING: Final = 8  # characters of a function's name
+_BUFFERS: Final = "smaller-buffers"
 _STATES: Final = "low-memory-optimizer"  # whose words each world has of its own
 _TO_DISK: Final = "spill-to-disk"  # whose files are another matter than what a program keeps
 _FROM_DISK: Final = "stream-data"  # what is cached there is not streamed
@@ -100,6 +102,15 @@ _BY_AN_OPTION: Final = frozenset({*OF_THE_ENGINE, "less-swap-space"} - {"smaller
 # What a library has a call for, and no option
 BY_WORLD: Final = ("collect-evidence", "fix-placement")
 # What else than an option does as well
+_AHEAD: Final = "prefetch_factor"
+_OUTERMOST: Final = "<module>"  # of a script
+_LEARNS: Final = ("training", "rl")  # tasks
+# What is seen where a library's trainer runs, or a loop of one's own that trains its models
+_TRAINS: Final = (
+    r"[Tt]rainer|\bTrainingArguments\b|\bbackward\b|per_device_|train_runtime|grad_norm|Running training|\bepoch"
+    r"|\btrain(?:ing)?\b|\bloss\b|\boptimi[sz]er\b"
+)
+_TRAINS_BY_NAME: Final = late(r"(?i)train|epoch|learning_?rate|warmup|weight_?decay|max_?steps|gradient|\blr\b")
 _OF_ANY_RELEASE: Final = (_BITS, "mixed-precision", "fewer-workers", *BY_WORLD)
 _JOBS: Final = "-j"
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
@@ -237,7 +248,7 @@ def _in_other_words(case: Case) -> bool:
 
 def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     """How the knob is spelled in the job's own world."""
-    if knob.id in BY_WORLD or (knob.id == "smaller-buffers" and keeps_predictions(cause, crash)):
+    if knob.id in BY_WORLD or (knob.id == _BUFFERS and keeps_predictions(cause, crash)):
         return None
     in_sight = partial(_in_sight, crash=crash)
     row = spelling(knob.id, crash.context, in_sight=in_sight)
@@ -259,6 +270,13 @@ def _row(knob: Knob, cause: str, crash: Crash) -> Spelling | None:
     if in_code and (_told_by_an_application(crash) or told_by_a_compiler(crash)):
         return None
     return None if row is not None and row.is_call and not (_own_program(crash) and _has_a_script(row, crash)) else row
+
+
+def _keeps_by_its_own(row: Spelling, crash: Crash) -> bool:
+    """What a library's line would move to the host is not what the job keeps there, by an option of its own."""
+    if row.knob != _BUFFERS or row.type not in NO_OPTION or crash.pool not in _RAM:
+        return False
+    return cache_of_items(crash) is not None or own_options.own_option(_BUFFERS, crash) is not None
 
 
 def _as_handed_over(row: Spelling, crash: Crash) -> Spelling:
@@ -288,9 +306,27 @@ def _in_sight(row: Spelling, crash: Crash) -> bool:
         return False  # nobody types that command
     if not generations.fits(row, crash):
         return False
-    if not reach.acts(row.knob, crash, row) or _is_left_to_the_program(row, crash):
+    if not reach.acts(row.knob, crash, row) or _is_left_to_the_program(row, crash) or _keeps_by_its_own(row, crash):
         return False
-    return _is_called(row, crash)
+    if row.setting == _AHEAD and own_options.own_option(row.knob, crash) is not None:
+        return False  # there are workers to be fewer before each of them fetches less
+    return _is_called(row, crash) and not _is_of_a_trainer_elsewhere(row, crash)
+
+
+def _is_of_a_trainer_elsewhere(row: Spelling, crash: Crash) -> bool:
+    """An option of the trainer that a library has beside its models, where a whole traceback goes through no trainer,
+    and nothing else in sight trains: whoever calls the model has no such option."""
+    own = framework(row.framework)
+    if own is None or own.layer != "base" or not own.trains_in or not row.write.startswith("--"):
+        return False
+    whole = any(frame.function == _OUTERMOST for frame in crash.root.around.trace)
+    if not whole or current(row.knob, row, crash.context) is not None:
+        return False
+    return own_line.task_of(crash) not in _LEARNS and not crash.shows(_TRAINS) and not _states_training(crash)
+
+
+def _states_training(crash: Crash) -> bool:
+    return any(_TRAINS_BY_NAME.search(one.name) for one in crash.context.settings.values())
 
 
 def _is_called(row: Spelling, crash: Crash) -> bool:

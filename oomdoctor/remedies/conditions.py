@@ -58,7 +58,7 @@ from oomdoctor.signs.engine import its_pool_was_refused
 from oomdoctor.signs.first_step import computes_on_the_cpu, shows_a_card
 from oomdoctor.signs.generation import little_was_generated
 from oomdoctor.signs.ggml import vision_encoder_warming_up
-from oomdoctor.signs.growing_caches import unbounded_cache
+from oomdoctor.signs.growing_caches import cache_of_items, unbounded_cache
 from oomdoctor.signs.held_data import hash_table_of
 from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import (
@@ -143,6 +143,10 @@ _ARRAYS_OF_ANYTHING: Final = ("jax", "tensorflow")  # worlds
 # jax/_src/interpreters/ad.py, jvp and backward_pass
 _COMPILED_STEP: Final = r"op_name=\"jit\("
 _OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
+# torch/utils/_contextlib.py: how a function under a decorator is called
+_NO_GRADIENTS: Final = r"torch/utils/_contextlib\.py decorate_context\b"
+_TRAINS: Final = r"[Tt]rain(?:er|ing)?\b|\bbackward\b|\boptim(?:izer)?\b|\bepochs?\b|\bloss\b|\.step\("
+_LEARNS: Final = ("training", "rl")  # tasks
 # What DeepSpeed does before a batch is there: deepspeed/runtime/engine.py, zero/stage_1_and_2.py
 _STATES_AT_THE_START: Final = r"\b(?:_configure_(?:zero_)?optimizer|initialize_optimizer_states)\b"
 _ENCODERS: Final = r"(?i)visual|vision|multi_?modal|\bmm_|pixel_values|audio_tower"
@@ -341,9 +345,16 @@ def gradients(case: Case) -> bool:
     """What is computed for a backward pass: not in an evaluation, nor where XLA names what a program computes, and
     nothing of a gradient."""
     crash = case.crash
-    if crash.stage == "eval":
+    if crash.stage == "eval" or _keeps_no_gradients(crash):
         return False
     return crash.mentions(_COMPILED_STEP) is None or crash.mentions(_OF_A_GRADIENT) is not None
+
+
+def _keeps_no_gradients(crash: Crash) -> bool:
+    """The traceback goes through torch.no_grad() or inference_mode(), and nothing in sight trains."""
+    if crash.in_trace(_NO_GRADIENTS) is None or own_line.task_of(crash) in _LEARNS:
+        return False
+    return not crash.shows(_TRAINS)
 
 
 def recomputed(case: Case) -> bool:
@@ -578,6 +589,7 @@ def kept_is_known(case: Case) -> bool:
         return keeps  # what a line of PyTorch's would keep elsewhere is not known to be kept
     keeps = keeps or limits.budget_beyond_the_limit(case.crash) is not None
     keeps = keeps or a_buffer_is_laid_out(case.crash) is not None or one_save_at_a_time(case) is not None
+    keeps = keeps or cache_of_items(case.crash) is not None
     keeps = keeps or unbounded_cache(case.crash) is not None or rows_wait_to_be_written(case.crash) is not None
     return keeps or option_for_it(case) or keeps_predictions(case.cause, case.crash)
 

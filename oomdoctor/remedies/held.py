@@ -6,13 +6,14 @@ from typing import Final
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
+from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
-from oomdoctor.signs.growing_caches import bound_of_a_cache, unbounded_cache
+from oomdoctor.signs.growing_caches import bound_of_a_cache, cache_of_items, unbounded_cache
 from oomdoctor.signs.held_data import buffer_of
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.optimizer import lbfgs_keeps_its_history, size_of_history
@@ -28,6 +29,8 @@ _OF_JAVA: Final = late(r"native thread|\[os,thread\]")
 _OF_LIBRARIES: Final = late(r"OpenBLAS|libgomp|OMP: ")
 _THREADS: Final = "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4"
 _PARTS: Final = 10
+_A_FEW: Final = 8  # things in a cache, of which a quarter is next to none
+_LOADERS: Final = ("num_workers", "dataloader_num_workers", "workers", "n_workers", "loader_workers")
 _PAIRS: Final = 10  # scipy/optimize/_lbfgsb_py.py, maxcor
 _SHUFFLES: Final = "shuffle"
 _OF_HISTOGRAMS: Final = "histogram_pool_size"
@@ -111,6 +114,29 @@ def bounded_cache(case: Case) -> Proposal | None:
         cost=say("what is no longer in it is computed or read again"),
         assumes=(say("the program drops old entries at this bound"),),
     )  # fmt: skip
+
+
+def smaller_cache(case: Case) -> Proposal | None:
+    """A part of what each process may keep: a half, and a quarter where a kill has left no size."""
+    cache = cache_of_items(case.crash)
+    if cache is None or cache.number is None:
+        return None
+    bare = isinstance(case.crash.root, Kill) and not case.crash.proven
+    parts = 4 if bare and not 1 < cache.number < _A_FEW else 2
+    then = cache.whole // parts if cache.whole is not None and cache.whole > 1 else round(cache.number / parts, 3)
+    formula, workers = f"{cache.value} / {parts} = {then}", case.crash.setting(*_LOADERS)
+    if workers is not None and (workers.whole or 0) > 1:
+        formula = say("{formula}; each of {workers} workers has one", formula=formula, workers=workers.whole)
+    return Proposal(
+        action=say("Set {name} from {now} to {then}", name=cache.flag, now=cache.value, then=then),
+        current=cache.value,
+        suggested=then,
+        setting=cache.flag,
+        snippet=f"{cache.written}{then}",
+        derivation=formula,
+        assumes=(say("a quarter is a guess: the log has no size"),) if bare and parts > 2 else (),
+        cost=say("more is read again"),
+    )
 
 
 def smaller_capacity(case: Case) -> Proposal | None:

@@ -8,8 +8,10 @@ from oomdoctor.families.event import SIDES
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
-from oomdoctor.job.frameworks import some
+from oomdoctor.job.frameworks import driven, some
+from oomdoctor.job.verbs import words_of
 from oomdoctor.remedies import in_force, own_options
+from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Case
 from oomdoctor.remedies.settings import spelling
 from oomdoctor.signs.arrays import PICTURES
@@ -57,6 +59,12 @@ OF_LEARNING: Final = rf"{_ONLY_OF_LEARNING}|batch"
 LENGTH: Final = "shorter-sequences"
 SIZE: Final = "smaller-input"
 SMALLEST: Final = 32  # of a picture's edges, in pixels: a filter's are shorter
+_WHOLE_LINE: Final = 3  # options: a line of fewer may leave the rest to a file
+_BATCH: Final = "smaller-microbatch"
+_BATCHES: Final = frozenset(
+    {"batch", "batches", "batchsize", "microbatch", "minibatch", "bs", "bsz", "mbs"}
+)  # in names
+_OF_A_BATCH: Final = r"(?i)batch|\bbsz?\b|\bsamples\b"
 _COUNTED: Final = ("int", "size")  # types of options
 _OF_ANY_TASK: Final = ("unknown", "system")
 _WITHOUT_INPUTS: Final = ("data", "system", "serving")  # tasks
@@ -115,6 +123,18 @@ def nothing_is_known_of_the_program(crash: Crash) -> bool:
     if job.frameworks or crash.context.models or isinstance(crash.root, ArrayOutOfMemory):
         return False
     return job.world == "none" and job.task in _OF_ANY_TASK and not crash.shows(_ONLY_OF_LEARNING)
+
+
+def names_no_batch(crash: Crash) -> bool:
+    """Whether the launch line stands in the log with several options of the job's own program, and neither it, nor a
+    setting that is printed, nor a line near the failure speaks of a batch: a graph or a field is computed whole."""
+    stated = [one for one in crash.context.settings.values() if one.outside is None]
+    launched = [one for one in stated if (one.written or "").startswith("-") and one.file == crash.root.at.file]
+    if len(launched) < _WHOLE_LINE or crash.pool == "shm" or driven(crash.job.frameworks):
+        return False
+    if crash.setting(*KNOBS[_BATCH].settings) is not None or own_options.own_option(_BATCH, crash) is not None:
+        return False
+    return _BATCHES.isdisjoint(word for one in stated for word in words_of(one.name)) and not crash.shows(_OF_A_BATCH)
 
 
 def of_sound(crash: Crash) -> bool:

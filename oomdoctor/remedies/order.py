@@ -27,12 +27,14 @@ from oomdoctor.remedies.allocator import WORTH_A_TRY, little_is_unused
 from oomdoctor.remedies.engine.requests import CHUNKS, beams_of, cache_beside
 from oomdoctor.remedies.host.thresholds import room_below_the_default
 from oomdoctor.remedies.initial import of_the_default
-from oomdoctor.remedies.inputs import nothing_is_known_of_the_program
+from oomdoctor.remedies.inputs import names_no_batch, nothing_is_known_of_the_program
 from oomdoctor.remedies.knobs import BOUGHT, KNOBS
 from oomdoctor.remedies.placement import may_be_of_a_cell
 from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.signs import made
 from oomdoctor.signs.evaluation import may_keep_a_graph
+from oomdoctor.signs.first_step import killed_bare, speaks_of_training
+from oomdoctor.signs.growing_caches import cache_of_items
 from oomdoctor.signs.host_growth import the_jump
 from oomdoctor.signs.limits import most_is_in_no_process
 from oomdoctor.signs.set_limits import address_limit
@@ -55,6 +57,7 @@ _COMES_AND_GOES: Final = (
 )  # fmt: skip
 _A_GOOD_DEAL: Final = 2
 _THIRD: Final = 2
+_FROM_THE_DISK: Final = ("stream-data", "low-memory-loading")
 _TWICE: Final = 2  # the limit
 _FAR: Final = 1.5  # times what the cache holds
 _VERY_FAR: Final = 4
@@ -65,6 +68,8 @@ _LEAK: Final = "clear-references"
 _BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
 _OF_FEW: Final = ("cap-primitives", "fewer-environments")  # knobs that most jobs do not have
+_TRAINS: Final = "training"  # a task
+_BUFFERS: Final = "smaller-buffers"
 _PIECES: Final = "smaller-partitions"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
@@ -101,18 +106,41 @@ def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     grows = answer.cause.id.endswith(_LEAKS)
     limit = () if grows else _of_a_low_limit(crash)
     knobs = _with_beams(tuple(dict.fromkeys((*limit, *_knobs_of(answer, decision)))), crash)
-    knobs = knobs if grows else _whole_first(knobs, crash)
+    knobs = knobs if grows else _whole_first(_with_a_cache(answer, knobs, crash), crash)
     knobs = _of_each_process(knobs) if crash.pool in RAM and address_limit(crash) is not None else knobs
     return _of_the_group(knobs, grows=grows) if crash.pool == _OF_A_GROUP else knobs
 
 
 def _whole_first(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """What the job does all at once, by an option of its own, it can do in parts: nothing else costs as little."""
+    """What the job does all at once, by an option of its own, it can do in parts, and what it reads whole it can map or
+    stream where it has a switch for that: nothing else costs as little, and the result is the same."""
     if crash.pool not in RAM:
         return knobs
     options = ((knob, own_options.own_option(knob, crash)) for knob in knobs)
-    whole = [knob for knob, option in options if option is not None and option.is_all_at_once]
+    stated = [(knob, option) for knob, option in options if option is not None]
+    whole = [knob for knob, option in stated if option.is_all_at_once]
+    whole += [knob for knob, option in stated if knob in _FROM_THE_DISK and option.then is True and knob not in whole]
     return (*whole, *(knob for knob in knobs if knob not in whole))
+
+
+def _with_a_cache(answer: Ranked, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
+    """What each process keeps of what it reads, by an option of the job, before a batch: that was as large in the
+    steps that went well, and a cache or a buffer was not."""
+    if answer.cause.id in _COMES_AND_GOES or crash.pool not in RAM or not _fills_from_step_to_step(crash):
+        return knobs
+    if most_is_in_no_process(crash) is not None:
+        return knobs
+    before = [knobs.index(one) for one in (_BATCH, _WORKERS) if one in knobs]
+    place = before[0] + (_BATCH not in knobs) if before else 1
+    return knobs if _BUFFERS in knobs[:place] else _placed(_BUFFERS, knobs, place)
+
+
+def _fills_from_step_to_step(crash: Crash) -> bool:
+    """Whether the job has an option for a cache of things, or one for a buffer and did several steps."""
+    if cache_of_items(crash) is not None:
+        return True
+    buffer = own_options.own_option(_BUFFERS, crash) if several_steps_went_by(crash) else None
+    return buffer is not None and buffer.row.then == own_options.HALF
 
 
 def _with_beams(knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
@@ -204,12 +232,22 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
     is not in pieces, and a batch of the same size did fit before. An evaluation that may keep a graph comes first."""
     if cause == _ACTIVATIONS and may_keep_a_graph(crash) is not None:
         return _placed(_LEAK, knobs, 0)
+    if cause == UNPROVEN and _may_keep_of_each_step(crash):
+        bought = next((n for n, knob in enumerate(knobs) if knob in BOUGHT), len(knobs))
+        return _placed(_LEAK, knobs, bought)
     if cause not in (_ACTIVATIONS, _LIMIT) or not isinstance(crash.root, HostAllocation):
         return knobs
     if not several_steps_went_by(crash):
         return knobs
     first = [knob for knob in knobs if knob not in _OF_FEW][:FREE_BEFORE]
     return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in first else 1)
+
+
+def _may_keep_of_each_step(crash: Crash) -> bool:
+    """A bare kill behind several steps that were as large: of a job that states nothing, or trains nothing."""
+    if crash.pool not in RAM or not killed_bare(crash) or not several_steps_went_by(crash):
+        return False
+    return not stated_knobs(crash) or not (speaks_of_training(crash) or crash.job.task == _TRAINS)
 
 
 def with_a_restart(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
@@ -296,6 +334,31 @@ def default_behind(remedies: Sequence[Remedy]) -> list[Remedy]:
     return list(remedies) if one is None else _behind(one, remedies, len(remedies))
 
 
+def batch_behind(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
+    """Of a job whose whole launch line names no batch a half of one goes behind what names its object, and away where
+    three do."""
+    one = next((each for each in remedies if each.knob == _BATCH and each.snippet is None), None)
+    if one is None or one.current is not None or one.suggested is not None or not names_no_batch(crash):
+        return list(remedies)
+    rest = [each for each in remedies if each is not one]
+    told = [each for each in rest if each.has_object and each.knob != EVIDENCE]
+    if len(told) >= FIRST:
+        return rest
+    place = rest.index(told[-1]) + 1 if told else 0
+    return [*rest[:place], one, *rest[place:]]
+
+
+def once(remedies: Sequence[Remedy]) -> list[Remedy]:
+    """A switch by which files are mapped is one remedy, whether weights or data are read from them."""
+    return [one for n, one in enumerate(remedies) if not any(_is_the_same(one, each) for each in remedies[:n])]
+
+
+def _is_the_same(one: Remedy, other: Remedy) -> bool:
+    if one.knob not in _FROM_THE_DISK:
+        return False
+    return bool(one.setting and one.snippet) and (one.setting, one.snippet) == (other.setting, other.snippet)
+
+
 def _behind(one: Remedy, remedies: Sequence[Remedy], most: int) -> list[Remedy]:
     """Behind those that say what to change, and at most so many."""
     rest = [each for each in remedies if each is not one]
@@ -356,7 +419,7 @@ def _place_of_evidence(rest: Sequence[Remedy], cause: str, crash: Crash) -> int:
     if cause == UNPROVEN and any(map(_is_stated, rest)):
         return len(rest)
     if cause == UNPROVEN:
-        return next((n for n, one in enumerate(rest) if not one.snippet), len(rest))
+        return next((n for n, one in enumerate(rest) if one.knob == _LEAK or not one.snippet), len(rest))
     if cause == NODE_FULL and not isinstance(crash.root, HostAllocation):
         return next((n for n, one in enumerate(rest) if one.suggested is None or _only_delays(one)), len(rest))
     leaks = (n for n, one in enumerate(rest) if one.knob == _LEAK and cause == PROCESS_HOG)
@@ -436,12 +499,14 @@ def length_ahead(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
 __all__ = [
     "EVIDENCE",
     "allocator_behind",
+    "batch_behind",
     "default_behind",
     "evidence_ahead",
     "in_order",
     "knobs_of",
     "length_ahead",
     "limit_ahead",
+    "once",
     "others_ahead",
     "stated_ahead",
     "stated_knobs",

@@ -196,7 +196,7 @@ def killed_bare_while_scoring(crash: Crash) -> Seen | None:
 
 
 def _in_a_pass(crash: Crash) -> Seen | None:
-    if not killed_bare(crash) or not _may_compute_alone(crash) or not _speaks_of_training(crash):
+    if not killed_bare(crash) or not _may_compute_alone(crash) or not speaks_of_training(crash):
         return None
     words = say(
         "The job trains and was killed in a pass of its model; no line shows a GPU. What a pass computes lies in host "
@@ -277,7 +277,7 @@ def before_the_first_step(crash: Crash) -> Seen | None:
     """The last prints of a job say that training begins, and none behind them counts a step; no line shows a GPU."""
     if not _may_compute_alone(crash) or crash.stage not in (*_STAGES, _DATA):
         return None
-    begun = (_BEGUN, _PARAMETERS, _MODULE) if _speaks_of_training(crash) else (_BEGUN,)
+    begun = (_BEGUN, _PARAMETERS, _MODULE) if speaks_of_training(crash) else (_BEGUN,)
     told = (is_told_last(own_lines(crash), about, (PROGRESS, *_of_data(crash))) for about in begun)
     return Seen(words="") if any(told) or _launched_to_train(crash) else None
 
@@ -317,7 +317,7 @@ def _seen_of_a_card(crash: Crash) -> Iterator[str]:
     return (line for line in own_lines(crash) if _ON_A_CARD.search(line) and not _ON_THE_CPU.search(line))
 
 
-def _speaks_of_training(crash: Crash) -> bool:
+def speaks_of_training(crash: Crash) -> bool:
     stated = (f"{one.name}={one.value}" for one in crash.context.settings.values())
     return any(_OF_TRAINING.search(text) for text in (*stated, *own_lines(crash)))
 

@@ -35,6 +35,16 @@ _STEP: Final = late(
 _OF_A_CACHE: Final = frozenset({"cache", "cached", "caching", "lru", "memo", "memoize"})
 _BOUNDS: Final = frozenset({"max", "maxsize", "limit", "size", "entries", "items", "capacity", "cap", "keys", "bound"})
 _OF_OTHERS: Final = frozenset({"kv", "prefix", "gpu", "dir", "path", "ttl", "seconds", "block"})
+# Words beside "cache" that make its number no count of things
+_NO_ITEMS: Final = frozenset(
+    {
+        "every", "freq", "interval", "steps", "level", "version", "port", "threshold", "timeout", "days", "hours",
+        "bits", "mb", "mib", "gb", "gib", "kb", "kib", "bytes", "ram", "memory", "mem", "prompt", "token", "tokens",
+        "seq", "length", "len", "window", "batch", "dim", "seed", "workers", "threads", "line",
+    }
+)  # fmt: skip
+_SHARES: Final = frozenset({"rate", "share", "fraction", "ratio", "frac"})
+_WITH_A_NOUN: Final = 2  # words of a name
 _ANY: Final = frozenset({"0", "-1", "none", "null", "inf", "unlimited", "unbounded"})
 _KNOBS: Final = ("smaller-buffers", "clear-references", "restart-periodically", "narrow-dtypes", "more-host-memory")
 
@@ -131,6 +141,24 @@ def bound_of_a_cache(crash: Crash) -> Setting | None:
     return next((one for one in stated if one.written), stated[0] if stated else None)
 
 
+def cache_of_items(crash: Crash) -> Setting | None:
+    """The option that says how many things each process of the job may keep in a cache in host memory, or which share
+    of them; a whole cache is one of an engine, of files or of a size in bytes."""
+    if crash.pool not in RAM or crash.job.in_engine or crash.job.runs_engine:
+        return None
+    stated = (one for one in crash.context.settings.values() if (one.written or "").startswith("-"))
+    return next((one for one in stated if _counts_items(one)), None)
+
+
+def _counts_items(setting: Setting) -> bool:
+    words, value = frozenset(words_of(setting.name)), setting.number
+    if not words & _OF_A_CACHE or len(words) < _WITH_A_NOUN or not words.isdisjoint(_OF_OTHERS | _NO_ITEMS):
+        return False
+    if value is None:
+        return False
+    return 0 < value <= 1 if words & _SHARES else (setting.whole or 0) > 1
+
+
 def _is_no_bound(setting: Setting) -> bool:
     words = frozenset(words_of(setting.name))
     named = words & _OF_A_CACHE and words & _BOUNDS and words.isdisjoint(_OF_OTHERS)
@@ -163,5 +191,6 @@ __all__ = [
     "an_unbounded_cache_fills_much",
     "an_unbounded_cache_grows",
     "bound_of_a_cache",
+    "cache_of_items",
     "unbounded_cache",
 ]

@@ -24,6 +24,7 @@ from oomdoctor.signs.encoded_tables import Table, encoded_table
 from oomdoctor.signs.first_step import HALF, killed_bare, memory_in_all
 from oomdoctor.signs.growing_caches import an_unbounded_cache_grows, unbounded_cache
 from oomdoctor.signs.limits import budget_beyond_the_limit
+from oomdoctor.signs.made import IN_BLOCKS
 from oomdoctor.signs.node_groups import several_alike_have_it
 from oomdoctor.signs.printed_arrays import arrays_by_its_prints_fill_it
 from oomdoctor.signs.set_limits import address_limit
@@ -50,6 +51,8 @@ _MADE_WHOLE: Final = late(
     r"|dense (?:matrix|table|array)|cross join|join(?:ing|ed)?|merg(?:e|ing|ed)|explod(?:e|ing|ed)|outer product"
     r"|(?:pairwise|distance|similarity|kernel|co-?occurrence) matrix)\b"
 )
+# Rows of it are computed, not read: there is nothing to stream
+_OF_PAIRS: Final = late(r"(?i)\b(?:pairwise|distance|similarity|kernel|co-?occurrence) matrix|outer product")
 # What is merged and joined there is no data
 _OF_A_MODEL: Final = late(
     r"(?i)\b(?:lora|adapters?|weights?|checkpoints?|models?|layers?|shards?|branch|threads?|cluster|process group"
@@ -157,7 +160,8 @@ def a_table_was_made_whole(crash: Crash) -> Seen | None:
         "The last line before the end speaks of this step: {what}. Its result is made whole in memory.",
         what=match["what"].lower(),
     )
-    return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+    knobs = IN_BLOCKS if _OF_PAIRS.search(match["what"]) is not None else ()
+    return Seen(words=words, evidence=(crash.root,), stage=_stage(crash), knobs=knobs)
 
 
 @sign

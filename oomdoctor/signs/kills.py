@@ -35,6 +35,7 @@ from oomdoctor.incident.node import (
     stated_limit,
     total_bytes,
 )
+from oomdoctor.job.model import Setting
 from oomdoctor.job.roles import short_name
 from oomdoctor.language import joined, listed, mark, say, translated
 from oomdoctor.patterns import late
@@ -78,6 +79,7 @@ _WORKER_SETTINGS: Final = (
 )
 
 _POOL_SETTINGS: Final = ("n_jobs", "jobs", "processes", "max_workers", "n_workers", "workers", "nproc")
+_SHELL: Final = "shell"  # a reporter
 _POOLS: Final = ("joblib", "pool", "loky")
 
 # torch/utils/data/dataloader.py
@@ -211,7 +213,11 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
         return None
     if table(crash) is not None:
         return None
-    words = say("{name} starts {count:g} processes; one of them was killed.", name=setting.name, count=setting.value)
+    words = (
+        _of_the_starter(setting)
+        if started_them(crash)
+        else say("{name} starts {count:g} processes; one of them was killed.", name=setting.name, count=setting.value)
+    )
     return Seen(
         words=words, evidence=kills[:1], against=(say("the log does not say how much memory each process held"),)
     )
@@ -228,10 +234,26 @@ def one_of_a_pool_was_killed(crash: Crash) -> Seen | None:
     of_a_pool = isinstance(root, Kill) and (root.reporter in _POOLS or (killed and _beyond_the_cores(crash)))
     if not (of_a_loader or of_a_pool) or table(crash) is not None:
         return None
-    words = say(
-        "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+    words = (
+        _of_the_starter(setting)
+        if started_them(crash)
+        else say(
+            "{name} starts {count:g} processes, and one of them was killed.", name=setting.name, count=setting.value
+        )
     )
     return Seen(words=words, evidence=(root,), against=(say("how much each of them held is not in the log"),))
+
+
+def _of_the_starter(setting: Setting) -> str:
+    return say(
+        "{name} starts {count:g} processes; the one that starts them was killed.",
+        name=setting.name, count=setting.value,
+    )  # fmt: skip
+
+
+def started_them(crash: Crash) -> bool:
+    """Whether a shell tells of the kill: of the program that it started itself, and of no process below that."""
+    return isinstance(crash.root, Kill) and crash.root.reporter == _SHELL
 
 
 def _beyond_the_cores(crash: Crash) -> bool:

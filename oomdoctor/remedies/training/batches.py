@@ -22,11 +22,12 @@ from oomdoctor.remedies import own_line
 from oomdoctor.remedies.engine import share
 from oomdoctor.remedies.halves import half
 from oomdoctor.remedies.initial import as_default
+from oomdoctor.remedies.inputs import names_no_batch
 from oomdoctor.remedies.parts import limit, parts
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip
 from oomdoctor.remedies.whatif.states import STARTING
 from oomdoctor.signs.arrays import PICTURES, VOLUMES, far_beyond_a_machine, little_too_large
-from oomdoctor.signs.first_step import killed_bare_at_a_step
+from oomdoctor.signs.first_step import killed_bare, killed_bare_at_a_step, speaks_of_training
 from oomdoctor.signs.host_data import cached_data, data_is_kept_by_batches
 from oomdoctor.signs.passes import simulates_worlds
 from oomdoctor.signs.trace import GENERATES
@@ -116,6 +117,8 @@ def _adds_up(case: Case) -> bool:
     """Whether several batches of the same size went well before: half of one is kept as long as a whole one."""
     crash = case.crash
     killed = isinstance(crash.root, KernelKill | LimitKill) and crash.job.task != "training"
+    if killed_bare(crash) and own_line.task_of(crash) not in _TRAINING and crash.context.progress.get("done", 0) > 2:
+        return not speaks_of_training(crash)
     return (case.cause == _DATA or killed) and several_batches_went_by(crash)
 
 
@@ -129,7 +132,7 @@ def _half_a_batch(case: Case) -> Proposal:
     """Without an option, that the program may not have: first where it trains, or where batches are the cause."""
     task = own_line.task_of(case.crash)
     counts = task != "serving" if case.cause in _BY_BATCHES else case.cause in _BARE and task in _TRAINING
-    first = counts and not simulates_worlds(case.crash)
+    first = counts and not simulates_worlds(case.crash) and not names_no_batch(case.crash)
     if first and (shown := next((found for one in _OF_ARRAYS if (found := one(case.crash)) is not None), None)):
         return shown
     if (little := little_too_large(case.crash)) is not None:

@@ -22,6 +22,7 @@ _TORCH: Final = "torch"
 _OF_TORCH: Final = late(r"\w\.(?:pt|pth|ckpt|pth\.tar)(?![\w.])")
 _OF_OTHERS: Final = r"\.safetensors\b|\w\.bin\b"
 _MAPPED: Final = "mmap=True"
+_MAPPED_LINE: Final = 'state = torch.load(path, map_location="cpu", mmap=True)'
 _WAITS: Final = "save.result()  # the future of the last save, before the next one"
 _LOADING: Final = ("checkpoint_load", "model_load")  # stages: nothing is saved
 _ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
@@ -38,12 +39,24 @@ def load_in_parts(case: Case) -> Answer:
         return None
     if row is not None and row.is_call and _MAPPED in row.write and _reads_a_file_of_torch(crash):
         return Proposal(action=say("Map the checkpoint into memory, on the CPU, instead of reading a full copy of it"))
+    if row is None and _reads_a_file_of_torch(crash):
+        return _mapped_by_a_line()
     action = say(
         "Load the weights without a second full copy in RAM: memory-mapped (safetensors, not .bin) or shard by shard"
     )
     if row is None or not row.takes_value:
         return Proposal(action=action)
     return Proposal(action=action, suggested=row.value) if crash.job.in_engine else None
+
+
+def _mapped_by_a_line() -> Proposal:
+    """No line names the library, and the file's name does: torch/serialization.py takes mmap since 2.1."""
+    return Proposal(
+        action=say("Map the checkpoint into memory, on the CPU, instead of reading a full copy of it"),
+        snippet=_MAPPED_LINE,
+        setting="",
+        assumes=(say("PyTorch reads the file, in a release from 2.1 on"),),
+    )
 
 
 def _reads_a_file_of_torch(crash: Crash) -> bool:

@@ -10,7 +10,7 @@ from oomdoctor.families.ray_store import StoreFull
 from oomdoctor.incident.climb import course
 from oomdoctor.incident.engine_facts import phase
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.node import largest_kill, node_memory
+from oomdoctor.incident.node import largest_kill, node_memory, ray_kill
 from oomdoctor.job.frameworks import driven
 from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
@@ -41,6 +41,8 @@ _COPIES: Final = "kept.append(batch.clone())"
 _OBJECTS: Final = "ray memory --sort-by OBJECT_SIZE | head -40"
 _LISTS_OBJECTS: Final = versions(">=1.2")  # --sort-by: python/ray/scripts/scripts.py
 _NO_GRADIENTS: Final = "with torch.no_grad():  # around the loop"
+_CONSTRUCTOR: Final = ".__init__"
+_LOADING: Final = ("checkpoint_load", "model_load")  # stages
 _TRAINING_PROCESS: Final = "trainer"
 
 
@@ -59,8 +61,28 @@ def _has_none_of_the_readers(crash: Crash) -> bool:
         return True
     if isinstance(crash.root, SpillRefused) and nothing_is_known_of_the_program(crash):
         return True
-    is_new = limits.seconds_after_its_start(crash) is not None
+    is_new = limits.seconds_after_its_start(crash) is not None or _is_still_loading(crash)
     return crash.pool in RAM and (is_new or _not_in_python(crash))
+
+
+def _is_still_loading(crash: Crash) -> bool:
+    """Before its first step a job has no results of earlier ones: not while it reads weights, nor while the process
+    that holds the memory is being made, unless something is seen to grow."""
+    if crash.trajectory is not None and crash.trajectory.growth_bytes:
+        return False
+    if crash.context.progress.get("step") or unbounded_cache(crash) is not None:
+        return False
+    if crash.stage in _LOADING:
+        return True
+    return _is_being_made(crash)
+
+
+def _is_being_made(crash: Crash) -> bool:
+    """Whether Ray's table has the largest process in the constructor of its actor: ray::Index.__init__."""
+    kill = ray_kill(crash)
+    rows = kill.rows if kill is not None else ()
+    largest = max(rows, key=lambda row: row.bytes or 0, default=None)
+    return largest is not None and largest.command.endswith(_CONSTRUCTOR)
 
 
 def _has_a_loop_of_its_own(crash: Crash) -> bool:

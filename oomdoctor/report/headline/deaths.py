@@ -19,7 +19,7 @@ from oomdoctor.report.headline.names import with_pid
 from oomdoctor.report.headline.slot import about, first, root
 from oomdoctor.signs.above_a_kill import last_done
 from oomdoctor.signs.cut import is_cut
-from oomdoctor.signs.kills import as_reported, program_of
+from oomdoctor.signs.kills import as_reported, program_of, started_them
 
 _MINUS_NINE: Final = late(r"(?i)(?:exit ?code|return ?code|exit status)\W{1,6}-9\b")
 # docker compose, supervisors, npm, Dask and loggers name the process in the line itself
@@ -60,6 +60,11 @@ def killed_process(crash: Crash) -> str | None:
     if isinstance(event, SchedulerFailed) and event.exit_code in SIGKILL_CODES:
         return say("A scheduler process of SGLang")
     return None
+
+
+def killed_starter(crash: Crash) -> str | None:
+    """The same, where it started workers and is none."""
+    return killed_process(crash) if started_them(crash) else None
 
 
 def after(crash: Crash) -> str | None:
