@@ -133,6 +133,12 @@ _WRITER = late(
     r"[a-zA-Z][\w.-]{0,80}:\d{2,9}(?::\d{1,6})?\]\s{1,10}"
     r"|[a-zA-Z][\w.-]{0,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] (?=NCCL ))"
 )
+# core/src/main/scala/org/apache/spark/scheduler/TaskSetManager.scala 3.5: what a task was lost to is an exception
+_TASK: Final = "Lost task "
+_LOST_TASK = late(
+    r"[^\n]{0,80}\bLost task [\d.]{1,12} in stage [\d.]{1,12} (?:\(TID \d{1,12}\) )?"
+    r"(?:\([^()\n]{1,120}\)|on [^\n:]{1,120}?, executor \w{1,12})?:\s"
+)
 _BAR = late(r"[^\n]{0,600}(?:\d|\?) ?(?:it/s|s/it)[^\]\n]{0,120}\]\s{0,4}(?=\S)")
 _JULIAS_BAR = late(
     r"[^\n]{0,400}\d%[^\n]{0,300}\| {1,4}(?:ETA|Time): \d[\d:]{1,11}(?: days[^A-Za-z\n]{0,20})?\s{0,4}(?=\S)"
@@ -145,6 +151,8 @@ def message(text: str) -> str:
         return text[record.end() :]
     if ":" in text and (writer := _WRITER.match(text)):
         return text[writer.end() :]
+    if _TASK in text and (task := _LOST_TASK.match(text)):
+        return text[task.end() :]
     if "it/s" in text or "s/it" in text:
         bar = _BAR.match(text)
         return text[bar.end() :] if bar else text

@@ -68,6 +68,7 @@ _VIRTUAL_MACHINE = late(
 # A pool that a program sets aside for itself, and that does not grow: "the context's memory pool", "scratch arena"
 _POOL_OF_ITS_OWN = late(
     r"(?i)\b(?:context|scratch|arena|workspace|fixed|static)(?:[-'’]?s?)?[ -](?:memory )?(?:pool|arena|buffer)\b"
+    r"|\b(?:arena|pool) (?:is )?(?:OOM|out of memory)\b"
 )
 # ... and that is said to be exhausted, whatever was asked for
 _POOL_EXHAUSTED = late(
@@ -90,6 +91,9 @@ _AT_ONCE = late(
 _LARGEST_ARRAY = late(r"\btotal bytes of ND ?Array > ?2 ?\*\* ?\d")
 # A limit that somebody gave it
 _GIVEN = late(r"(?i)\b(?:user|operator|client)[- ](?:specified|defined|configured|given|set)\b")
+
+_SHARES = late(r"(?<![\w./])(\d{1,9}(?:\.\d{1,9})?)/(\d{1,9}(?:\.\d{1,9})?) ?[A-Za-z]")
+_LACKS = late(r"(?i)insufficient|not enough|cannot|could not|unable|fail|lack|exceed|short|unavailable|no available")
 
 _BLANKS = late(r"(?<=\S) {2,8}(?=\S)")
 
@@ -255,6 +259,8 @@ def read(page: Page, index: int) -> Iterator[Read]:
     is_raised = raised(page, index, text)
     if is_source(page, index, text) or _A_COMMAND.match(text) or not (is_raised or _is_last(page, index)):
         return
+    if _is_a_status(text):
+        return
     if is_raised and _is_a_headline(page, index, text):
         return
     if _follows_a_fault(page, index, text):
@@ -264,6 +270,13 @@ def read(page: Page, index: int) -> Iterator[Read]:
     found = _known(page, index) or tuple(_short(page, index, text, is_raised=is_raised))
     if found and not _went_on(page, index, text):
         yield from found
+
+
+def _is_a_status(text: str) -> bool:
+    """Whether it lists what is in use of what there is, of several things, and nothing is said to lack: Ray Tune's
+    "Resources requested: 16.0/64 CPUs, 4.0/8 GPUs"."""
+    shares = _SHARES.findall(text)
+    return len(shares) > 1 and all(float(used) <= float(whole) for used, whole in shares) and not _LACKS.search(text)
 
 
 def _went_on(page: Page, index: int, text: str) -> bool:

@@ -59,6 +59,8 @@ _VALIDATION: Final = late(
 )
 # What a shell says of a job's end, behind a bar that was not ended: it repeats the command, and tells of no work
 _REPORT_OF_A_KILL: Final = late(rf"{LINE_OF_A_SCRIPT}(?:Killed|{ABROAD})(?= )")
+# "checkpoint-500", "global_step_60/actor"
+_SAVED: Final = late(r"\b(?:checkpoint|ckpt|global_?step|step)[-_=]?(\d{1,9})\b")
 _SAVES: Final = late(r"\bsave_(?:steps|freq|interval|every)\b['\"]?[,:= ]{1,3}['\"]?(\d{1,7})\b")
 _SELDOM: Final = 10
 # Source that lost the head of its frame: how far above the message it stands, and what begins a statement
@@ -264,7 +266,20 @@ def _last_progress(event: Event) -> _Said:
     above, held_back = event.around.before[::-1], event.around.held_back
     in_time = (line for line in above if line not in held_back)
     lines = (event.at.text, *in_time, *reversed(held_back))
-    return next(((row, line) for line in lines if (row := _progress(line)) is not None), _MUTE)
+    told = ((row, line) for line in lines if (row := _progress(line)) is not None)
+    last = next(told, _MUTE)
+    if last[0].stage != TRAINING:
+        return last
+    return next((said for said in told if _is_of_the_same_step(said, last)), last)
+
+
+def _is_of_the_same_step(said: _Said, last: _Said) -> bool:
+    """Whether a save stands above a print of the step that it saves: the bar is drawn again, and goes no further."""
+    saved = _SAVED.search(said[1]) if isinstance(said[1], str) else None
+    count = _COUNT.search(str(last[1]))
+    if said[0].stage != "checkpoint_save" or saved is None or count is None:
+        return False
+    return int(count[1] or count[2]) <= int(saved[1])
 
 
 @lru_cache(maxsize=4096)  # events stand near one another

@@ -38,6 +38,7 @@ HALF: Final = "half"
 TENFOLD: Final = "tenfold"
 PARTS: Final = "parts"
 TWICE: Final = "twice"
+_SIZE: Final = late(r"([1-9]\d{0,8}(?:\.\d{1,3})?)\s?(?:[KMGT]i?B|[KMGTkmgt])")
 _ALONE: Final = "="
 _MOST: Final = "max"  # says of any size only which it is
 _STATES: Final = {
@@ -62,6 +63,7 @@ _OF_THE_BATCH: Final = "smaller-microbatch"
 _OF_WORKERS: Final = "fewer-workers"
 _WORKER: Final = "workers"  # what scripts call those of a data loader
 _QUARTER: Final = 4
+_OF_ITEMS: Final = frozenset({"shuffle", "prefetch", "queue", "cache"})  # of which a step takes a batch
 _OF_SIZES: Final = frozenset({"kb", "kib", "mb", "mib", "gb", "gib", "bytes"})
 
 
@@ -89,6 +91,8 @@ class OwnOption(Struct, frozen=True):
     def then(self) -> Value:
         """What to set it to; None where only the program knows its values."""
         number = self.setting.whole
+        if (size := _size_of(self.setting)) is not None and self.row.then in (HALF, TWICE):
+            return f"{size[0] / 2 if self.row.then == HALF else 2 * size[0]:g}{size[1]}"
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
             then = typed(self.row.then, "bool" if self.row.then in _SWITCHED else "int") if self.row.then else None
             return _in_the_case_of(self.setting.value, then)
@@ -101,7 +105,8 @@ class OwnOption(Struct, frozen=True):
     @property
     def is_all_at_once(self) -> bool:
         """Whether the program cuts its work into no parts yet."""
-        return self.row.then in (HALF, PARTS) and (self.setting.whole or 0) < _LEAST_OF_HALVES
+        few = (self.setting.whole or 0) < _LEAST_OF_HALVES and _size_of(self.setting) is None
+        return self.row.then in (HALF, PARTS) and few
 
     @property
     def formula(self) -> str | None:
@@ -110,6 +115,10 @@ class OwnOption(Struct, frozen=True):
         if self.is_all_at_once and self.whole is not None:
             return say(
                 "{formula}, rounded down", formula=f"{self.whole} / {_PARTS_OF_ALL} = {self.whole // _PARTS_OF_ALL}"
+            )
+        if (size := _size_of(self.setting)) is not None and self.row.then in (HALF, TWICE):
+            return (
+                f"{size[0]:g} / 2 = {size[0] / 2:g}" if self.row.then == HALF else f"2 x {size[0]:g} = {2 * size[0]:g}"
             )
         if number is None or number < 1 or (self.row.then == PARTS and number == 1):
             return None
@@ -219,9 +228,15 @@ def _names(row: Row, setting: Setting) -> bool:
     return named and words.isdisjoint(row.never)
 
 
+def _size_of(setting: Setting) -> tuple[float, str] | None:
+    """A number and its unit: "4GB", "512 MiB", "64m"."""
+    match = _SIZE.fullmatch(setting.value) if isinstance(setting.value, str) else None
+    return (float(match[1]), match[0][len(match[1]) :]) if match is not None else None
+
+
 def _is_now(row: Row, setting: Setting) -> bool:
     value = setting.value
-    if NUMBER in row.now and (setting.whole or 0) >= _LEAST_OF_HALVES:
+    if NUMBER in row.now and ((setting.whole or 0) >= _LEAST_OF_HALVES or _size_of(setting) is not None):
         return True
     if _SHM in row.now and _IN_SHM.match(str(value)):
         return True
@@ -277,7 +292,7 @@ def _assumed(option: OwnOption, flag: str, fits: bool) -> tuple[str, ...]:
 def _of_a_buffer(setting: Setting, crash: Crash) -> tuple[int, str] | None:
     """A size that fits, and how it was found: from what the buffer held, or from the steps that it did not outlast."""
     fits = that_fits(crash, setting.value)
-    if fits is not None or not _OF_SIZES.isdisjoint(words_of(setting.name)):
+    if fits is not None or not (_OF_SIZES | _OF_ITEMS).isdisjoint(words_of(setting.name)):
         return fits
     steps, now = crash.context.progress.get("step", 0), setting.whole or 0
     if not 2 <= steps < now or not several_steps_went_by(crash):

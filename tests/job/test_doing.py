@@ -334,6 +334,22 @@ def test_a_command_that_a_shell_repeats_is_no_work(line: str, stage: str) -> Non
     assert (stage_of(event(text=line)) or "unknown") == stage
 
 
+@pytest.mark.parametrize(
+    ("save", "count", "stage"),
+    [
+        ("Saving model to /data/ann/out/checkpoint-40", 40, "checkpoint_save"),
+        ("Saving optimizer to /data/ann/global_step_40/actor", 39, "checkpoint_save"),
+        ("Saving model to /data/ann/out/checkpoint-40", 41, "unknown"),  # a step of training, which has no stage alone
+        ("Saving model to /data/ann/out", 40, "unknown"),
+        ("Copied 12 files to /data/ann/out/checkpoint-40", 40, "unknown"),
+        ("Loading the model from /data/ann/out/checkpoint-40", 40, "unknown"),
+    ],
+)
+def test_a_bar_of_the_step_that_is_saved_is_no_new_work(save: str, count: int, stage: str) -> None:
+    bar = f"Training Progress:  50%|#| {count}/80 [00:09<00:09, 1.2s/it]"
+    assert stage_of(event(before=("loss 0.4", save, bar))) == stage
+
+
 def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
     line = "Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 300.0 tokens/s"
     assert stage_of(event(before=(line,))) == "serving"

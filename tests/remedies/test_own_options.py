@@ -197,6 +197,10 @@ def test_each_row_is_of_a_knob() -> None:
         ("spill-to-disk", "--spill-dir false", None),
         ("lora", "--full-finetune true", ("full_finetune", False)),
         ("raise-allocator-cap", "--memory-budget 500", ("memory_budget", 1000)),
+        ("raise-allocator-cap", "--memory-limit 1.5GiB", ("memory_limit", "3GiB")),
+        ("raise-allocator-cap", "--memory-limit 1.5x", None),
+        ("smaller-partitions", "--block-size 512MB", ("block_size", "256MB")),
+        ("smaller-buffers", "--cache-size 3g", ("cache_size", "1.5g")),
         ("raise-allocator-cap", "--gpu-memory-budget 500", None),
     ],
 )
@@ -373,3 +377,12 @@ def test_a_program_has_what_its_options_name(tmp_path: Path) -> None:
     first: dict[str, Any] = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
     assert first["cause"] == "checkpoint-spike"
     assert first["remedies"][0]["action"] == "Leave out --full-state-dict"
+
+
+@pytest.mark.parametrize(("option", "then"), [("--window 4000", 20), ("--shuffle-buffer 4000", 1000)])
+def test_a_step_takes_a_batch_out_of_a_shuffled_buffer(tmp_path: Path, option: str, then: int) -> None:
+    command = f"python serve.py {option}"
+    lines = [f"+ {command}", *(f"step {n} ok" for n in (20, 30, 40)), f"run.sh: line 3:    12 Killed     {command}", ""]
+    (tmp_path / "job.log").write_text("\n".join(lines), encoding="utf-8")
+    found = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
+    assert next(one["suggested"] for one in found if one["knob"] == "smaller-buffers") == then
