@@ -298,9 +298,11 @@ def _progress(line: str) -> Row | None:
         return SILENCE._replace(stage="eval") if int(counts[1]) < int(counts[2]) else SILENCE
     if _BEGINS.search(short):
         return SILENCE._replace(stage=TRAINING)
+    if listed and not listed.stage:
+        return SILENCE
     said = verbs.of_sentence(line) or verbs.of_graph(line) or verbs.of_node(line)
-    if said or (listed and not listed.stage):
-        return said or SILENCE
+    if said:
+        return said
     if _ENDED.search(short):
         return SILENCE
     of_source = OF_A_TRACEBACK.match(line) and not _METRIC.match(short)  # which only looks like a loop's print

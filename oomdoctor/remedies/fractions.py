@@ -72,17 +72,7 @@ def raised(case: Case) -> Answer:
     weights = None if _may_be_of_8_bits(crash) else weights_bytes(crash)
     if weights is not None and (answer := _for_weights(crash, now, *weights)) is not None:
         return answer
-    then = round(now + shares.STEP, 3)
-    if then > shares.AT_THE_LIMIT:
-        return Refusal(
-            say("already {now}: a larger share leaves nothing for activations and CUDA graphs", now=f"{now:g}")
-        )
-    return Proposal(
-        action=_raised(now, then),
-        current=now,
-        suggested=then,
-        derivation=first_step(f"{now:g} + {shares.STEP} = {then:g}"),
-    )
+    return _by_a_step(now)
 
 
 def _raised_of_the_rest(row: Spelling | None, now: float | None) -> Answer:
@@ -92,6 +82,10 @@ def _raised_of_the_rest(row: Spelling | None, now: float | None) -> Answer:
     if now < row.value:
         usual = say("{value} is a usual start value", value=f"{row.value:g}")
         return Proposal(action=_raised(now, row.value), current=now, suggested=row.value, derivation=usual)
+    return _by_a_step(now)
+
+
+def _by_a_step(now: float) -> Answer:
     then = round(now + shares.STEP, 3)
     if then > shares.AT_THE_LIMIT:
         return Refusal(

@@ -340,12 +340,20 @@ def batch_behind(remedies: Sequence[Remedy], crash: Crash) -> list[Remedy]:
     one = next((each for each in remedies if each.knob == _BATCH and each.snippet is None), None)
     if one is None or one.current is not None or one.suggested is not None or not names_no_batch(crash):
         return list(remedies)
-    rest = [each for each in remedies if each is not one]
+    rest = _stated_before_a_leak([each for each in remedies if each is not one])
     told = [each for each in rest if each.has_object and each.knob != EVIDENCE]
     if len(told) >= FIRST:
         return rest
     place = rest.index(told[-1]) + 1 if told else 0
     return [*rest[:place], one, *rest[place:]]
+
+
+def _stated_before_a_leak(remedies: list[Remedy]) -> list[Remedy]:
+    """What is left behind was second to the batch: without one it is second to what the job states."""
+    stated = next((one for one in remedies if one.suggested is not None), None)
+    if stated is None or remedies[0].knob != _LEAK:
+        return remedies
+    return [stated, *(one for one in remedies if one is not stated)]
 
 
 def once(remedies: Sequence[Remedy]) -> list[Remedy]:

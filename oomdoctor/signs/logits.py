@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations_with_replacement, product
 from math import prod
 from typing import Final
 
@@ -11,6 +11,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.prints import number, own_lines
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -53,6 +54,7 @@ _OF_DATA = late(
     r"|GatherV2|ResourceGather|StridedSlice)\]"
 )
 _VOCABULARY = ("vocab_size", "padded_vocab_size", "vocab", "vocabulary")
+_WORDS_SAID: Final = late(r"(?i)\bvocab(?:ulary)?(?: size)?[ :=]{1,3}(\d{1,3}(?:,\d{3}){1,2}|\d{3,7})(?![\d.,])")
 _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size",
           "batch_size", "batch", "bs", "train_batch")  # fmt: skip
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length",
@@ -88,7 +90,7 @@ def output_buffer_refused(crash: Crash) -> Seen | None:
 @sign
 def product_with_the_vocabulary(crash: Crash) -> Seen | None:
     """The requested size is batch x length x vocabulary x 2 or 4 bytes, all of them printed, and 512 MiB or more."""
-    vocabulary, batch, length = (_number(crash, names) for names in (_VOCABULARY, _BATCH, _LENGTH))
+    vocabulary, batch, length = _vocabulary(crash), _number(crash, _BATCH), _number(crash, _LENGTH)
     event, tried = refusal(crash) or crash.root, card(crash).tried_bytes
     if not (vocabulary and batch and length and tried):
         return None
@@ -134,12 +136,12 @@ def product_of_printed_lengths(crash: Crash) -> Seen | None:
     """The requested size is exactly vocabulary x 4 or 2 bytes x two or three lengths of the shapes that stand in the
     last lines above: a value per word for all frames and labels, as transducers have, or for all tokens; 64 MiB or
     more."""
-    vocabulary, event, tried = _number(crash, _VOCABULARY), refusal(crash) or crash.root, card(crash).tried_bytes or 0
+    vocabulary, event, tried = _vocabulary(crash), refusal(crash) or crash.root, card(crash).tried_bytes or 0
     lengths = _lengths_above(crash)
     if vocabulary is None or vocabulary < _FEWEST_PIECES or tried < SMALL or len(lengths) > _MOST_LENGTHS:
         return None
     for width, count in product((4, 2), (3, 2)):
-        for chosen in combinations(lengths, count):
+        for chosen in combinations_with_replacement(lengths, count):
             wanted = prod(chosen) * vocabulary * width
             if _is_asked(wanted, tried, exact=isinstance(crash.root, HostAllocation)):
                 words = say(
@@ -207,6 +209,15 @@ def _is_asked(wanted: int, tried: int, *, exact: bool) -> bool:
         return wanted == tried
     rounded = -(-wanted // ROUNDING) * ROUNDING
     return rounded == tried if tried < GIB else abs(rounded - tried) <= GIB // 200
+
+
+def _vocabulary(crash: Crash) -> int | None:
+    """How many words it has: by a setting, or by what the job prints of its model."""
+    stated = _number(crash, _VOCABULARY)
+    if stated is not None:
+        return stated
+    said = (match for line in own_lines(crash) for match in _WORDS_SAID.finditer(line))
+    return next((number(match[1]) for match in said), None)
 
 
 def _number(crash: Crash, names: tuple[str, ...]) -> int | None:

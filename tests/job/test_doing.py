@@ -350,6 +350,18 @@ def test_a_bar_of_the_step_that_is_saved_is_no_new_work(save: str, count: int, s
     assert stage_of(event(before=("loss 0.4", save, bar))) == stage
 
 
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("Llama.save_state: saving 4096 bytes of llama state", "unknown"),  # of a context, into a cache
+        ("state_write_data: writing state", "unknown"),
+        ("Trainer.save_state: saving 4096 bytes of trainer state", "checkpoint_save"),
+    ],
+)
+def test_a_context_that_is_put_aside_is_no_checkpoint(line: str, stage: str) -> None:
+    assert stage_of(event(before=("loss 0.4", line))) == stage
+
+
 def test_a_serving_engine_inside_of_a_trainer_is_a_rollout() -> None:
     line = "Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 300.0 tokens/s"
     assert stage_of(event(before=(line,))) == "serving"

@@ -224,3 +224,19 @@ def test_who_starts_the_workers_is_none_of_them(tmp_path: Path) -> None:
     first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
     assert first["headline"].endswith("beside the workers that it started")
     assert "the one that starts them was killed" in first["explanation"]
+
+
+BAGS = (
+    "+ python bags.py --max-patches 480 --width 32 --lr 0.1\n{steps}"
+    "Traceback (most recent call last):\n"
+    '  File "/srv/bags.py", line 61, in <module>\n'
+    "    seen = encoder(patches)\n"
+    '  File "/srv/env/lib/python3.11/site-packages/torch/nn/modules/conv.py", line 560, in _conv_forward\n'
+    "    return F.conv2d(\n" + REFUSED
+)
+
+
+def test_what_the_job_states_comes_before_what_it_may_keep(tmp_path: Path) -> None:
+    found = remedies(tmp_path, BAGS.format(steps=STEPS))
+    assert (found[0]["setting"], found[0]["suggested"]) == ("--max-patches", 240)
+    assert found[1]["knob"] == "clear-references"

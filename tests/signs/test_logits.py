@@ -185,3 +185,18 @@ def test_logits_on_the_host(launch: str, lines: tuple[str, ...], tried: int, *, 
     told = crash(f"+ python speak.py {launch}", *lines, ON_THE_HOST.format(tried))
     assert (logits.product_with_the_vocabulary(told) is not None) is product
     assert (logits.working_on_logits(told) is not None) is working
+
+
+@pytest.mark.parametrize(
+    ("above", "tried", "is_product"),
+    [
+        (("model: 9.1 M parameters, vocabulary 128256", "drawn (32, 80)"), 32 * 32 * 128256 * 4, True),
+        (("vocab size: 128,256", "drawn (32, 80)"), 32 * 80 * 128256 * 4, True),
+        (("vocabulary 128256.5", "drawn (32, 80)"), 32 * 32 * 128256 * 4, False),
+        (("128256 words", "drawn (32, 80)"), 32 * 32 * 128256 * 4, False),
+        (("vocabulary 128256", "drawn (31, 80)"), 32 * 32 * 128256 * 4, False),
+    ],
+)
+def test_the_vocabulary_that_a_job_prints(above: tuple[str, ...], tried: int, *, is_product: bool) -> None:
+    told = crash(*above, ON_THE_HOST.format(tried))
+    assert (logits.product_of_printed_lengths(told) is not None) is is_product
