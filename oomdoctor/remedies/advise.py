@@ -113,6 +113,7 @@ _TRAINS: Final = (
 _TRAINS_BY_NAME: Final = late(r"(?i)train|epoch|learning_?rate|warmup|weight_?decay|max_?steps|gradient|\blr\b")
 _OF_ANY_RELEASE: Final = (_BITS, "mixed-precision", "fewer-workers", *BY_WORLD)
 _JOBS: Final = "-j"
+_WORKERS: Final = "fewer-workers"
 _OF_BATCHES: Final = ("smaller-microbatch", "token-budget-batching")
 _IN_A_FILE: Final = "json"  # a style
 _SCORING: Final = ("log_prob", "logprob", "micro_forward", "forward_micro", "infer_batch")  # in names of options
@@ -227,6 +228,8 @@ def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:
 def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
     """The option of the job's own program, where nothing better than a library's line of code is known."""
     computed = isinstance(answer, Proposal) and answer.suggested is not None and case.now is not None
+    if case.knob == _WORKERS and isinstance(answer, Proposal) and isinstance(answer.suggested, bool):
+        computed = False  # whether workers are kept is no number of them
     of_a_program = case.row is not None and not own_line.of_a_library(case.row)
     if isinstance(answer, Skip | Refusal) or of_a_program or (computed and not _in_other_words(case)):
         return None

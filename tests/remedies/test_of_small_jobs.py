@@ -240,3 +240,11 @@ def test_what_the_job_states_comes_before_what_it_may_keep(tmp_path: Path) -> No
     found = remedies(tmp_path, BAGS.format(steps=STEPS))
     assert (found[0]["setting"], found[0]["suggested"]) == ("--max-patches", 240)
     assert found[1]["knob"] == "clear-references"
+
+
+def test_whether_workers_are_kept_is_no_number_of_them(tmp_path: Path) -> None:
+    prints = (
+        "/srv/env/lib/python3.11/site-packages/torch/utils/data/dataloader.py:431: UserWarning: 4 workers\n" + EPOCHS
+    )
+    found = remedies(tmp_path, ran("see.py --epochs 4 --workers 4 --persistent-workers", prints))
+    assert (found[0]["setting"], found[0]["suggested"]) == ("--workers", 2)
