@@ -20,6 +20,7 @@ from oomdoctor.streams import Line, Page
 DUMP_LINES: Final = 900
 DUMP_CHARACTERS: Final = 160_000
 MOST_DUMPS: Final = 256
+MOST_ROWS: Final = 300  # of a table
 MOST_OWN: Final = 32  # settings of a program of one's own: a model's configuration has more
 
 # Settings that are worth reading wherever a line states them with their value.
@@ -320,10 +321,22 @@ def ruled(here: Here) -> Iterator[Stated]:
     """A table with lines between its columns, whose head says that each row is a setting and its value."""
     if not _HEAD_OF_SETTINGS.match(here.text):
         return
-    for line in here.page.after(here.index, 300)[1:]:
-        match = _TWO_CELLS.match(line.text)
-        if match:
-            yield Stated(match[1], typed(match[2].strip("\"'")), line)
+    yield from (Stated(name, typed(value), line) for name, value, line in _rows_below(here, MOST_ROWS, _two_cells))
+
+
+def _two_cells(text: str) -> tuple[str, str] | None:
+    match = _TWO_CELLS.match(text)
+    return (match[1], match[2].strip("\"'")) if match is not None else None
+
+
+def _rows_below(
+    here: Here, most: int, read: Callable[[str], tuple[str, str] | None]
+) -> Iterator[tuple[str, str, Line]]:
+    """The names and values in the lines below, up to one that is neither such a row nor a rule."""
+    for line in here.page.after(here.index, most)[1:]:
+        found = read(line.text)
+        if found is not None:
+            yield (*found, line)
         elif line.text.strip(_RULES):
             return
 
@@ -423,12 +436,8 @@ def own(here: Here) -> Iterator[Stated]:
 
 
 def _own_rows(here: Here) -> Iterator[Stated]:
-    for line in here.page.after(here.index, MOST_OWN + 1)[1:]:
-        found = own_pairs.row(line.text)
-        if found is not None:
-            yield Stated(found[0], typed(found[1]), line, written=f"{found[0]}=")
-        elif line.text.strip(_RULES):
-            return
+    for name, value, line in _rows_below(here, MOST_OWN + 1, own_pairs.row):
+        yield Stated(name, typed(value), line, written=f"{name}=")
 
 
 def own_alone(here: Here) -> Iterator[Stated]:
