@@ -69,6 +69,8 @@ _ADVICE: Final = late(
     re.IGNORECASE,
 )
 
+# src/llama-model-loader.cpp: what a GGUF file says of its model, "- kv   3:  llama.context_length u32  = 4096"
+_OF_A_MODEL_FILE: Final = late(r"- kv {1,4}\d{1,4}: {1,60}[\w.-]{1,80} {1,60}(?:[uif]\d{1,2}|str|bool|arr)\b")
 # What PyTorch ends its message with (c10/cuda/CUDACachingAllocator.cpp since 1.10), within lines of others
 _HINT: Final = late(r"If reserved .{1,60}? try setting .{1,120}? to avoid fragmentation\b")
 
@@ -155,6 +157,8 @@ _OFFLOAD: Final = late(
 )
 _CPU_OFFLOAD: Final = late(r"\bCPU Offload: True\b")
 
+# An event, a metric, what a GGUF file says of its model (llama_cpp/llama.py prints that as a dict)
+_OF_OTHERS: Final = ('"event_id"', "'loss'", "'general.architecture'")
 # A dict is a metric, an event or a state, unless it names something that is configured.
 _CONFIGURES: Final = late(
     rf"(?:{_KNOWN_NAMES}|actor_rollout_ref|zero_optimization|train_micro_batch_size_per_gpu|model_name_or_path|env_vars"
@@ -271,7 +275,7 @@ def named_dict(here: Here) -> Iterator[Stated]:
 def printed_dict(here: Here) -> Iterator[Stated]:
     """A dict or JSON object, on one line or many, with a configuration's names in it."""
     match = _DUMP.match(here.text)
-    if match is None or '"event_id"' in here.text or "'loss'" in here.text:
+    if match is None or any(word in here.text for word in _OF_OTHERS):
         return
     at = here.text.index("{")
     if not _is_configured(here):
@@ -379,6 +383,8 @@ def offloaded(here: Here) -> Iterator[Stated]:
 def known(here: Here) -> Iterator[Stated]:
     """A setting that we know, with its value, anywhere in a line that gives no advice, or before it in a dict."""
     text = _HINT.sub("", here.text[:8000])
+    if _OF_A_MODEL_FILE.search(text) or _OF_OTHERS[-1] in text:
+        return
     advice = _ADVICE.search(text)
     for match in _KNOWN_STATED.finditer(text):
         if advice is not None and (advice.start() < match.end() or not match["quote"]):

@@ -69,3 +69,25 @@ def test_a_remedy_says_it_as_it_is_printed(tmp_path: Path, line: str, snippet: s
     (tmp_path / "job.log").write_text(f"{line}\nstep 1 loss 4.6\nstep 2 loss 4.5\n{KILLED}", encoding="utf-8")
     remedies = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
     assert next((one["snippet"] for one in remedies if one["knob"] == "smaller-microbatch"), None) == snippet
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("llama_model_loader: - kv   3:                       llama.context_length u32              = 4096", {}),
+        ("Model metadata: {'general.architecture': 'llama', 'llama.context_length': '4096'}", {}),
+        ("engine args: {'context_length': 4096}", {"context_length": 4096}),
+        ("context_length: 4096", {"context_length": 4096}),
+    ],
+)
+def test_what_a_file_says_of_its_model_is_no_setting(tmp_path: Path, line: str, found: dict[str, object]) -> None:
+    assert settings(tmp_path, line) == found
+
+
+@pytest.mark.parametrize("line", ["Llama.generate: 9 prefix-match hit", "Llama._create_completion: cache save"])
+def test_a_script_that_calls_llama_has_options_of_its_own(tmp_path: Path, line: str) -> None:
+    command = "python mail.py --model m.gguf --prompt-cache-mb 512"
+    log = f"+ {command}\nllama_context: n_ctx = 512\n{line}\nrun.sh: line 2:    12 Killed     {command}\n"
+    (tmp_path / "job.log").write_text(log, encoding="utf-8")
+    remedies = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
+    assert "--prompt-cache-mb" in [one["setting"] for one in remedies]
