@@ -18,7 +18,7 @@ _WORDS: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HEADS: Final = late(
     r"(?:\A|[\]:|>)=#*-] ?|\b(?:INFO|DEBUG|WARNING|WARN|ERROR|NOTICE) )[\W_]{0,8}(?=([A-Za-z]{3,20})\b)"
 )
-_FOLDERS: Final = late(r"(?<=\s)\S{1,80}/")  # of a path: they name what it belongs to
+_FOLDERS: Final = late(r"(?<=\s)\S{1,80}/")  # of a path: their names are anybody's
 _BAR: Final = late(r"\d{1,3}%\||\d(?:it|s)/(?:s|it)\b|\[ ?\d{1,9}/\d{1,9}\]|\b\d{1,9}/\d{1,9} \[|:\s{0,4}\Z")
 _DONE: Final = late(r"\b100%\|")
 # A line that is but a verb and what it is done to: "Init model"
@@ -183,9 +183,11 @@ def of_sentence(line: str) -> Row | None:
     for match in _HEADS.finditer(line):
         word = match[1].lower()
         if word in index and (word.endswith(("ing", "ion")) or _TITLE.match(line)):
-            near = words_of(_FOLDERS.sub("", line[match.end(1) : match.end(1) + 80]))[:_NEAR]
+            behind = line[match.end(1) : match.end(1) + 80]
+            near = words_of(behind)[:_NEAR]
             row = next((verb.row for verb in index[word] if _is_said(verb, near, line)), SILENCE)
-            if row.stage and (_BAR.search(line) or classes_of_words()["OTHER"].isdisjoint(near)):
+            said = words_of(_FOLDERS.sub("", behind))[:_NEAR]
+            if row.stage and (_BAR.search(line) or classes_of_words()["OTHER"].isdisjoint(said)):
                 return SILENCE if _DONE.search(line) else row
     return None
 
