@@ -227,10 +227,9 @@ def as_written(name: str, text: str) -> str | None:
     nothing to stand before one."""
     options = (f"{prefix}{spelled}" for spelled in (name, name.replace("_", "-")) for prefix in ("--", "-"))
     for option in options:
-        found = re.search(rf"(?:^\s*|\s){re.escape(option)}(?P<behind>=|(?=\s|$))", text)
+        found = re.search(rf"(?:^\s*|\s){re.escape(option)}(?:=|(?=\s|$))", text)
         if found is not None:
-            is_switch = found["behind"] != "=" and _NO_VALUE.match(text, found.end()) is not None
-            return option if is_switch else f"{option} "
+            return option if _NO_VALUE.match(text, found.end()) is not None else f"{option} "
     return f"{name}=" if "." in name and f"{name}=" in text else None
 
 
