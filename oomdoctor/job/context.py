@@ -386,7 +386,7 @@ class _Told:
             return
         if setting.mentioned and known is not None and not known.mentioned:
             return
-        if known is not None and known.written and known.value == setting.value and not _is_of_a_launch_line(setting):
+        if known is not None and known.written and known.value == setting.value and not setting.is_launched:
             setting = replace(setting, written=known.written)  # a program prints back what its launch line said
         self._settings.pop(setting.name, None)
         self._settings[setting.name] = setting
@@ -401,10 +401,6 @@ class _Told:
 @lru_cache(256)  # asked of each file for each other one
 def _trainers(seen: frozenset[str]) -> frozenset[str]:
     return frozenset(layers(seen)) & programs()
-
-
-def _is_of_a_launch_line(setting: Setting) -> bool:
-    return (setting.written or "").startswith("-")
 
 
 def is_secret(name: str, value: Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
@@ -157,8 +158,8 @@ _OFFLOAD: Final = late(
 )
 _CPU_OFFLOAD: Final = late(r"\bCPU Offload: True\b")
 
-# An event, a metric, what a GGUF file says of its model (llama_cpp/llama.py prints that as a dict)
-_OF_OTHERS: Final = ('"event_id"', "'loss'", "'general.architecture'")
+_METADATA: Final = "'general.architecture'"  # of a GGUF file, which llama_cpp/llama.py prints as a dict
+_OF_OTHERS: Final = ('"event_id"', "'loss'", _METADATA)  # an event, a metric, a model
 # A dict is a metric, an event or a state, unless it names something that is configured.
 _CONFIGURES: Final = late(
     rf"(?:{_KNOWN_NAMES}|actor_rollout_ref|zero_optimization|train_micro_batch_size_per_gpu|model_name_or_path|env_vars"
@@ -382,7 +383,7 @@ def offloaded(here: Here) -> Iterator[Stated]:
 def known(here: Here) -> Iterator[Stated]:
     """A setting that we know, with its value, anywhere in a line that gives no advice, or before it in a dict."""
     text = _HINT.sub("", here.text[:8000])
-    if _OF_A_MODEL_FILE.search(text) or _OF_OTHERS[-1] in text:
+    if _OF_A_MODEL_FILE.search(text) or _METADATA in text:
         return
     advice = _ADVICE.search(text)
     for match in _KNOWN_STATED.finditer(text):
@@ -446,10 +447,15 @@ def _own_rows(here: Here) -> Iterator[Stated]:
 
 
 def own_alone(here: Here) -> Iterator[Stated]:
-    """Pairs that make up a line, and stand there once."""
-    around = here.page.lines[max(0, here.index - own_pairs.AROUND) : here.index + own_pairs.AROUND]
-    for name, value in own_pairs.alone(here.text, (line.text for line in around)):
+    """Pairs that make up a line, and stand there once: metrics are printed again."""
+    if here.page.once(_first_names)[own_pairs.first_name(here.text)] > 1:
+        return
+    for name, value in own_pairs.alone(here.text):
         yield Stated(name, typed(value), here.line, written=f"{name}=")
+
+
+def _first_names(page: Page) -> Counter[str]:
+    return Counter(own_pairs.first_name(line.text) for line in page.lines if "=" in line.text)
 
 
 def flat(here: Here) -> Iterator[Stated]:

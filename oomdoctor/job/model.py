@@ -42,6 +42,11 @@ class Setting(Struct, frozen=True):
         return (self.written or self.name).strip(" =")
 
     @property
+    def is_launched(self) -> bool:
+        """Whether it is an option of a launch line."""
+        return self.written is not None and self.written.startswith("-")
+
+    @property
     def is_switch(self) -> bool:
         """Whether the launch line has the option without a value."""
         return self.value is True and self.written is not None and not self.written.endswith((" ", "="))

@@ -7,7 +7,6 @@ Metrics look the same. Those are printed again and again, and name a loss, a ste
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from oomdoctor.job.verbs import words_of
@@ -16,7 +15,6 @@ from oomdoctor.patterns import late
 HEAD_WITHIN: Final = 160  # characters
 LONGEST: Final = 4000
 FEWEST_ALONE: Final = 3
-AROUND: Final = 200  # lines in which the same names stand again, if they are metrics
 
 _HEADS: Final = (
     r"(?:args|arguments|config(?:uration)?|cfg|settings?|params|parameters|h(?:yper)?[-_ ]?param(?:eter)?s|options|opts"
@@ -61,15 +59,19 @@ def stated(text: str) -> list[tuple[str, str]]:
     return next((found for pattern in (_BY_SIGN, _BY_COMMA) if (found := _all_of(pattern, text))), [])
 
 
-def alone(text: str, around: Iterable[str]) -> list[tuple[str, str]]:
-    """Of a line without a head, where no line around it has the same names."""
+def first_name(text: str) -> str:
+    """What stands before the first sign."""
+    return text.partition("=")[0].rpartition(" ")[2]
+
+
+def alone(text: str) -> list[tuple[str, str]]:
+    """Of a line without a head: three at least, none of them a metric's."""
     speaker = _SPEAKER.match(text)
     text = text[speaker.end() if speaker is not None else 0 :].strip()
     found = _all_of(_BY_SIGN, text) if len(text) <= LONGEST else []
     if len(found) < FEWEST_ALONE or any(not _OF_METRICS.isdisjoint(words_of(name)) for name, _ in found):
         return []
-    first = f"{found[0][0]}="
-    return found if sum(first in other for other in around) <= 1 else []
+    return found
 
 
 def _all_of(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
@@ -84,4 +86,4 @@ def _all_of(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
     return found
 
 
-__all__ = ["AROUND", "FEWEST_ALONE", "alone", "behind_a_head", "is_a_head_of_rows", "row", "stated"]
+__all__ = ["FEWEST_ALONE", "alone", "behind_a_head", "first_name", "is_a_head_of_rows", "row", "stated"]

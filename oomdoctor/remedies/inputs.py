@@ -129,7 +129,7 @@ def names_no_batch(crash: Crash) -> bool:
     """Whether the launch line stands in the log with several options of the job's own program, and neither it, nor a
     setting that is printed, nor a line near the failure speaks of a batch: a graph or a field is computed whole."""
     stated = [one for one in crash.context.settings.values() if one.outside is None]
-    launched = [one for one in stated if (one.written or "").startswith("-") and one.file == crash.root.at.file]
+    launched = [one for one in stated if one.is_launched and one.file == crash.root.at.file]
     if len(launched) < _WHOLE_LINE or crash.pool == "shm" or driven(crash.job.frameworks):
         return False
     if crash.setting(*KNOBS[_BATCH].settings) is not None or own_options.own_option(_BATCH, crash) is not None:

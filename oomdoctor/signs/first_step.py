@@ -302,7 +302,7 @@ def _launched_to_train(crash: Crash) -> bool:
     on the CPU, and counts no step."""
     if crash.stage not in _STAGES or not computes_on_the_cpu(crash):
         return False
-    stated = [one.name for one in crash.context.settings.values() if (one.written or "")[:1] == "-"]
+    stated = [one.name for one in crash.context.settings.values() if one.is_launched]
     if not any(_BATCH.search(name) for name in stated) or not any(_OF_TRAINING.search(name) for name in stated):
         return False
     return not any(PROGRESS.search(line) for line in own_lines(crash))
@@ -325,7 +325,7 @@ def speaks_of_training(crash: Crash) -> bool:
 def computes_on_the_cpu(crash: Crash) -> bool:
     """Whether the launch line or a line before the end says so; of TensorFlow, whether it begins without a GPU."""
     # What is a word may be another part's in a dump: "device" of an offload
-    stated = (one for one in crash.context.settings.values() if one.value is True or (one.written or "")[:1] == "-")
+    stated = (one for one in crash.context.settings.values() if one.value is True or one.is_launched)
     if any(_CPU_SETTINGS.get(one.name) == one.value for one in stated):
         return True
     says = (_ON_THE_CPU, _TENSORFLOW) if crash.job.world == "tensorflow" else (_ON_THE_CPU,)

@@ -146,7 +146,7 @@ def cache_of_items(crash: Crash) -> Setting | None:
     of them; a whole cache is one of an engine, of files or of a size in bytes."""
     if crash.pool not in RAM or crash.job.in_engine or crash.job.runs_engine:
         return None
-    stated = (one for one in crash.context.settings.values() if (one.written or "").startswith("-"))
+    stated = (one for one in crash.context.settings.values() if one.is_launched)
     return next((one for one in stated if _counts_items(one)), None)
 
 

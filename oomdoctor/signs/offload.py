@@ -238,7 +238,7 @@ def refused_beside_an_option_that_offloads(crash: Crash) -> Seen | None:
 
 def option_that_offloads(crash: Crash) -> Setting | None:
     """An option of the launch line that is a switch, or names where to."""
-    flags = (one for one in crash.context.settings.values() if one.written and one.written.startswith("-"))
+    flags = (one for one in crash.context.settings.values() if one.is_launched)
     return next((one for one in flags if _moves_off(words_of(one.name)) and _is_on(one)), None)
 
 

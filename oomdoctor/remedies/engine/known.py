@@ -115,7 +115,7 @@ def is_set_in_code(row: Spelling, crash: Crash) -> bool:
         return False
     if own.layer == "engine":
         return in_python(crash)
-    launched = any((one.written or "").startswith("-") for one in crash.context.settings.values())
+    launched = any(one.is_launched for one in crash.context.settings.values())
     return is_in_a_notebook(crash) or (crash.in_trace(_CONFIGURED) is not None and not launched)
 
 

@@ -206,7 +206,7 @@ def _disk_of_a_program(case: Case, refused: SpillRefused) -> Proposal:
 
 def _option_for(refused: SpillRefused, crash: Crash) -> Setting | None:
     """The option of the launch line that names the folder."""
-    stated = (one for one in crash.context.settings.values() if one.written and one.written.startswith("-"))
+    stated = (one for one in crash.context.settings.values() if one.is_launched)
     return next((one for one in stated if refused.folder and str(one.value).rstrip("/") == refused.folder), None)
 
 
