@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.verbs import words_of
 from oomdoctor.patterns import late
 
 _LINES: Final = 60  # before a kill, in which prints are compared
@@ -40,6 +41,7 @@ _NUMBER: Final = late(r"\d{1,15}")
 _TYPE: Final = late(
     r"(?i)\b(?:(?:torch|np|numpy)\.)?(?P<name>(?:b?float|u?int|complex)(?P<bits>8|16|32|64|128)|(?:fp|bf)(?P<short>16|32)|bool)\b"
 )
+_OF_A_TYPE: Final = frozenset({"dtype", "dtypes"})
 _TRACE: Final = "Traceback (most recent call last)"
 
 
@@ -150,6 +152,14 @@ def type_of_numbers(text: str) -> tuple[int, str] | None:
     return (int(bits) // 8 if bits else 1), match["name"].lower()
 
 
+def type_stated(line: str, crash: Crash, *, of: frozenset[str] = frozenset()) -> tuple[int, str] | None:
+    """The same, by the line or by a setting that is a type; one whose name holds such a word before any other."""
+    stated = [one for one in crash.context.settings.values() if not _OF_A_TYPE.isdisjoint(words_of(one.name))]
+    stated.sort(key=lambda one: of.isdisjoint(words_of(one.name)))
+    texts = (line, *(str(one.value) for one in stated))
+    return next((found for text in texts if (found := type_of_numbers(text)) is not None), None)
+
+
 def number(text: str) -> int:
     """Of digits in groups or not: "1,769,267", "25_000"."""
     return int(text.replace(",", "").replace("_", ""))
@@ -168,4 +178,5 @@ __all__ = [
     "several_steps_went_by",
     "shape",
     "type_of_numbers",
+    "type_stated",
 ]

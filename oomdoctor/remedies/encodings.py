@@ -16,7 +16,7 @@ from oomdoctor.units import cut_off, show
 _NARROW: Final = "narrow-dtypes"
 _PARTS: Final = "smaller-partitions"
 _FEWER: Final = "smaller-input"
-_PIECES: Final = 16
+PIECES: Final = 16
 _USUAL_ROWS: Final = 10_000  # of a table, where nothing prints how many there are
 _OF_PANDAS: Final = "chunksize"  # pandas/io/parsers/readers.py, sql.py: rows of each part
 _LEAST_ROWS: Final = 10_000
@@ -69,7 +69,7 @@ def formula(case: Case) -> str | None:
     if table is None:
         return None
     if case.knob == _PARTS:
-        return _part_of(table.rows)
+        return part_of(table.rows)
     return _of_a_byte(table) if case.knob == _NARROW else None
 
 
@@ -84,15 +84,16 @@ def rows_at_a_time(name: str, crash: Crash) -> int | None:
     else."""
     table = large_encoded_table(crash)
     if table is not None:
-        return max(1, cut_off(table.rows // _PIECES, 1))
+        return max(1, cut_off(table.rows // PIECES, 1))
     if words_of(name)[-1:] != [_OF_PANDAS]:
         return None
     rows = rows_printed(own_lines(crash))
-    return cut_off(rows // _PIECES, 1) if rows is not None and rows >= _LEAST_ROWS else _USUAL_ROWS
+    return cut_off(rows // PIECES, 1) if rows is not None and rows >= _LEAST_ROWS else _USUAL_ROWS
 
 
-def _part_of(rows: int) -> str:
-    return say("{formula}, rounded down", formula=f"{rows} / {_PIECES} = {rows // _PIECES}")
+def part_of(rows: int) -> str:
+    """How many a part has of so many."""
+    return say("{formula}, rounded down", formula=f"{rows} / {PIECES} = {rows // PIECES}")
 
 
-__all__ = ["formula", "proposal", "rows_at_a_time"]
+__all__ = ["PIECES", "formula", "part_of", "proposal", "rows_at_a_time"]

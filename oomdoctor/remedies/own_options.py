@@ -53,7 +53,6 @@ _OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
 # What a program splits into where it does not split at all yet
 _FIRST_PIECES: Final = 64
-_PARTS_OF_ALL: Final = 16
 _TEN: Final = 10
 _FIRST_PARTS: Final = 8
 _OF_INPUTS: Final = "smaller-input"
@@ -113,9 +112,7 @@ class OwnOption(Struct, frozen=True):
         """How that comes of what it is now; None where it does not."""
         number, then = self.setting.whole, self.then
         if self.is_all_at_once and self.whole is not None:
-            return say(
-                "{formula}, rounded down", formula=f"{self.whole} / {_PARTS_OF_ALL} = {self.whole // _PARTS_OF_ALL}"
-            )
+            return encodings.part_of(self.whole)
         if (size := _size_of(self.setting)) is not None and self.row.then in (HALF, TWICE):
             return (
                 f"{size[0]:g} / 2 = {size[0] / 2:g}" if self.row.then == HALF else f"2 x {size[0]:g} = {2 * size[0]:g}"
@@ -160,7 +157,7 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
 
 def _turned(row: Row, setting: Setting, crash: Crash) -> OwnOption:
     whole = whole_of(setting.name, crash)
-    part = cut_off(whole // _PARTS_OF_ALL, 1) if whole is not None else _FIRST_PIECES
+    part = cut_off(whole // encodings.PIECES, 1) if whole is not None else _FIRST_PIECES
     pieces = encodings.rows_at_a_time(setting.name, crash) or part
     return OwnOption(row, setting, _share(row.knob, setting, crash), pieces, whole)
 

@@ -13,8 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.prints import LAST, number, own_lines, type_of_numbers
-from oomdoctor.job.verbs import words_of
+from oomdoctor.incident.prints import LAST, number, own_lines, type_stated
 from oomdoctor.patterns import late
 
 _NUMBER: Final = r"\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12}"
@@ -40,7 +39,6 @@ _ROWS: Final = late(
     rf"|\brows[:= ]{{1,3}}(?P<behind>{_NUMBER})(?![\d.])"
 )
 _LEAST_ROWS: Final = 1000
-_OF_A_TYPE: Final = frozenset({"dtype", "dtypes"})
 _ENCODED: Final = frozenset({"dummy", "dummies", "onehot", "hot", "encoding", "encoder", "encoded"})
 _OF_FLAGS: Final = "onehotencoder"
 # pandas/core/reshape/encoding.py, since 2.0 get_dummies makes bool, of uint8 before; int64 of CountVectorizer, float64
@@ -79,7 +77,7 @@ def encoded_table(crash: Crash) -> Table | None:
         rows = rows_printed(lines[place:])
         if rows is None:
             return None
-        width, dtype = _type_of(line, crash) or (_BYTE if match["one"] else _WORD, None)
+        width, dtype = type_stated(line, crash, of=_ENCODED) or (_BYTE if match["one"] else _WORD, None)
         flags = match["one"] is not None or match[0].lower() == _OF_FLAGS
         return Table(match[0].lower(), rows, columns, width, dtype, flags)
     return None
@@ -103,14 +101,6 @@ def _columns(line: str) -> int | None:
     if match is not None:
         return number(match["before"] or match["behind"])
     return number(shape["columns"]) if shape is not None and shape["columns"] else None
-
-
-def _type_of(line: str, crash: Crash) -> tuple[int, str] | None:
-    """By the line, or by a setting of the job's: the one that speaks of the encoding before any other."""
-    stated = [one for one in crash.context.settings.values() if not _OF_A_TYPE.isdisjoint(words_of(one.name))]
-    stated.sort(key=lambda one: _ENCODED.isdisjoint(words_of(one.name)))
-    texts = (line, *(str(one.value) for one in stated))
-    return next((found for text in texts if (found := type_of_numbers(text)) is not None), None)
 
 
 __all__ = ["Table", "encoded_table", "rows_printed"]

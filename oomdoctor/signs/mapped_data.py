@@ -14,8 +14,7 @@ from msgspec import Struct
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE
-from oomdoctor.incident.prints import own_lines, type_of_numbers
-from oomdoctor.job.verbs import words_of
+from oomdoctor.incident.prints import own_lines, type_stated
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -125,16 +124,11 @@ def _row_of_pictures(crash: Crash) -> _Row | None:
 
 
 def _sized(lengths: list[int], line: str, crash: Crash) -> _Row:
-    width = _width(line, crash)
+    stated = type_stated(line, crash)
+    width = stated[0] if stated is not None else None
     assumed = () if width else (say("numbers of {count} bytes (float32)", count=_BYTES),)
     size = prod(lengths) * (width or _BYTES)
     return size, f"{' x '.join(map(str, lengths))} x {width or _BYTES} = {show(size)}", assumed
-
-
-def _width(line: str, crash: Crash) -> int | None:
-    """Bytes of a number, as the line or a setting names its type."""
-    stated = (str(one.value) for one in crash.context.settings.values() if "dtype" in words_of(one.name))
-    return next((found[0] for text in (line, *stated) if (found := type_of_numbers(text)) is not None), None)
 
 
 __all__ = ["USUAL_ROWS", "Waiting", "rows_wait_to_be_written", "waiting_rows", "without_processes"]

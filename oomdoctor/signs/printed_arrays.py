@@ -14,7 +14,7 @@ from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE, held_by
-from oomdoctor.incident.prints import A_COUNT, number, own_lines, type_of_numbers
+from oomdoctor.incident.prints import A_COUNT, number, own_lines, type_of_numbers, type_stated
 from oomdoctor.job.verbs import words_of
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
@@ -169,17 +169,12 @@ def results_of_one_shape(crash: Crash) -> Results | None:
         count = _COUNT.search(line, 0, shape.start()) if shape is not None else None
         if shape is None or count is None or "," not in shape["shape"]:
             continue
-        width = _type_of(line, crash)
+        width = type_stated(line, crash)
         if width is None:
             return None
         results = Results(number(count["count"]), Array("", _lengths(shape), *width))
         return results if HALF * held <= results.bytes <= _A_LITTLE_MORE * held else None
     return None
-
-
-def _type_of(line: str, crash: Crash) -> tuple[int, str] | None:
-    stated = (str(one.value) for one in crash.context.settings.values() if "dtype" in words_of(one.name))
-    return next((found for text in (line, *stated) if (found := type_of_numbers(text)) is not None), None)
 
 
 __all__ = [
