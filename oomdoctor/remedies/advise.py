@@ -104,12 +104,6 @@ BY_WORLD: Final = ("collect-evidence", "fix-placement")
 # What else than an option does as well
 _AHEAD: Final = "prefetch_factor"
 _OUTERMOST: Final = "<module>"  # of a script
-_LEARNS: Final = ("training", "rl")  # tasks
-# What is seen where a library's trainer runs, or a loop of one's own that trains its models
-_TRAINS: Final = (
-    r"[Tt]rainer|\bTrainingArguments\b|\bbackward\b|per_device_|train_runtime|grad_norm|Running training|\bepoch"
-    r"|\btrain(?:ing)?\b|\bloss\b|\boptimi[sz]er\b"
-)
 _TRAINS_BY_NAME: Final = late(r"(?i)train|epoch|learning_?rate|warmup|weight_?decay|max_?steps|gradient|\blr\b")
 _OF_ANY_RELEASE: Final = (_BITS, "mixed-precision", "fewer-workers", *BY_WORLD)
 _JOBS: Final = "-j"
@@ -325,7 +319,7 @@ def _is_of_a_trainer_elsewhere(row: Spelling, crash: Crash) -> bool:
     whole = any(frame.function == _OUTERMOST for frame in crash.root.around.trace)
     if not whole or current(row.knob, row, crash.context) is not None:
         return False
-    return own_line.task_of(crash) not in _LEARNS and not crash.shows(_TRAINS) and not _states_training(crash)
+    return conditions.nothing_trains(crash) and not _states_training(crash)
 
 
 def _states_training(crash: Crash) -> bool:

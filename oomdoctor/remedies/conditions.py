@@ -145,7 +145,11 @@ _COMPILED_STEP: Final = r"op_name=\"jit\("
 _OF_A_GRADIENT: Final = r"op_name=\"[^\"]*\b(?:jvp|transpose|vjp)\("
 # torch/utils/_contextlib.py: how a function under a decorator is called
 _NO_GRADIENTS: Final = r"torch/utils/_contextlib\.py decorate_context\b"
-_TRAINS: Final = r"[Tt]rain(?:er|ing)?\b|\bbackward\b|\boptim(?:izer)?\b|\bepochs?\b|\bloss\b|\.step\("
+# What is seen where a library's trainer runs, or a loop of one's own that trains its models
+_TRAINS: Final = (
+    r"[Tt]rainer|\bTrainingArguments\b|\bbackward\b|per_device_|train_runtime|grad_norm|\b[Tt]rain(?:ing)?\b|\bepoch"
+    r"|\bloss\b|\boptim(?:i[sz]er)?\b|\.step\("
+)
 _LEARNS: Final = ("training", "rl")  # tasks
 # What DeepSpeed does before a batch is there: deepspeed/runtime/engine.py, zero/stage_1_and_2.py
 _STATES_AT_THE_START: Final = r"\b(?:_configure_(?:zero_)?optimizer|initialize_optimizer_states)\b"
@@ -352,9 +356,11 @@ def gradients(case: Case) -> bool:
 
 def _keeps_no_gradients(crash: Crash) -> bool:
     """The traceback goes through torch.no_grad() or inference_mode(), and nothing in sight trains."""
-    if crash.in_trace(_NO_GRADIENTS) is None or own_line.task_of(crash) in _LEARNS:
-        return False
-    return not crash.shows(_TRAINS)
+    return crash.in_trace(_NO_GRADIENTS) is not None and nothing_trains(crash)
+
+
+def nothing_trains(crash: Crash) -> bool:
+    return own_line.task_of(crash) not in _LEARNS and not crash.shows(_TRAINS)
 
 
 def recomputed(case: Case) -> bool:
