@@ -137,7 +137,10 @@ _CRASH_NAMES: Final = {"Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}
 # SIGABRT and SIGTERM are how other failures end a process: they explain nothing.
 _OWN_FAULT: Final = frozenset({"SIGSEGV", "SIGILL", "SIGFPE"})
 _SHARED_MEMORY = late(r"shared_memory|/dev/shm|\bshm\b")
-_FACT = late(r"^(?:class_name|actor_id|pid|name|namespace|ip):|^The actor |^Worker |^The process receives|^- |^\t|^$")
+_FACT = late(
+    r"^(?:class_name|actor_id|pid|name|namespace|ip):|^(?:The actor|Worker|-) |^\t|^$"
+    r"|^The (?:process receives|worker may have) "  # Ray's guesses behind an exit code
+)
 
 _ROW_OF_FACTS = late(r"^(?:class_name|actor_id|pid|name|namespace|ip):")
 

@@ -39,7 +39,13 @@ _ECHO = frozenset({"bash", "sudo", "time", "cmd", "command", "command:", "runnin
 
 # A program of whatever language, which a shell was told to run: "./dedup", "target/release/dedup", "/opt/tools/dedup"
 _BY_ITS_PATH = late(r"(?:~|\.{1,2}|[\w.\-]{1,80})?(?:/[\w.+\-]{1,80}){1,12}\Z")
+_SIGN = "$"  # of a prompt
 _TRACE = late(r"\++\Z")  # bash's, of `set -x`
+
+# What a line does before it starts the program: "cd run && ulimit -v 4000000; python train.py"
+_PREPARES = frozenset({"cd", "pushd", "ulimit", "umask", "source", ".", "module", "conda", "mamba", "mkdir", "sleep"})
+_SHELLS = frozenset({"bash", "sh"})
+_SCRIPT = late(r"-[elx]{0,3}c\Z")  # of a shell, in one word behind it
 
 # What a shell says of a job's end before it repeats the command: bash "run.sh: line 3:  812 Killed     COMMAND" and
 # "[1]+  Killed     COMMAND", zsh "[1]    812 killed     COMMAND" and "zsh: killed     COMMAND"
@@ -72,7 +78,7 @@ def _unquoted(word: str) -> str:
 
 def read_line(text: str, *, continued: bool) -> list[Found]:
     """The settings of one line of a launch; `continued` says that the line before ended in a backslash."""
-    line = words(_command(text))
+    line = _past_what_prepares(words(_command(text)))
     begins = 0 if continued or _starts_with_option(line) or _is_of_a_report(text, line) else _after_head(line)
     if begins is None and text.rstrip().endswith("\\") and all(map(_VARIABLE.match, line)):
         begins = len(line)  # the program stands in a line below
@@ -90,9 +96,25 @@ def read_line(text: str, *, continued: bool) -> list[Found]:
 
 def command_of(text: str) -> list[str]:
     """The words of the command that a line starts, from its program on; none where it starts none that we know."""
-    line = words(text)
+    line = _past_what_prepares(words(text))
     begins = _after_head(line)
     return line[begins:] if begins is not None else []
+
+
+def _past_what_prepares(line: list[str]) -> list[str]:
+    """A line, with the command that it is for next to the prompt."""
+    start = _prompt(line) + 1 or int(bool(line) and _TRACE.match(line[0]) is not None)
+    prompt, rest = line[:start], line[start:]
+    if len(rest) > 2 and rest[0].rpartition("/")[2] in _SHELLS and _SCRIPT.match(rest[1]):
+        rest = words(rest[2])
+    if rest and (inside := rest[0].removeprefix("(")) in _PREPARES and inside != rest[0]:
+        rest = [inside, *rest[1:-1], rest[-1].removesuffix(")")]
+    while rest and rest[0] in _PREPARES:
+        end = next((place for place, word in enumerate(rest) if word == "&&" or word.endswith(";")), None)
+        if end is None:
+            return line
+        prompt, rest = prompt or [_SIGN], rest[end + 1 :]
+    return [*prompt, *rest]
 
 
 def _command(text: str) -> str:
@@ -145,7 +167,7 @@ def _after_head(line: list[str]) -> int | None:
 
 def _prompt(line: list[str]) -> int:
     """Where a shell's prompt ends: "(base) me@box ~/x $", and of zsh a name or a folder before its sign: "lora %"."""
-    places = (at for at, word in enumerate(line[:_WORDS_BEFORE_HEAD]) if word == "$" or (word == "%" and at == 1))
+    places = (at for at, word in enumerate(line[:_WORDS_BEFORE_HEAD]) if word == _SIGN or (word == "%" and at == 1))
     last = next(places, -1)
     return last if last < 1 or not line[last - 1].isdecimal() else -1
 

@@ -18,7 +18,8 @@ _WORDS: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HEADS: Final = late(
     r"(?:\A|[\]:|>)=#*-] ?|\b(?:INFO|DEBUG|WARNING|WARN|ERROR|NOTICE) )[\W_]{0,8}(?=([A-Za-z]{3,20})\b)"
 )
-_FOLDERS: Final = late(r"(?<=\s)\S{1,80}/")  # of a path: their names are anybody's
+# A path's folders, whose names are anybody's, and a file of weights, which says how many ranks there are
+_FOLDERS: Final = late(r"(?<=\s)(?:\S{1,80}/)?(?:[\w.-]{1,80}\.(?:pt|pth|bin|ckpt|safetensors|distcp)\b|(?<=/))")
 _BAR: Final = late(r"\d{1,3}%\||\d(?:it|s)/(?:s|it)\b|\[ ?\d{1,9}/\d{1,9}\]|\b\d{1,9}/\d{1,9} \[|:\s{0,4}\Z")
 _DONE: Final = late(r"\b100%\|")
 # A line that is but a verb and what it is done to: "Init model"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
+from oomdoctor.remedies.knobs import BOUGHT
 from oomdoctor.remedies.loading import in_its_order
 from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order
 from oomdoctor.remedies.own_line import in_front
@@ -20,6 +21,7 @@ from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import RACE
 from oomdoctor.signs.address_space import kill_at_a_virtual_limit
 from oomdoctor.signs.kills import only_small_processes_were_killed
+from oomdoctor.signs.limits import most_is_in_no_process
 
 ENOUGH: Final = 3
 _NOTHING_ELSE: Final = (RACE, "absurd-size")  # causes of which less of anything is no remedy
@@ -64,12 +66,26 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     knobs = in_its_order(in_front(knobs, crash), cause, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     listed = {*knobs, *(one.knob for one in rejected)}
-    lacking = ENOUGH - len(chosen) if cause not in _NOTHING_ELSE else 0
-    more = [name for name in in_general(crash) if name not in listed] if lacking > 0 else []
-    found = remedies(cause, more, crash)[0] if more else []
-    further = [replace(one, general=True) for one in found if one.knob not in listed and _has_a_sign(one, crash)]
-    chosen = [*_real(chosen), *(further[:lacking] if lacking > 0 else [])]
+    unpaid = ENOUGH - sum(one.knob not in (EVIDENCE, *BOUGHT) for one in chosen)
+    if most_is_in_no_process(crash) is not None:
+        unpaid = ENOUGH - len(chosen)  # nor would an option of the job's own free what no process holds
+    more = [name for name in in_general(crash) if name not in listed]
+    found = remedies(cause, more, crash)[0] if unpaid > 0 and more and cause not in _NOTHING_ELSE else []
+    set_already = {(one.setting, one.suggested) for one in chosen if one.setting and one.suggested is not None}
+    further = [
+        replace(one, general=True)
+        for one in found
+        if one.knob not in listed and (one.setting, one.suggested) not in set_already and _has_a_sign(one, crash)
+    ]
+    chosen = [*_real(chosen), *_added(further, ENOUGH - len(chosen), unpaid)]
     return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
+
+
+def _added(further: Sequence[Remedy], lacking: int, unpaid: int) -> list[Remedy]:
+    """As many as are lacking; where the others have to be bought, as many more as the job states an option for."""
+    first = list(further[: max(lacking, 0)])
+    stated = [one for one in further if one.current is not None and one not in first]
+    return [*first, *stated[: unpaid - len(first)]]
 
 
 def _has_a_sign(remedy: Remedy, crash: Crash) -> bool:

@@ -193,7 +193,19 @@ def _of_a_program(case: Case) -> Answer:
         if _is_asked_for(case.crash, size[0]):
             return _as_asked(case, size[0])
         return _twice(case, int(size[1]), size[2])
-    return None
+    used = root.heap_used_bytes if isinstance(root, HostAllocation) else None
+    return _larger_default(used) if used and used < GIB and case.now is None else None
+
+
+def _larger_default(used: int) -> Proposal:
+    """V8's heap is a quarter of the machine's memory where nobody states it (v8/src/heap/heap.cc, HeapSizeFromPhysical-
+    Memory): one that is full so early is of a small machine, which has no room for the usual value."""
+    then = math.ceil(2 * used / MIB)
+    return Proposal(
+        suggested=then,
+        derivation=f"2 x {show(used)} = {then} MiB",
+        assumes=(say("double is a guess: the need is unknown"),),
+    )
 
 
 def _more_for_sqlite(limit: int) -> Proposal:

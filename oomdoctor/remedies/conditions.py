@@ -64,6 +64,7 @@ from oomdoctor.signs.host_caches import caches_of_ranks, lmcache_was_refused
 from oomdoctor.signs.host_data import (
     a_matrix_of_pairs_was_refused,
     a_square_array_was_refused,
+    a_wide_table_was_refused,
     data_goes_to_the_card_in_one_piece,
     refused_among_tables,
 )
@@ -228,8 +229,8 @@ def an_engine_runs(case: Case) -> bool:
 
 
 def several_sequences(case: Case) -> bool:
-    """An engine serves several, or a library's generate() keeps several of each prompt."""
-    return an_engine_runs(case) or beams_of(case.crash) is not None
+    """An engine serves several, a library's generate() keeps several of each prompt, or the program has an option."""
+    return an_engine_runs(case) or beams_of(case.crash) is not None or _has_its_own(KNOBS["fewer-sequences"], case)
 
 
 def past_its_own_cache(case: Case) -> bool:
@@ -275,8 +276,12 @@ def media_in_prompts(case: Case) -> bool:
 
 
 def on_that_side(case: Case) -> bool:
-    """What it computes with lies in the memory that ran out: on the card, or on the host where it computes there."""
-    return not _on_the_host(case.crash.pool) or computes_on_the_host(case.crash)
+    """What it computes with lies in the memory that ran out: on the card, or on the host where it computes there. So
+    does what a program of one's own has an option for, where no line shows a card."""
+    crash = case.crash
+    if not _on_the_host(crash.pool) or computes_on_the_host(crash):
+        return True
+    return _has_its_own(KNOBS[case.knob], case) and not shows_a_card(crash)
 
 
 # the card
@@ -458,7 +463,7 @@ def batch_of_its_own(case: Case) -> bool:
 
 def _has_no_batches(crash: Crash) -> bool:
     """Its program has none, nor has its simulator, nor a step on whole tables."""
-    if refused_among_tables(crash) is not None:
+    if refused_among_tables(crash) is not None or a_wide_table_was_refused(crash) is not None:
         return True
     simulates = crash.job.task == OF_NATURE or _BY_A_SIMULATOR.search(crash.root.at.text) is not None
     return simulates or some(crash.job.frameworks, "has no batch")
@@ -524,9 +529,11 @@ def _beyond_a_half(crash: Crash) -> bool:
 
 
 def simulated_worlds(case: Case) -> bool:
-    """Environments that the job computes itself, of which there may be fewer; or a simulator's option for buffers."""
+    """Environments that the job computes itself, of which there may be fewer; or an option for them, or for a simulator's
+    buffers."""
     option = case.row is not None and case.crash.job.task == OF_NATURE
-    return case.now is not None or option or simulates_worlds(case.crash)
+    own = own_options.own_option(case.knob, case.crash)
+    return case.now is not None or own is not None or option or simulates_worlds(case.crash)
 
 
 def option_for_it(case: Case) -> bool:
@@ -573,7 +580,8 @@ def data_in_parts(case: Case) -> bool:
     crash = case.crash
     computes = crash.pool == "gpu" and crash.job.task == "data"
     divided = computes and data_goes_to_the_card_in_one_piece(crash) is None
-    if refused_among_tables(crash) is not None or hash_table_of(crash) is not None:
+    tables = (refused_among_tables, hash_table_of, a_wide_table_was_refused)
+    if any(one(crash) is not None for one in tables):
         return True
     pairs = of_all_pairs_in_ram(crash) or a_matrix_of_pairs_was_refused(crash) or a_square_array_was_refused(crash)
     return option_for_it(case) or divided or pairs is not None or a_task_is_the_largest(crash) is not None

@@ -87,6 +87,8 @@ _LIMITS_OF_THE_SYSTEM: Final = "fix-environment"
 # Knobs that a program of one's own states under names of its own
 _OWN: Final = (
     "fewer-workers",
+    "fewer-environments",
+    "fewer-sequences",
     "smaller-buffers",
     "smaller-partitions",
     "smaller-microbatch",
@@ -97,7 +99,7 @@ _OWN: Final = (
     "cap-primitives",
 )
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
-_HOW_MUCH: Final = (_WORKERS, "smaller-microbatch", "smaller-input", "shorter-context")
+_HOW_MUCH: Final = (_WORKERS, "fewer-environments", "smaller-microbatch", "smaller-input", "shorter-context")
 
 
 def knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:

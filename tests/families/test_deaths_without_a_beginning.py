@@ -30,6 +30,12 @@ def test_rays_guess_at_a_pods_limit_is_called_one(said: str) -> None:
     assert "Ray guesses the pod's memory limit" in whys[0]
 
 
+def test_rays_guess_in_a_line_of_its_own_is_of_the_death_above() -> None:
+    events, whys = read(TAIL + EXITED.format(1).rstrip(), GUESS + SIGTERM)
+    assert not events
+    assert "Ray guesses the pod's memory limit" in whys[0]
+
+
 def test_without_the_guess_none_is_named() -> None:
     events, whys = read(TAIL + EXITED.format(1) + SIGTERM)
     assert not events

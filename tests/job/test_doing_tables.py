@@ -185,6 +185,8 @@ LINES = (
     ("weight_sync", "Timer wake_up start"),
     ("weight_sync", "▶ Preparing for training..."),
     ("model_load", "Requested to load HiDreamImage"),
+    ("forward", "Requested to load AutoencoderKL"),
+    ("forward", "Requested to load WanVAE"),
     ("model_load", "Processing pytorch_model-00003-of-00007.bin"),
     ("model_load", "Processing model-00003-of-00007.safetensors"),
     ("model_load", "ERROR lora diffusion_model.double_blocks.3.img_mlp.0.weight Allocation on device"),

@@ -176,3 +176,22 @@ def test_flags_that_one_program_means_so(log: str, name: str, value: object) -> 
 )
 def test_the_same_flags_of_others_are_no_context(log: str) -> None:
     assert "ctx_size" not in settings(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "workers"),
+    [
+        ("$ cd run && python fit.py --workers 8", 8),
+        ("$ ulimit -v 4000000; python fit.py --workers 8", 8),
+        ("+ source env/bin/activate && cd run; ./fit --workers 8", 8),
+        ("(ulimit -v 4000000; python fit.py --workers 8)", 8),
+        ("bash -c 'ulimit -v 4000000; exec python fit.py --workers 8'", 8),
+        ("ulimit -v 4000000 && python fit.py --workers 8", 8),
+        # a script's own options, a command that prepares and nothing more, prose
+        ("bash run.sh -c 'python fit.py --workers 8'", None),
+        ("$ cd run --workers 8", None),
+        ("first cd run; the rest is python fit.py --workers 8", None),
+    ],
+)
+def test_what_only_prepares_stands_before_the_program(log: str, workers: int | None) -> None:
+    assert settings(log).get("workers") == workers

@@ -118,7 +118,7 @@ def test_a_script_of_ones_own_may_spell_it_as_any_framework_does(switch: str, is
 )
 def test_a_switch_that_is_off_is_advised(name: str, switch: str, tmp_path: Path) -> None:
     found = advice(LOGS[name].replace("\n", f" {switch}\n", 1), tmp_path)
-    (remedy,) = [one for one in found if one["knob"] == "gradient-checkpointing"]
+    remedy, *_ = (one for one in found if one["knob"] == "gradient-checkpointing")
     assert (remedy["current"], remedy["suggested"]) == (False, True)
 
 

@@ -69,6 +69,45 @@ def test_the_first_remedy_is_a_line_of_the_programs_own(
     assert line in (lines[knob] or "")
 
 
+@pytest.mark.parametrize(
+    ("used", "line"),
+    [
+        (610.4, "export NODE_OPTIONS=--max-old-space-size=1221"),
+        (2010.0, "export NODE_OPTIONS=--max-old-space-size=8192"),
+    ],
+)
+def test_a_heap_that_is_full_early_is_of_a_small_machine(tmp_path: Path, used: float, line: str) -> None:
+    swept = f"[91:0x5581e0]    61022 ms: Mark-sweep {used + 3:.1f} ({used + 19:.1f}) -> {used} ({used + 18:.1f}) MB, 71.8 / 0.0 ms"
+    assert (
+        advised(tmp_path, f"<--- Last few GCs --->\n\n{swept}  (average mu = 0.19) allocation failure\n\n{NODE}")[2][
+            "raise-allocator-cap"
+        ]
+        == line
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        ("ninja: subcommand failed\n", "ninja -j 1"),
+        ("ninja: build stopped: subcommand failed.\n", "ninja -j 1"),
+        ("", "export CMAKE_BUILD_PARALLEL_LEVEL=1"),
+    ],
+)
+def test_the_build_tool_of_the_log_is_told(tmp_path: Path, end: str, line: str) -> None:
+    killed = "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
+    built = "[12/90] Building CXX object lib/CMakeFiles/core.dir/tensor.cpp.o\n"
+    assert advised(tmp_path, built + killed + end)[2]["fewer-build-jobs"] == line
+
+
+def test_a_wide_table_is_computed_in_blocks_and_has_no_batch(tmp_path: Path) -> None:
+    refused = "Unable to allocate 9.31 GiB for an array with shape (500000, 5000) and data type int32"
+    frames = 'Traceback (most recent call last):\n  File "score.py", line 4, in impute\n    out = np.empty(\n'
+    _, knobs, lines = advised(tmp_path, f"{frames}numpy._core._exceptions._ArrayMemoryError: {refused}\n")
+    assert knobs[0] == "smaller-partitions" and "smaller-microbatch" not in knobs
+    assert lines["smaller-partitions"] == "for rows in np.array_split(x, 16): ..."
+
+
 def test_a_budget_is_raised_to_twice_what_it_is() -> None:
     remedy = advise(DUCKDB, "raise-allocator-cap", cause="allocator-cap")[0]["raise-allocator-cap"]
     assert remedy.suggested == "191MiB"

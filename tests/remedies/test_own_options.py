@@ -386,3 +386,27 @@ def test_a_step_takes_a_batch_out_of_a_shuffled_buffer(tmp_path: Path, option: s
     (tmp_path / "job.log").write_text("\n".join(lines), encoding="utf-8")
     found = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
     assert next(one["suggested"] for one in found if one["knob"] == "smaller-buffers") == then
+
+
+@pytest.mark.parametrize(
+    ("options", "knobs"),
+    [
+        ("--max-sessions 64", ["fewer-sequences"]),
+        ("--num-envs 64 --img-size 84", ["fewer-environments", "smaller-input"]),
+        ("--parallel-envs 64", ["fewer-environments"]),
+        ("--batch-size 32 --seq-len 512 --layers 8", ["smaller-microbatch", "shorter-sequences"]),
+    ],
+)
+def test_a_bare_kill_is_told_of_the_options_before_what_is_bought(
+    tmp_path: Path, options: str, knobs: list[str]
+) -> None:
+    (tmp_path / "job.log").write_text(f"$ python -u job.py {options}\nready\nKilled\n")
+    first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    assert [one["knob"] for one in first["remedies"]][: len(knobs) + 1] == [*knobs, "more-host-memory"]
+
+
+def test_sessions_of_an_engine_on_a_card_are_none_of_the_hosts(tmp_path: Path) -> None:
+    shown = "$ python -u serve.py --max-sessions 64\nrunning on cuda:0\nKilled\n"
+    (tmp_path / "job.log").write_text(shown)
+    first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    assert "fewer-sequences" not in [one["knob"] for one in first["remedies"]]

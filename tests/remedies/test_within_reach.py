@@ -444,3 +444,13 @@ def test_a_model_that_is_loaded_sees_no_picture(frames: str, *, pictures: bool) 
     chosen, _ = advise(log, "tiled-processing", "smaller-input", "offload-parameters", cause="gpu-memory-exhausted")
     assert ({"tiled-processing", "smaller-input"} <= chosen.keys()) is pictures
     assert bool({"tiled-processing", "smaller-input"} & chosen.keys()) is pictures
+
+
+@pytest.mark.parametrize(
+    ("script", "adapted"),
+    [("pretrain_gpt.py", False), ("tools/pretrain.py", False), ("train.py", True), ("load_pretrained_model.py", True)],
+)
+def test_weights_that_were_never_trained_take_no_adapters(script: str, adapted: bool) -> None:
+    step = frame(script, "main", "optimizer.step()") + frame("/x/torch/optim/adam.py", "step", "torch.zeros_like(p)")
+    chosen, _ = advise(f"Traceback (most recent call last):\n{step}{REFUSED}", "lora", cause="optimizer-states")
+    assert ("lora" in chosen) == adapted

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from oomdoctor.families.container import LimitKill
+from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import Holder, NodeMemory, node_memory, total_bytes
 from oomdoctor.job.frameworks import some
@@ -24,11 +25,16 @@ from oomdoctor.remedies.proposal import Answer, Case, Proposal, Refusal, Skip, a
 from oomdoctor.remedies.settings import Spelling, of_knob
 from oomdoctor.signs.address_space import a_loader_was_not_forked
 from oomdoctor.signs.held_data import hash_table_of
-from oomdoctor.signs.host_data import MANY, a_square_array_was_refused, many_readers_and_one_vanished
+from oomdoctor.signs.host_data import (
+    MANY,
+    a_square_array_was_refused,
+    a_wide_table_was_refused,
+    many_readers_and_one_vanished,
+)
 from oomdoctor.signs.kills import ranks_beside_the_killed
 from oomdoctor.signs.node import a_task_is_the_largest
 from oomdoctor.signs.spark import drivers_heap_is_full
-from oomdoctor.units import show
+from oomdoctor.units import GIB, show
 
 SEVERAL: Final = 2
 _MORE_THAN_ONE: Final = late(r"\d[,-]\d")  # "1-3", "0,2"
@@ -333,10 +339,9 @@ def smaller_parts(case: Case) -> Answer:
     """A task of Ray works on what it is called with, and gives it back at its end."""
     if drivers_heap_is_full(case.crash):
         return Skip()  # it keeps account of every partition
-    if case.row is None and a_square_array_was_refused(case.crash) is not None:
-        return Proposal(
-            action=say("Compute them in blocks of rows, and keep only what you need of each"), cost=say("slower")
-        )
+    of_numpy = a_square_array_was_refused(case.crash) or a_wide_table_was_refused(case.crash)
+    if case.row is None and of_numpy is not None:
+        return _in_blocks_of_rows(case.crash)
     if case.row is None and hash_table_of(case.crash) is not None:
         return Proposal(
             action=say(
@@ -350,6 +355,19 @@ def smaller_parts(case: Case) -> Answer:
         return None
     return Proposal(
         action=say("Give each call of {task} less to work on, and call it more often", task=memory.heaviest.name)
+    )
+
+
+def _in_blocks_of_rows(crash: Crash) -> Proposal:
+    """As many blocks of NumPy's array that was refused as make each no larger than 1 GiB."""
+    refused = crash.first(HostAllocation)
+    whole = (refused.tried_bytes if refused is not None else None) or GIB
+    count = 2 ** (math.ceil(whole / GIB) - 1).bit_length()
+    return Proposal(
+        action=say("Compute them in blocks of rows, and keep only what you need of each"),
+        snippet=f"for rows in np.array_split(x, {count}): ...",
+        derivation=f"{show(whole)} / {count} = {show(whole // count)}",
+        cost=say("slower"),
     )
 
 
