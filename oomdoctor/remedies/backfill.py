@@ -71,11 +71,11 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
         unpaid = ENOUGH - len(chosen)  # nor would an option of the job's own free what no process holds
     more = [name for name in in_general(crash) if name not in listed]
     found = remedies(cause, more, crash)[0] if unpaid > 0 and more and cause not in _NOTHING_ELSE else []
-    set_already = {(one.setting, one.suggested) for one in chosen if one.setting and one.suggested is not None}
+    typed = {one.snippet for one in chosen} - {None}
     further = [
         replace(one, general=True)
         for one in found
-        if one.knob not in listed and (one.setting, one.suggested) not in set_already and _has_a_sign(one, crash)
+        if one.knob not in listed and one.snippet not in typed and _has_a_sign(one, crash)
     ]
     chosen = [*_real(chosen), *_added(further, ENOUGH - len(chosen), unpaid)]
     return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected

@@ -529,8 +529,7 @@ def _beyond_a_half(crash: Crash) -> bool:
 
 
 def simulated_worlds(case: Case) -> bool:
-    """Environments that the job computes itself, of which there may be fewer; or an option for them, or for a simulator's
-    buffers."""
+    """Environments that the job computes itself, of which there may be fewer; or an option for these or for buffers."""
     option = case.row is not None and case.crash.job.task == OF_NATURE
     own = own_options.own_option(case.knob, case.crash)
     return case.now is not None or own is not None or option or simulates_worlds(case.crash)
