@@ -65,20 +65,26 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     """The cause's own remedies, the general ones behind them until there are enough, in their order."""
     knobs = in_its_order(in_front(knobs, crash), cause, crash)
     chosen, rejected = remedies(cause, knobs, crash)
+    chosen = _once(chosen)
     listed = {*knobs, *(one.knob for one in rejected)}
     unpaid = ENOUGH - sum(one.knob not in (EVIDENCE, *BOUGHT) for one in chosen)
     if most_is_in_no_process(crash) is not None:
         unpaid = ENOUGH - len(chosen)  # nor would an option of the job's own free what no process holds
     more = [name for name in in_general(crash) if name not in listed]
     found = remedies(cause, more, crash)[0] if unpaid > 0 and more and cause not in _NOTHING_ELSE else []
-    typed = {one.snippet for one in chosen} - {None}
-    further = [
-        replace(one, general=True)
-        for one in found
-        if one.knob not in listed and one.snippet not in typed and _has_a_sign(one, crash)
-    ]
+    lines = {one.snippet for one in chosen} - {None}
+    found = [one for one in found if one.knob not in listed and one.snippet not in lines and _has_a_sign(one, crash)]
+    further = [replace(one, general=True) for one in found]
     chosen = [*_real(chosen), *_added(further, ENOUGH - len(chosen), unpaid)]
     return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
+
+
+def _once(chosen: Sequence[Remedy]) -> list[Remedy]:
+    """Those of which none before sets the same option to the same value."""
+    first: dict[str, Remedy] = {}
+    for one in chosen:
+        first.setdefault((one.snippet if one.suggested is not None else None) or one.knob, one)
+    return list(first.values())
 
 
 def _added(further: Sequence[Remedy], lacking: int, unpaid: int) -> list[Remedy]:

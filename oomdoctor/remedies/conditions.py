@@ -175,9 +175,10 @@ HALVES: Final = 2.0  # of the card: what is asked for beyond it does not fit whe
 def holds(knob: Knob, case: Case) -> bool:
     """Whether the job may have the knob, and what the knob takes for granted is so."""
     job = case.crash.job
-    if knob.worlds and job.world not in (*knob.worlds, _ANY_WORLD) and not _has_its_own(knob, case):
-        return False
-    if knob.tasks and job.task not in (*knob.tasks, *_ANY_TASK):
+    suits = (not knob.worlds or job.world in (*knob.worlds, _ANY_WORLD)) and (
+        not knob.tasks or job.task in (*knob.tasks, *_ANY_TASK)
+    )
+    if not suits and not _has_its_own(knob, case):
         return False
     if _of_training(knob) and job.task in _ANY_TASK and own_line.task_of(case.crash) == "inference":
         return False
@@ -189,7 +190,7 @@ def holds(knob: Knob, case: Case) -> bool:
 
 
 def _has_its_own(knob: Knob, case: Case) -> bool:
-    """Whether the job's own program has an option for it: then it is of its world, whatever that is."""
+    """Whether the job's own program has an option for it: then it is of its world and task, whatever these are."""
     return own_options.own_option(knob.id, case.crash) is not None
 
 

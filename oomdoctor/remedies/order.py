@@ -79,6 +79,7 @@ _SEQUENCES: Final = "fewer-sequences"
 _OF_AN_ENGINES_BATCHES: Final = (_SEQUENCES, "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
 _AT_ONCE: Final = late(r"(?i)concurren|in_?flight|max_?pending")
+_OF_ANY_JOB: Final = ("stream-data", "low-memory-loading", "smaller-microbatch")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 _TO_DISK: Final = "spill-to-disk"
 _HOST_LEAK: Final = "host-memory-leak"
@@ -386,6 +387,7 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     was hit, no more than two. Before a purchase that no line states the vague ones stand, too. What a cluster does not
     have is no matter of price."""
     listed = sorted(remedies, key=lambda remedy: (remedy.knob == EVIDENCE, remedy.setting in _RISKY))
+    listed = _stated_before_general(listed) if pool in RAM else listed
     place = next((n for n, remedy in enumerate(listed) if remedy.knob in BOUGHT), None)
     if place is None or pool == "scheduling":
         return listed
@@ -398,6 +400,19 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
         vague = [] if bought.snippet or bought.setting else free
         before = list({one.knob: one for one in (*before, *clear, *vague)}.values())[:FREE_BEFORE]
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
+
+
+def _stated_before_general(listed: list[Remedy]) -> list[Remedy]:
+    """What only names the process that held the memory is as good for any job: behind the options that this one has."""
+    last = max((n for n, one in enumerate(listed) if _is_stated(one) and one.knob not in BOUGHT), default=0)
+    general = [one for one in listed[:last] if one.knob in _OF_ANY_JOB and not _is_written(one)]
+    rest = [one for one in listed if one not in general]
+    place = last + 1 - len(general)
+    return [*rest[:place], *general, *rest[place:]]
+
+
+def _is_written(remedy: Remedy) -> bool:
+    return bool(remedy.setting or remedy.snippet) or _is_stated(remedy)
 
 
 def _delays_or_risks(remedy: Remedy) -> bool:

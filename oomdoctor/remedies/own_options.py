@@ -63,6 +63,7 @@ _OF_WORKERS: Final = "fewer-workers"
 _WORKER: Final = "workers"  # what scripts call those of a data loader
 _QUARTER: Final = 4
 _OF_ITEMS: Final = frozenset({"shuffle", "prefetch", "queue", "cache"})  # of which a step takes a batch
+_NEGATIONS: Final = frozenset({"no", "disable", "without"})  # the first word of a switch
 _OF_SIZES: Final = frozenset({"kb", "kib", "mb", "mib", "gb", "gib", "bytes"})
 
 
@@ -94,7 +95,7 @@ class OwnOption(Struct, frozen=True):
             return f"{size[0] / 2 if self.row.then == HALF else 2 * size[0]:g}{size[1]}"
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
             then = typed(self.row.then, "bool" if self.row.then in _SWITCHED else "int") if self.row.then else None
-            return _in_the_case_of(self.setting.value, then)
+            return not then if _negates(self.setting) else _in_the_case_of(self.setting.value, then)
         if self.row.then == HALF:
             return (number // self.share if self.share else 0) if number > 0 else self.pieces
         if self.row.then == TENFOLD:
@@ -220,9 +221,14 @@ def _says_only(row: Row, setting: Setting) -> bool:
 
 
 def _names(row: Row, setting: Setting) -> bool:
-    words = frozenset(words_of(setting.name))
+    words = frozenset(words_of(setting.name)) - (_NEGATIONS if _negates(setting) else frozenset())
     named = any(each <= words for each in row.words) or words - {_MOST} in row.alone
     return named and words.isdisjoint(row.never)
+
+
+def _negates(setting: Setting) -> bool:
+    """Whether it is a switch that takes something away: "--no-remat"."""
+    return setting.value is True and not _NEGATIONS.isdisjoint(words_of(setting.name)[:1])
 
 
 def _size_of(setting: Setting) -> tuple[float, str] | None:
@@ -232,7 +238,7 @@ def _size_of(setting: Setting) -> tuple[float, str] | None:
 
 
 def _is_now(row: Row, setting: Setting) -> bool:
-    value = setting.value
+    value: Value = False if _negates(setting) else setting.value
     if NUMBER in row.now and ((setting.whole or 0) >= _LEAST_OF_HALVES or _size_of(setting) is not None):
         return True
     if _SHM in row.now and _IN_SHM.match(str(value)):

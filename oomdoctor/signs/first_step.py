@@ -26,6 +26,7 @@ _ON_THE_CPU: Final = late(
     r"^(?![^\n]*(?i:offload|map_location|engine))[^\n]*?(?:\bCpuDevice\(|GPU available: \w{4,5}[^\n]{0,20}, used: False"
     r"|GPU will not be used|\d\+cpu\b|(?i:\busing (?:the )?cpu\b(?! (?:adam|cores|affinity|count|memory))"
     r"|\b(?:jax [\d.]{3,12}|runs?|running|trains?|training|fitting) on (?:the )?cpu\b|falling back to cpu\b"
+    r"|\b(?:model|param(?:eter)?s|weights) on (?:the )?cpu\s{0,4}$"
     r"|(?<![\"'\w])(?:device|backend|platform|accelerator)(?: ?(?:name|type|=|:|is)){1,2} ?[\"']?cpu\b"
     r"|\bcuda(?:\.is_available\(\)| (?:is )?available)\W{1,4}false\b))"
 )
@@ -49,6 +50,8 @@ _BEGUN: Final = late(
     r"|[^a-z\n]{0,20}(?i:(?:\[[\w.]{1,30}\] )?(?:(?:full|mini|large)[- ]batch )?"
     r"(?:fitting|training|fine-?tuning|distilling)\b"
     r"(?! (?:set|data|examples|samples|split|arg|took|done|complete)))"
+    # XLA compiles a step when it is first called
+    r"|[^\n]*?(?i:\bcompil(?:ing|ed|ation of) (?:the )?(?:first )?(?:train|update|optim)\w*)"
     # A rollout that is whole: its update comes next
     r"|[^\n]*?(?i:\brollout (?:is )?(?:done|finished|complete|collected))|\|\s{0,8}iterations\s{0,20}\|\s{0,4}1\s)"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from math import prod
 from typing import Final, NamedTuple
@@ -14,7 +15,7 @@ from oomdoctor.families.kill import Kill
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import LARGE
-from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, own_lines, type_of_numbers
+from oomdoctor.incident.prints import A_COUNT, LAST, Held, growing, is_told_last, number, own_lines, type_of_numbers
 from oomdoctor.job.frameworks import some
 from oomdoctor.job.session import source
 from oomdoctor.language import joined, say
@@ -35,7 +36,7 @@ from oomdoctor.units import percent, show, size
 _HOLDER: Final = late(
     r"(?i)(?<!kv )(?<!kv-)(?<!prefix )(?<!page )(?<!gpu )(?<!cuda )(?<!encoder )"
     r"\b(?P<what>(?:replay|experience|transition|sample|shuffle|prefetch|result|work|task|message|event)s?[ _-]?"
-    r"(?:buffer|memory|queue|cache)|(?:queue|backlog|cache|in-memory (?:index|store|table))s?)"
+    r"(?:buffer|memory|queue|cache)|(?:queue|backlog|cache|in-memory (?:index|store|table))s?|buffer(?=[ =:]{1,2}\d))"
     r"\b(?! (?:hit|miss|size))[^\d\n%]{0,40}" + A_COUNT
 )
 _FILLING: Final = late(r"(?i)\bfilling (?:up )?\w{0,20} ?(?:buffer|memory|cache|queue)")
@@ -90,6 +91,15 @@ _OF_TABLES: Final = late(
 _BAR: Final = late(r"\d{1,3}%\|[^|\n]{0,200}\| ?(?P<done>\d{1,9})/(?P<all>\d{1,9}) \[")
 _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
+# "3,000,000 rows x 200 columns", "DMatrix 3000000 x 200"
+_ROWS_AND_COLUMNS: Final = late(
+    r"(?<![\d.,_])(\d{1,3}(?:[,_]\d{3}){1,3}|\d{3,12})(?: \w{3,12})? ?[x\u00d7*] ?(\d{1,3}(?:[,_]\d{3}){1,2}|\d{2,9})\b"
+)
+# "cube float64 33.2 GB", "dataset: 41 GiB"
+_SIZE_OF_DATA: Final = late(
+    r"(?i)\b(?:array|cube|matrix|data ?set|data ?frame|table|volume|stack|grid|tensor|corpus|(?:float|int)(?:32|64))\b"
+    r"[^\n\d]{0,40}(?<![\d.])(?P<size>\d{1,6}(?:\.\d{1,3})?)\s?(?P<unit>[KMGT]i?B)\b(?!\s?/s)"
+)
 _LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
 _OF_INPUT: Final = late(
     r"(?i)\b\d[\d,_]{2,15} (?:\w{1,12} ){0,2}(?:line|row|record|key|entr(?:y|ie)|item|word|url|k-?mer|read|document"
@@ -167,22 +177,39 @@ def a_table_was_made_whole(crash: Crash) -> Seen | None:
 @sign
 def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
     """The job was killed at a limit or on a full machine, and one of its last lines prints the shape of a table that
-    takes more than that as one array."""
+    takes more than that as one array, or that its data are larger."""
     limit = memory_in_all(crash)
     if limit is None or not _was_killed(crash) or not crash.proven or budget_beyond_the_limit(crash) is not None:
         return None
-    for line in islice(own_lines(crash), LAST):
-        for match in _SHAPE.finditer(line):
-            width, dtype = type_of_numbers(line) or _LEAST_TYPE
-            size = prod(int(length) for length in _LENGTH.findall(match[0])) * width
-            if size > limit and _OF_A_MODEL.search(line) is None:
-                words = say(
-                    "The log names a table of shape {shape}: as an array of {dtype} it takes {size}, and there are "
-                    "{limit} in all.",
-                    shape=match[0], dtype=dtype, size=show(size), limit=show(limit),
-                )  # fmt: skip
-                return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
-    return None
+    lines = [line for line in islice(own_lines(crash), LAST) if _OF_A_MODEL.search(line) is None]
+    shaped = next((told for line in lines for told in _tables(line) if told[1] > limit), None)
+    if shaped is not None:
+        shape, taken, dtype = shaped
+        words = say(
+            "The log names a table of shape {shape}: as an array of {dtype} it takes {size}, and there are "
+            "{limit} in all.",
+            shape=shape, dtype=dtype, size=show(taken), limit=show(limit),
+        )  # fmt: skip
+        return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+    data = max((_data_told(line) for line in lines), default=0)
+    if data <= limit:
+        return None
+    words = say("The job prints data of {size}, and there are {limit} in all.", size=show(data), limit=show(limit))
+    return Seen(words=words, evidence=(crash.root,), stage=_stage(crash))
+
+
+def _tables(line: str) -> Iterator[tuple[str, int, str]]:
+    """The shapes that a line prints, what each takes, and the type of its numbers."""
+    width, dtype = type_of_numbers(line) or _LEAST_TYPE
+    for match in _SHAPE.finditer(line):
+        yield match[0], prod(int(length) for length in _LENGTH.findall(match[0])) * width, dtype
+    for match in _ROWS_AND_COLUMNS.finditer(line):
+        yield match[0], number(match[1]) * number(match[2]) * width, dtype
+
+
+def _data_told(line: str) -> int:
+    match = None if _ELSEWHERE.search(line) else _SIZE_OF_DATA.search(line)
+    return (size(match["size"], match["unit"]) or 0) if match is not None else 0
 
 
 @sign

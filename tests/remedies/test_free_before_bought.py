@@ -60,6 +60,14 @@ def test_what_stands_before_already_stays_there() -> None:
     assert order(*map(one, own)) == list(own)
 
 
+@pytest.mark.parametrize(("pool", "stated_first"), [("host_ram", True), ("cgroup", True), ("gpu", False)])
+def test_what_holds_for_any_job_comes_behind_what_this_one_states(pool: str, *, stated_first: bool) -> None:
+    of_any = Remedy(knob="stream-data", action="Stream the data", subject="python (PID 5)")
+    stated = Remedy(knob="smaller-buffers", action="Halve it", setting="--buffer", current=8, suggested=4)
+    knobs = order(of_any, stated, one("more-host-memory"), pool=pool)
+    assert (knobs == ["smaller-buffers", "stream-data", "more-host-memory"]) == stated_first
+
+
 def test_behind_a_limit_that_was_hit_no_more_than_two_come_first() -> None:
     knobs = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "raise-container-limit")
     assert order(*map(one, knobs), cause=LIMIT).index("raise-container-limit") == 2

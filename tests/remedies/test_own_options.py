@@ -51,6 +51,14 @@ def test_each_row_is_of_a_knob() -> None:
         ("smaller-partitions", "--log-chunk-size 64", None),
         ("smaller-partitions", "--sequence-chunk-size 64", None),
         ("smaller-partitions", "--checkpoint-chunks 8", None),
+        ("smaller-partitions", "--payload-mb 20", ("payload_mb", 10)),
+        ("smaller-microbatch", "--writer-batch-size 4000", None),
+        ("gradient-checkpointing", "--no-remat", ("no_remat", False)),
+        ("gradient-checkpointing", "--disable-gradient-checkpointing", ("disable_gradient_checkpointing", False)),
+        ("low-memory-loading", "--no-mmap", ("no_mmap", False)),
+        ("memory-efficient-attention", "--no-flash-attn", ("no_flash_attn", False)),
+        ("stream-data", "--no-cache", None),  # it takes away what costs memory
+        ("less-offload", "--no-offload", None),
         ("smaller-microbatch", "--n-rand 2048", ("n_rand", 1024)),
         ("smaller-microbatch", "--rand-seed 2048", None),
         ("smaller-microbatch", "--batch-size 64 --microbatch-size 16", ("microbatch_size", 8)),
@@ -410,3 +418,19 @@ def test_sessions_of_an_engine_on_a_card_are_none_of_the_hosts(tmp_path: Path) -
     (tmp_path / "job.log").write_text(shown)
     first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
     assert "fewer-sequences" not in [one["knob"] for one in first["remedies"]]
+
+
+def test_an_option_of_ones_own_suits_whatever_the_job_is(tmp_path: Path) -> None:
+    shown = "$ python -u knn.py --points 80000 --k 16\nreading events.parquet\nKilled\n"
+    (tmp_path / "job.log").write_text(shown)
+    first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    assert ("smaller-input", "--points") in [(one["knob"], one["setting"]) for one in first["remedies"]]
+
+
+def test_one_line_is_told_once(tmp_path: Path) -> None:
+    shown = "$ python -u tok.py --writer_batch_size 4000\nRunning tokenizer on dataset:  11%|#  | 1/9 [00:20<02:41]\n"
+    (tmp_path / "job.log").write_text(shown + KILLED)
+    first = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]
+    lines = [one["snippet"] for one in first["remedies"] if one["snippet"]]
+    assert "--writer_batch_size 2000" in lines
+    assert len(lines) == len(set(lines))

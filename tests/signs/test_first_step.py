@@ -65,6 +65,8 @@ RUN = "python fit.py --batch-size 96"
         (f"{RUN} --device cpu", ["loss before training: 2.3"]),
         (RUN, ["jax 0.9.1, devices [CpuDevice(id=0)], optax 0.2.6", "net: 3,400,100 parameters"]),
         (RUN, ["GPU available: False, used: False", "Epoch 0"]),
+        (RUN, ["student: 14M parameters on cpu", "Epoch 0"]),
+        (RUN, ["jax 0.9.1, devices [CpuDevice(id=0)]", "compiling train step ...", "compiled in 8.1 s"]),
         (RUN, [OF_TENSORFLOW, "TensorFlow 2.20.0", "Epoch 1/2"]),
         (RUN, [OF_TENSORFLOW, "[towers] keras 3.9.2 on tensorflow 2.20.0", "Epoch 1/2"]),
     ],

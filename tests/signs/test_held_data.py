@@ -28,6 +28,7 @@ SHUFFLE = "shuffle_dataset_op.cc:453] Filling up shuffle buffer (this may take a
         (REPLAY, ("replay buffer", 7999, 100000)),
         ((SHUFFLE,), ("shuffle buffer", 1482, 10000)),
         (("[reader] page 100 backlog 67 rows", "[reader] page 200 backlog 131 rows"), ("backlog", 131, None)),
+        (("step 5000 reward 1.2 buffer 5000", "step 10000 reward 1.4 buffer 10000"), ("buffer", 10000, None)),
         (("4000 answers, cache 4001, rss 61 MiB", "8000 answers, cache 8001, rss 85 MiB"), ("cache", 8001, None)),
         (("task queue: 1,200 waiting", "task queue: 9,400 waiting"), ("task queue", 9400, None)),
     ],
@@ -121,6 +122,15 @@ def test_a_join_and_a_pivot_are_whole_in_memory(line: str, *, whole: bool) -> No
         ("features (6000000, 200000) float64", True),
         ("features (6000, 200) float64", False),
         ("model weights (6000000, 200000)", False),
+        ("building DMatrix 3000000 x 200", True),  # x 4 bytes = 2.24 GiB
+        ("table: 3,000,000 rows x 1,200 columns", True),
+        ("left 5,000,000 rows x 12 columns", False),
+        ("picture 1920 x 1080", False),
+        ("cube float64 33.2 GB, 40 chunks", True),
+        ("dataset: 41 GiB", True),
+        ("dataset: 410 MiB", False),
+        ("dataset: 41 GiB on disk", False),
+        ("loaded at 3.1 GB/s, table ready", False),
     ],
 )
 def test_a_shape_is_held_against_the_limit(line: str, *, beyond: bool) -> None:
