@@ -24,6 +24,7 @@ _FLAG = late(r"--?([A-Za-z][\w.\-]{0,100})(?:=(.*))?\Z", re.DOTALL)
 _LISTED = late(r"[A-Za-z]\w{2,80}\Z")
 _GIVES_PAIRS = late(r"\bfill_template\.py\s")
 _NEGATIVE = late(r"-\d")
+_LENGTH_OF_A_LIST = late(r"\d{1,9}\Z")
 _HEAP = late(r"-(Xm[sx])(\d{1,12}[kKmMgGtT]?)\Z")  # Java's, whose size is part of the word
 
 # The programs whose flags are settings of a job, by the last part of their path; frameworks have more.
@@ -181,7 +182,7 @@ def read_words(line: Iterable[str], before: Iterable[str] = ()) -> Iterator[Foun
     """The settings among the words of a command: flags, hydra overrides, environment assignments."""
     yield from (found for word in before for found in _assignment(word))
     pending: str | None = None
-    for word in line:
+    for word in _with_lists(line):
         if pending is not None and (not word.startswith("-") or _NEGATIVE.match(word)) and word != "\\":
             yield from _behind(pending, word)
             pending = None
@@ -203,6 +204,22 @@ def read_words(line: Iterable[str], before: Iterable[str] = ()) -> Iterator[Foun
             yield from _assignment(word)
     if pending is not None and pending not in _SHORT.values():
         yield pending, True
+
+
+def _with_lists(line: Iterable[str]) -> Iterator[str]:
+    """The words, with numbers that follow one another behind a flag as one: "--patch-size 96 96 96"."""
+    flagged, numbers = False, ""
+    for word in line:
+        if _LENGTH_OF_A_LIST.match(word) and (flagged or numbers):
+            numbers = f"{numbers} {word}".strip()
+        else:
+            if numbers:
+                yield numbers
+            numbers = ""
+            yield word
+        flagged = word.startswith("--") and "=" not in word
+    if numbers:
+        yield numbers
 
 
 def _behind(flag: str, word: str) -> Iterator[Found]:

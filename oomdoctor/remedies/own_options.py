@@ -39,6 +39,8 @@ TENFOLD: Final = "tenfold"
 PARTS: Final = "parts"
 TWICE: Final = "twice"
 _SIZE: Final = late(r"([1-9]\d{0,8}(?:\.\d{1,3})?)\s?(?:[KMGT]i?B|[KMGTkmgt])")
+_LIST: Final = late(r"\d{1,9}(?:[ ,x\u00d7]\d{1,9}){1,4}")  # "96 96 96", "100,720,1440", "512x512"
+_LENGTH: Final = late(r"\d{1,9}")
 _ALONE: Final = "="
 _MOST: Final = "max"  # says of any size only which it is
 _STATES: Final = {
@@ -91,6 +93,8 @@ class OwnOption(Struct, frozen=True):
     def then(self) -> Value:
         """What to set it to; None where only the program knows its values."""
         number = self.setting.whole
+        if self.row.then == HALF and (lengths := _list_of(self.setting)) is not None:
+            return _LENGTH.sub(lambda one: str(max(int(one[0]) // 2, 1)), lengths)
         if (size := _size_of(self.setting)) is not None and self.row.then in (HALF, TWICE):
             return f"{size[0] / 2 if self.row.then == HALF else 2 * size[0]:g}{size[1]}"
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
@@ -105,13 +109,16 @@ class OwnOption(Struct, frozen=True):
     @property
     def is_all_at_once(self) -> bool:
         """Whether the program cuts its work into no parts yet."""
-        few = (self.setting.whole or 0) < _LEAST_OF_HALVES and _size_of(self.setting) is None
+        sizes = _size_of(self.setting) or _list_of(self.setting)
+        few = (self.setting.whole or 0) < _LEAST_OF_HALVES and sizes is None
         return self.row.then in (HALF, PARTS) and few
 
     @property
     def formula(self) -> str | None:
         """How that comes of what it is now; None where it does not."""
         number, then = self.setting.whole, self.then
+        if _list_of(self.setting) is not None:
+            return say("half of each") if self.row.then == HALF else None
         if self.is_all_at_once and self.whole is not None:
             return encodings.part_of(self.whole)
         if (size := _size_of(self.setting)) is not None and self.row.then in (HALF, TWICE):
@@ -237,9 +244,15 @@ def _size_of(setting: Setting) -> tuple[float, str] | None:
     return (float(match[1]), match[0][len(match[1]) :]) if match is not None else None
 
 
+def _list_of(setting: Setting) -> str | None:
+    """Several lengths, of a tile or a chunk."""
+    return setting.value if isinstance(setting.value, str) and _LIST.fullmatch(setting.value) else None
+
+
 def _is_now(row: Row, setting: Setting) -> bool:
     value: Value = False if _negates(setting) else setting.value
-    if NUMBER in row.now and ((setting.whole or 0) >= _LEAST_OF_HALVES or _size_of(setting) is not None):
+    several = _list_of(setting) is not None and row.then == HALF
+    if NUMBER in row.now and ((setting.whole or 0) >= _LEAST_OF_HALVES or _size_of(setting) is not None or several):
         return True
     if _SHM in row.now and _IN_SHM.match(str(value)):
         return True

@@ -195,3 +195,17 @@ def test_the_same_flags_of_others_are_no_context(log: str) -> None:
 )
 def test_what_only_prepares_stands_before_the_program(log: str, workers: int | None) -> None:
     assert settings(log).get("workers") == workers
+
+
+@pytest.mark.parametrize(
+    ("log", "name", "value"),
+    [
+        ("python fit.py --patch-size 96 96 96 --lr 0.1", "patch_size", "96 96 96"),
+        ("python fit.py --patch-size 96", "patch_size", 96),
+        ("python fit.py --patch-size=96 96", "patch_size", 96),
+        ("python fit.py --patch-size 96 in.nii 4", "patch_size", 96),
+        ("python fit.py 12 --patch-size 96", "patch_size", 96),
+    ],
+)
+def test_several_numbers_behind_a_flag_are_one_value(log: str, name: str, value: object) -> None:
+    assert settings(log)[name] == value
