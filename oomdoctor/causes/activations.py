@@ -9,7 +9,7 @@ from oomdoctor.causes.sampler_warmup import IN_A_PASS, IN_A_WARM_UP
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade, allocator, arrays, generation, ggml, logits, other_words, passes, snapshot, warm_up
 from oomdoctor.signs.card import profiling_disturbed
-from oomdoctor.signs.first_step import killed_in_the_first_step_on_the_cpu, states_of_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import killed_at_a_limit_in_a_step, states_of_the_first_step_on_the_cpu
 from oomdoctor.signs.loading import live_tensors_before_any_step
 from oomdoctor.signs.made import KNOBS, of_all_pairs, of_one_input
 from oomdoctor.signs.neighbours import others_hold_many_times_what_was_missing
@@ -41,7 +41,7 @@ CAUSE = Cause(
     excluded=(arrays.array_of_the_model, passes.while_loading_or_updating, snapshot.model_states_hold_most),
     signs=(*IN_A_BARE_STEP, Row(snapshot.passes_hold_most, Grade.PROVES), Row(of_one_input, Grade.NAMES),
         Row(of_all_pairs, Grade.NAMES), Row(ggml.several_copies_in_a_fork, Grade.NAMES),
-        Row(killed_in_the_first_step_on_the_cpu, Grade.NAMES, OF_THE_BATCH),
+        Row(killed_at_a_limit_in_a_step, Grade.NAMES, OF_THE_BATCH),
         Row(passes.bucket_was_refused, Grade.NAMES, OUTPUT_KNOBS), Row(passes.in_a_backward_pass, Grade.NAMES),
         Row(passes.in_a_forward_pass, Grade.NAMES), Row(ggml.scores_fill_the_compute_buffer, Grade.NAMES, SCORES_KNOBS),
         Row(ggml.compute_buffer_of_some_size_refused, Grade.NAMES, COMPUTE_KNOBS),

@@ -69,7 +69,7 @@ CAUSE = Cause(
         Row(evaluation.killed_during_an_evaluation, Grade.POINTS), Row(first_step.adams_states_come_next, Grade.POINTS),
         Row(host_data.data_is_kept_by_a_setting, Grade.POINTS), Row(optimizer.lbfgs_fills_a_limit, Grade.POINTS),
         Row(held_data.the_prints_say_what_was_filled, Grade.HINTS), Row(node_groups.several_alike_have_it, Grade.NAMES),
-        Row(first_step.killed_in_the_first_step_on_the_cpu, Grade.POINTS),
+        Row(first_step.killed_at_a_limit_while_computing, Grade.POINTS),
         Row(host_loading.the_kernel_killed_while_loading_weights, Grade.NAMES),
     ),
     missing=(limits.killed_beside_a_limit,),

@@ -48,6 +48,7 @@ CAUSE = Cause(
         Row(logits.most_of_the_first_step_on_the_cpu, Grade.NAMES),
         Row(logits.most_of_a_bare_first_step, Grade.POINTS, OF_A_FIRST_STEP),
         Row(first_step.killed_bare_while_scoring, Grade.POINTS, OF_A_FIRST_STEP),
+        Row(first_step.killed_at_a_limit_while_scoring, Grade.NAMES, OF_A_FIRST_STEP),
         Row(logits.output_buffer_refused, Grade.NAMES, OUTPUT_KNOBS),
         Row(logits.compiled_code_over_a_vocabulary, Grade.PROVES),
         Row(logits.large_piece_while_scoring, Grade.NAMES),

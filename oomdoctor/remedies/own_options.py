@@ -30,7 +30,7 @@ from oomdoctor.remedies.proposal import Proposal
 from oomdoctor.remedies.settings import typed
 from oomdoctor.signs.address_space import a_loader_was_not_forked
 from oomdoctor.signs.first_step import killed_bare_before_the_first_step
-from oomdoctor.signs.printed_arrays import large_arrays
+from oomdoctor.signs.printed_arrays import large_arrays, pairs_counted
 from oomdoctor.units import cut_off
 
 NUMBER: Final = "number"
@@ -173,7 +173,9 @@ def _turned(row: Row, setting: Setting, crash: Crash) -> OwnOption:
 def _of_an_axis(crash: Crash, stated: list[Setting]) -> OwnOption | None:
     """The only option that is as large as an axis of the array which was refused, or of the largest that is printed."""
     refused = lengths_of(crash.root.shape or "") if isinstance(crash.root, HostAllocation) else []
-    lengths = refused or [length for array in large_arrays(crash)[:1] for length in array.shape]
+    pairs = pairs_counted(crash)
+    arrays = large_arrays(crash)[:1] or ([pairs] if pairs is not None else [])
+    lengths = refused or [length for array in arrays for length in array.shape]
     alike = [one for one in stated if one.whole in lengths and (one.whole or 0) >= _A_LONG_AXIS]
     counts = [one for one in alike if _OF_A_MODEL.isdisjoint(words_of(one.name))]
     return OwnOption(Row(_OF_INPUTS, (), (), frozenset(), frozenset(), HALF), counts[0]) if len(counts) == 1 else None

@@ -88,6 +88,7 @@ _GROWN: Final = late(
     r"(?:\d{1,7} ?)?(?:->|=>|\u2192|\bto\b) ?(\d{1,7})\b(?![^\n]*\bloss\b)"
 )
 _PASSES: Final = ("forward", "backward")
+_SCORING: Final = "logprob"  # which only training has
 _STAGES: Final = ("unknown", "launch", "forward", "backward", "optimizer_step")
 _DATA: Final = "data_load"
 _NO_TRAINING: Final = ("inference", "serving", "data")  # tasks
@@ -195,11 +196,42 @@ def killed_bare_in_a_pass(crash: Crash) -> Seen | None:
 @sign
 def killed_bare_while_scoring(crash: Crash) -> Seen | None:
     """The same, and its last line tells of the probabilities of tokens."""
-    return _in_a_pass(crash) if crash.stage == "logprob" else None
+    return _in_a_pass(crash) if crash.stage == _SCORING else None
+
+
+@sign
+def killed_at_a_limit_in_a_step(crash: Crash) -> Seen | None:
+    """A job that trains, of which no line shows a GPU, was killed for host memory in its first step, or its last line
+    tells of a forward or backward pass; one process held three quarters of the memory, where the kernel tells."""
+    if (seen := killed_in_the_first_step_on_the_cpu(crash)) is not None:
+        return seen
+    return _at_a_limit(crash) if crash.stage in _PASSES else None
+
+
+@sign
+def killed_at_a_limit_while_scoring(crash: Crash) -> Seen | None:
+    """The same, and its last line tells of the probabilities of tokens."""
+    return _at_a_limit(crash) if crash.stage == _SCORING else None
+
+
+@sign
+def killed_at_a_limit_while_computing(crash: Crash) -> Seen | None:
+    """Either is seen."""
+    return killed_at_a_limit_in_a_step(crash) or killed_at_a_limit_while_scoring(crash)
+
+
+def _at_a_limit(crash: Crash) -> Seen | None:
+    if not isinstance(crash.root, KernelKill | LimitKill) or not _one_held_it(crash):
+        return None
+    return _seen_in_a_pass(crash)
 
 
 def _in_a_pass(crash: Crash) -> Seen | None:
-    if not killed_bare(crash) or not _may_compute_alone(crash) or not speaks_of_training(crash):
+    return _seen_in_a_pass(crash) if killed_bare(crash) else None
+
+
+def _seen_in_a_pass(crash: Crash) -> Seen | None:
+    if not _may_compute_alone(crash) or not (crash.stage == _SCORING or speaks_of_training(crash)):
         return None
     words = say(
         "The job trains and was killed in a pass of its model; no line shows a GPU. What a pass computes lies in host "

@@ -12,7 +12,7 @@ from oomdoctor.incident.model import Crash
 from oomdoctor.job.frameworks import engine_printing
 from oomdoctor.language import say
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.first_step import killed_bare_at_a_step, killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import killed_at_a_limit_while_computing, killed_bare_at_a_step
 
 _DEVICES: Final = ("device_config", "device")
 _CACHE: Final = r"(?i)\bKV[ _-]?cache\b"
@@ -85,7 +85,7 @@ def computes_on_the_host(crash: Crash) -> bool:
     ways = (
         an_engine_computes_on_the_host,
         a_pass_computes_on_the_host,
-        killed_in_the_first_step_on_the_cpu,
+        killed_at_a_limit_while_computing,
         killed_bare_at_a_step,
     )
     return any(one(crash) is not None for one in ways)

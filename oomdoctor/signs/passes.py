@@ -18,7 +18,7 @@ from oomdoctor.language import joined, mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.arrays import array_of_a_step_on_the_host, what_passes_grow_with
-from oomdoctor.signs.first_step import killed_bare, killed_bare_at_a_step, killed_in_the_first_step_on_the_cpu
+from oomdoctor.signs.first_step import killed_at_a_limit_while_computing, killed_bare, killed_bare_at_a_step
 from oomdoctor.signs.gathering import by_hand
 from oomdoctor.signs.ggml import compute_buffer_refused
 from oomdoctor.signs.library import a_program_found_no_room_to_be_loaded, refused_at_the_drivers_start
@@ -450,7 +450,7 @@ def host_memory_of_no_pass(crash: Crash) -> Seen | None:
         return None
     if crash.pool == "gpu" or (isinstance(root, ArrayOutOfMemory) and root.shape and crash.stage != "data_load"):
         return None
-    if array_of_a_step_on_the_host(crash) or killed_in_the_first_step_on_the_cpu(crash):
+    if array_of_a_step_on_the_host(crash) or killed_at_a_limit_while_computing(crash):
         return None
     if killed_bare_at_a_step(crash) is not None or a_piece_of_a_training_on_the_cpu(crash) is not None:
         return None

@@ -46,6 +46,24 @@ _OF_ARRAYS: Final = ("narrow-dtypes", "stream-data", "smaller-partitions", "smal
                      "more-host-memory")  # fmt: skip
 _OF_RESULTS: Final = ("smaller-buffers", "narrow-dtypes", "stream-data", "smaller-input", "smaller-partitions",
                       "more-host-memory")  # fmt: skip
+# What is made of all pairs, by the words of options and prints; "kernel" alone is anything's
+_OVER_PAIRS: Final = late(
+    r"(?i)(?<![a-z])(?:pairwise|(?:distance|similarity|affinity|gram|kernel|covariance|adjacency|laplacian|linkage"
+    r"|co-?occurrence)[ _-]matrix|knn|k-nn|gaussian process|gp|spectral|agglomerative|hierarchical clustering"
+    r"|t-?sne|isomap|rbf|matern|dense (?:graph|adjacency)|building adjacency)(?![a-z])"
+)
+_IN_BLOCKS: Final = late(r"(?i)(?<![a-z])(?:blocks?|chunks?|sparse|kd_?tree|ball_?tree|hnsw|ivf|approx\w*)(?![a-z])")
+_COUNTED: Final = frozenset({
+    "points", "nodes", "samples", "train", "rows", "atoms", "particles", "items", "users", "documents", "docs",
+    "sequences", "vertices", "cells", "n",
+})  # fmt: skip
+_THINGS: Final = late(
+    r"(?i)(?<![\d.,])(?P<count>\d{1,3}(?:[,_]\d{3}){1,3}|\d{4,9}) "
+    r"(?:points|nodes|samples|rows|atoms|particles|items|users|documents|sequences|vertices|cells)\b"
+)
+_OF_PAIRS: Final = ("smaller-partitions", "smaller-input", "narrow-dtypes", "spill-to-disk", "more-host-memory")
+_LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
+_ON_THE_HOST: Final = ("host_ram", "cgroup", "none")
 _A_LITTLE_MORE: Final = 1.2  # a count goes on after its last print
 _SHOWN: Final = 3
 _COUNT: Final = late(A_COUNT)
@@ -86,9 +104,9 @@ class Results(Struct, frozen=True):
 
 @sign
 def arrays_by_its_prints_fill_it(crash: Crash) -> Seen | None:
-    """Either is seen."""
-    arrays = arrays_are_printed_that_fill_it(crash)
-    return arrays if arrays is not None else results_of_one_shape_pile_up(crash)
+    """Any of them is seen."""
+    signs = (arrays_are_printed_that_fill_it, results_of_one_shape_pile_up, pairs_of_what_is_counted_fill_it)
+    return next((seen for one in signs if (seen := one(crash)) is not None), None)
 
 
 @sign
@@ -127,13 +145,43 @@ def results_of_one_shape_pile_up(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(crash.root,), stage=crash.stage, knobs=_OF_RESULTS)
 
 
+@sign
+def pairs_of_what_is_counted_fill_it(crash: Crash) -> Seen | None:
+    """The job was killed, its options or prints name a matrix over all pairs, and the square of the number of things
+    that they name takes half of what there is, or 1 GiB where nobody knows how much that is."""
+    pairs, whole = pairs_counted(crash), _whole(crash)
+    if pairs is None or pairs.bytes < (HALF * whole if whole is not None else LARGE):
+        return None
+    words = say(
+        "The job names a matrix over all pairs ({what}): {formula} ({dtype}). Twice as many take four times as much.",
+        what=pairs.what, formula=pairs.formula, dtype=pairs.dtype,
+    )  # fmt: skip
+    beside = say("There are {limit} in all.", limit=show(whole)) if whole is not None else ""
+    unseen = say("no line shows that the whole matrix was made")
+    stage = crash.stage if crash.stage != "unknown" else "data_load"
+    return Seen(words=joined((words, beside)), evidence=(crash.root,), against=(unseen,), unsure=True, stage=stage,
+                knobs=_OF_PAIRS)  # fmt: skip
+
+
+def pairs_counted(crash: Crash) -> Array | None:
+    """The matrix over all pairs of the most things that an option or a print counts, where the job speaks of one."""
+    if not isinstance(crash.root, KernelKill | Kill) or crash.pool not in _ON_THE_HOST:
+        return None
+    settings = crash.context.settings.values()
+    lines = [*own_lines(crash), *(f"{one.name} {one.value}" for one in settings)]
+    speaks = next((match for line in lines if (match := _OVER_PAIRS.search(line)) is not None), None)
+    if speaks is None or any(_IN_BLOCKS.search(line) for line in lines):
+        return None
+    stated = [one.whole or 0 for one in settings if not _COUNTED.isdisjoint(words_of(one.name))]
+    printed = [number(match["count"]) for line in own_lines(crash) for match in _THINGS.finditer(line)]
+    count = max((*stated, *printed), default=0)
+    width, dtype = next((found for line in lines if (found := type_of_numbers(line)) is not None), _LEAST_TYPE)
+    return Array(speaks[0].lower(), (count, count), width, dtype)
+
+
 def large_arrays(crash: Crash) -> list[Array]:
     """Those that the job prints, the largest first, where together they are much of the memory there is."""
-    if not isinstance(crash.root, KernelKill | Kill | HostAllocation) or crash.pool not in (
-        "host_ram",
-        "cgroup",
-        "none",
-    ):
+    if not isinstance(crash.root, KernelKill | Kill | HostAllocation) or crash.pool not in _ON_THE_HOST:
         return []
     whole = _whole(crash)
     found = {(one.what, one.shape): one for line in own_lines(crash) for one in _arrays(line)}
@@ -182,6 +230,8 @@ __all__ = [
     "arrays_are_printed_that_fill_it",
     "arrays_by_its_prints_fill_it",
     "large_arrays",
+    "pairs_counted",
+    "pairs_of_what_is_counted_fill_it",
     "results_of_one_shape",
     "results_of_one_shape_pile_up",
 ]

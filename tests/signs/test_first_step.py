@@ -369,3 +369,23 @@ def test_states_that_are_too_little(tmp_path: Path) -> None:
         assert diagnosed(tmp_path, ADAM, f"trainable params: {parameters}", PASSED)[0]["cause"] == cause
     for parameters, cause in ((29_500_000, STATES), (29_400_000, LIMIT)):
         assert first(tmp_path, ADAM, f"trainable params: {parameters}", PASSED) == cause
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["step 3 loss 0.71", "step 4: running the forward pass"], STEP),
+        (["step 3 loss 0.71", "running the backward pass"], STEP),
+        (["[step 1] rollout of 128 done", "[step 1] computing logprobs"], "logits-spike"),
+        (["step 3 loss 0.71", "step 4: running the forward pass", "step 4 loss 0.70"], LIMIT),  # it is through
+        (["Using device: cuda", "step 3 loss 0.71", "step 4: running the forward pass"], LIMIT),
+        (["step 4: running the forward pass of the renderer"], LIMIT),  # nothing says that it trains
+    ],
+)
+def test_a_kill_at_a_limit_in_a_pass_is_the_passes(tmp_path: Path, lines: list[str], cause: str) -> None:
+    found = diagnosed(tmp_path, "python fit.py --batch-size 96", *lines, kernel=dmesg())
+    assert found[0]["cause"] == cause
+    if cause != LIMIT:
+        assert found[0]["confidence"] < 0.9
+    several = diagnosed(tmp_path, "python fit.py --batch-size 96", *lines, kernel=dmesg(610_000, 3))
+    assert several[0]["cause"] not in (STEP, "logits-spike")

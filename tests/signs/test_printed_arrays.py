@@ -92,3 +92,28 @@ def test_results_of_one_shape_are_kept(tmp_path: Path, lines: list[str], cause: 
     if cause == DATA:
         assert "200 x 2000 x 500 x 8 = 1.49 GiB" in found["explanation"]
         assert (found["remedies"][0]["setting"], found["remedies"][0]["suggested"]) == ("--flush-every", 50)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["building the knn graph of 40,000 points"], DATA),  # 40000^2 x 8 = 12 GiB of 2
+        (["points: 40000", "pairwise distances of 40000 points"], DATA),
+        (["building the knn graph of 40,000 points in chunks"], LIMIT),
+        (["building the sparse knn graph of 40,000 points"], LIMIT),
+        (["40,000 points, kernel size 3"], LIMIT),
+        (["building the knn graph"], LIMIT),  # of how many?
+    ],
+)
+def test_all_pairs_of_what_is_counted_take_much_of_the_limit(tmp_path: Path, lines: list[str], cause: str) -> None:
+    found = diagnosed(tmp_path, *lines)
+    assert found["cause"] == cause
+    assert found["confidence"] <= 0.8 or cause == LIMIT
+
+
+def test_pairs_are_multiplied_out_and_their_number_is_halved(tmp_path: Path) -> None:
+    found = diagnosed(tmp_path, "building the knn graph of 40,000 points")
+    assert found["headline"].endswith("all pairs of 40,000")
+    assert "40000 x 40000 x 8 = 11.92 GiB (float64)" in found["explanation"]
+    first = found["remedies"][0]
+    assert (first["knob"], first["setting"], first["suggested"]) == ("smaller-input", "--things", 20000)

@@ -31,7 +31,12 @@ from oomdoctor.signs.host_data import (
     refused_among_tables,
     step_on_tables,
 )
-from oomdoctor.signs.printed_arrays import large_arrays, results_of_one_shape
+from oomdoctor.signs.printed_arrays import (
+    large_arrays,
+    pairs_counted,
+    pairs_of_what_is_counted_fill_it,
+    results_of_one_shape,
+)
 
 _JOBS: Final = late(
     r"\bMAX_JOBS\W{1,3}(\d{1,4})\b|\b(?:make|ninja|cmake --build|cargo build)\b[^\n]{0,80} -j ?(\d{1,4})\b"
@@ -57,14 +62,15 @@ def collected(held: Held) -> str | None:
 
 
 def arrays_told(crash: Crash) -> str | None:
-    """The largest array that the job prints, or the number of its results and their shape."""
+    """The largest array that the job prints, the number of its results and their shape, or how many have all pairs."""
     arrays, results = large_arrays(crash), results_of_one_shape(crash)
     if arrays:
         array = arrays[0]
         return say("{what} {shape} of {dtype}", what=array.what, shape=array.shape, dtype=array.dtype).strip()
-    if results is None:
-        return None
-    return say("{count:,} results of {shape}", count=results.count, shape=results.each.shape)
+    if results is not None:
+        return say("{count:,} results of {shape}", count=results.count, shape=results.each.shape)
+    pairs = pairs_counted(crash) if pairs_of_what_is_counted_fill_it(crash) is not None else None
+    return say("all pairs of {count:,}", count=pairs.shape[0]) if pairs is not None else None
 
 
 def compiler(crash: Crash) -> str | None:
