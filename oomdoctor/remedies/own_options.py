@@ -55,6 +55,11 @@ _OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
 # What a program splits into where it does not split at all yet
 _FIRST_PIECES: Final = 64
+# Things that are too small for a part of one
+_FINE: Final = frozenset({
+    "rows", "lines", "records", "samples", "examples", "tokens", "texts", "docs", "documents", "words", "items", "ids",
+    "pairs", "queries", "rays", "pixels", "points", "frames", "events",
+})  # fmt: skip
 _TEN: Final = 10
 _FIRST_PARTS: Final = 8
 _OF_INPUTS: Final = "smaller-input"
@@ -165,9 +170,15 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
 
 def _turned(row: Row, setting: Setting, crash: Crash) -> OwnOption:
     whole = whole_of(setting.name, crash)
-    part = cut_off(whole // encodings.PIECES, 1) if whole is not None else _FIRST_PIECES
+    part = cut_off(whole // encodings.PIECES, 1) if whole is not None else _least_part(setting.name)
     pieces = encodings.rows_at_a_time(setting.name, crash) or part
     return OwnOption(row, setting, _share(row.knob, setting, crash), pieces, whole)
+
+
+def _least_part(name: str) -> int:
+    """How many a first part has of what nobody counts: "--stores-per-chunk" may be of three stores."""
+    things, *rest = words_of(name)
+    return 1 if rest[:1] == ["per"] and things not in _FINE else _FIRST_PIECES
 
 
 def _of_an_axis(crash: Crash, stated: list[Setting]) -> OwnOption | None:

@@ -17,7 +17,7 @@ from oomdoctor.job.frameworks import driven
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.first_step import killed_bare
+from oomdoctor.signs.first_step import evaluates_its_first_batch, killed_bare
 from oomdoctor.signs.host_growth import LEAST_POINTS, host_memory_grew
 from oomdoctor.signs.trace import asked, card, checked, innermost, phase, refusal, where
 
@@ -192,6 +192,8 @@ def killed_during_an_evaluation(crash: Crash) -> Seen | None:
     root = crash.root
     if crash.pool not in RAM or not isinstance(root, KernelKill | LimitKill) or crash.stage != "eval":
         return None
+    if evaluates_its_first_batch(crash):
+        return None
     words = say("The job was killed during an evaluation, which keeps its predictions in host memory until the end.")
     unseen = say("no frame joins or keeps predictions")
     return Seen(words=words, evidence=(root,), against=(unseen,), stage="eval")
@@ -202,6 +204,8 @@ def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job whose training went well before its evaluation."""
     root = crash.root
     if not killed_bare(crash) or not (crash.stage == "eval" or _was_counting(root)):
+        return None
+    if evaluates_its_first_batch(crash):
         return None
     if crash.pool not in (*RAM, "none") or root.process.rank is not None or crash.job.task in _WITHOUT_EVALUATION:
         return None

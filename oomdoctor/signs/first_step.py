@@ -82,12 +82,17 @@ _BACKWARD_DONE: Final = late(
     r"|\bbackward(?: pass)?:? (?:is |was )?(?:done|finished|completed?)\b"
 )
 _OF_A_FIRST: Final = late(r"(?i)\b(?:first|1st) backward\b")
+_OF_SO_MANY: Final = late(r"(?<![\d./])(\d{1,9})/[1-9]\d{0,8}\b")  # "Val 0/2 0/9", "0/63 [00:00<?"
 # "[seqlen warmup] sequence length -> 1024", "resolution: 256 -> 384", "curriculum: context grows to 4096"
 _GROWN: Final = late(
     r"(?i)\b(?:seq\w*|context|resolution|image|picture|crop|tile|batch|frames?|clip)\b[^\n\d]{0,24}"
     r"(?:\d{1,7} ?)?(?:->|=>|\u2192|\bto\b) ?(\d{1,7})\b(?![^\n]*\bloss\b)"
 )
 _PASSES: Final = ("forward", "backward")
+_EVALUATES: Final = "eval"
+# Of an evaluation behind steps that went well with their batch
+_OF_AN_EVALUATION: Final = ("tiled-processing", "smaller-input", "smaller-microbatch", "shorter-sequences",
+                            "mixed-precision", "smaller-model", "more-host-memory")  # fmt: skip
 _SCORING: Final = "logprob"  # which only training has
 _STAGES: Final = ("unknown", "launch", "forward", "backward", "optimizer_step")
 _DATA: Final = "data_load"
@@ -190,7 +195,7 @@ def killed_bare_after_the_inputs_grew(crash: Crash) -> Seen | None:
 def killed_bare_in_a_pass(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job that trains, of which no line shows a GPU: its last line tells of a
     forward or backward pass."""
-    return _in_a_pass(crash) if crash.stage in _PASSES else None
+    return _in_a_pass(crash) if crash.stage in _PASSES or evaluates_its_first_batch(crash) else None
 
 
 @sign
@@ -205,7 +210,7 @@ def killed_at_a_limit_in_a_step(crash: Crash) -> Seen | None:
     tells of a forward or backward pass; one process held three quarters of the memory, where the kernel tells."""
     if (seen := killed_in_the_first_step_on_the_cpu(crash)) is not None:
         return seen
-    return _at_a_limit(crash) if crash.stage in _PASSES else None
+    return _at_a_limit(crash) if crash.stage in _PASSES or evaluates_its_first_batch(crash) else None
 
 
 @sign
@@ -220,6 +225,15 @@ def killed_at_a_limit_while_computing(crash: Crash) -> Seen | None:
     return killed_at_a_limit_in_a_step(crash) or killed_at_a_limit_while_scoring(crash)
 
 
+def evaluates_its_first_batch(crash: Crash) -> bool:
+    """Whether the last line counts none of the batches of an evaluation as done: nothing is kept yet."""
+    told = crash.doing.because
+    if crash.stage != _EVALUATES or not isinstance(told, str):
+        return False
+    counts = _OF_SO_MANY.findall(told[:_CHARACTERS])
+    return bool(counts) and int(counts[-1]) == 0
+
+
 def _at_a_limit(crash: Crash) -> Seen | None:
     if not isinstance(crash.root, KernelKill | LimitKill) or not _one_held_it(crash):
         return None
@@ -231,13 +245,23 @@ def _in_a_pass(crash: Crash) -> Seen | None:
 
 
 def _seen_in_a_pass(crash: Crash) -> Seen | None:
-    if not _may_compute_alone(crash) or not (crash.stage == _SCORING or speaks_of_training(crash)):
+    if not _may_compute_alone(crash) or not (crash.stage in (_SCORING, _EVALUATES) or speaks_of_training(crash)):
         return None
-    words = say(
-        "The job trains and was killed in a pass of its model; no line shows a GPU. What a pass computes lies in host "
-        "memory then, and grows with the batch."
+    unsure = not killed_bare(crash)  # beside a limit that is sure
+    evaluates = crash.stage == _EVALUATES
+    words = (
+        say(
+            "The job was killed in the first batch of an evaluation, which keeps nothing yet; no line shows a GPU. "
+            "What a pass computes lies in host memory then, and grows with the batch and with each input."
+        )
+        if evaluates
+        else say(
+            "The job trains and was killed in a pass of its model; no line shows a GPU. What a pass computes lies in "
+            "host memory then, and grows with the batch."
+        )
     )
-    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),))
+    knobs = _OF_AN_EVALUATION if evaluates else ()
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=unsure, knobs=knobs)
 
 
 def killed_bare_at_a_step(crash: Crash) -> Seen | None:

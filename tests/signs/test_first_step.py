@@ -377,6 +377,7 @@ def test_states_that_are_too_little(tmp_path: Path) -> None:
         (["step 3 loss 0.71", "step 4: running the forward pass"], STEP),
         (["step 3 loss 0.71", "running the backward pass"], STEP),
         (["[step 1] rollout of 128 done", "[step 1] computing logprobs"], "logits-spike"),
+        (["Epoch 0/2 5/6 loss 0.92", "Val 0/2 0/9  image (1, 1, 128, 128)"], STEP),  # nothing is kept yet
         (["step 3 loss 0.71", "step 4: running the forward pass", "step 4 loss 0.70"], LIMIT),  # it is through
         (["Using device: cuda", "step 3 loss 0.71", "step 4: running the forward pass"], LIMIT),
         (["step 4: running the forward pass of the renderer"], LIMIT),  # nothing says that it trains
@@ -389,3 +390,23 @@ def test_a_kill_at_a_limit_in_a_pass_is_the_passes(tmp_path: Path, lines: list[s
         assert found[0]["confidence"] < 0.9
     several = diagnosed(tmp_path, "python fit.py --batch-size 96", *lines, kernel=dmesg(610_000, 3))
     assert several[0]["cause"] not in (STEP, "logits-spike")
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("Val 0/2 0/9  image (1, 1, 128, 128)", STEP),
+        ("Evaluating:   0%|          | 0/63 [00:00<?, ?it/s]", STEP),
+        ("Val 0/2 3/9  image (1, 1, 128, 128)", "eval-accumulation"),
+        ("Evaluating:  10%|#         | 6/63 [00:09<01:12,  1.2s/it]", "eval-accumulation"),
+    ],
+)
+def test_an_evaluation_keeps_nothing_of_its_first_batch(tmp_path: Path, line: str, cause: str) -> None:
+    command = "python fit.py --batch_size 2 --val_inferer simple"
+    found = diagnosed(tmp_path, command, "Epoch 0/2 5/6 loss 0.92", line)
+    assert found[0]["cause"] == cause
+    if cause == STEP:
+        first = found[0]["remedies"][0]
+        assert (first["knob"], first["setting"], first["suggested"]) == (
+            "tiled-processing", "--val_inferer", "sliding_window",
+        )  # fmt: skip
