@@ -290,7 +290,7 @@ REFUSED = "MemoryError: Unable to allocate {size} for an array with shape {shape
     [
         ("--max-train 2200", "(2200, 2200, 8)", ("max_train", 1100)),
         ("--spots 2200 --seed 2200", "(8, 2200)", ("spots", 1100)),
-        ("--spots 2200 --samples 2200", "(8, 2200)", None),  # one of the two, nobody knows which
+        ("--spots 2200 --spikes 2200", "(8, 2200)", None),  # one of the two, nobody knows which
         ("--spots 8", "(8, 2200)", None),  # by chance
         ("--hidden-dim 2200", "(8, 2200)", None),  # of the model
         ("--spots 2200", "(4400, 8)", None),
@@ -350,8 +350,8 @@ COOKS = "+ python fit.py --workers 8 --cut 9 {option}\nrecipe 20 of 96 cooked\n9
         ("--plates-per-batch 0", 300, "4800 / 16 = 300, rounded down"),
         ("--flush-every 0", 6, "96 / 16 = 6, rounded down"),
         ("--chunk-size -1", 6, "96 / 16 = 6, rounded down"),
-        ("--knives-per-batch 0", 64, None),  # nobody says how many there are
-        ("--forks-per-batch 0", 64, None),  # too few for so many parts
+        ("--knives-per-batch 0", 1, None),  # nobody says how many there are
+        ("--forks-per-batch 0", 1, None),  # too few for so many parts
         ("--num-parts 1", 8, None),
     ],
 )
