@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,8 @@ from lab.program import Program, size
 CGROUPS: Final = Path("/sys/fs/cgroup")
 KERNEL: Final = Path("/dev/kmsg")
 # Lines of a kill for a cgroup, from the kernel's own words for it to the end of its report
+_BEGINS: Final = re.compile(r"invoked oom-killer")
+_ENDS: Final = re.compile(r"Killed process \d")
 _KILL: Final = re.compile(r"invoked oom-killer|oom-kill:|Out of memory:|Memory cgroup out of memory|memory: usage|"
                           r"Tasks state|\[\s*pid\s*\]|\[\s*\d+\]\s+\d+|oom_reaper|swap: usage|kmem: usage")  # fmt: skip
 _PROGRESS: Final = re.compile(r"^(?:[^\n]*[ \t])?(?:step|epoch|batch|job|round)\s+\d+\b", re.MULTILINE)
@@ -119,7 +121,8 @@ def prepare(program: Program, scratch: Path) -> None:
 def run(program: Program, scratch: Path, logs: Path) -> Run:
     logs.mkdir(parents=True, exist_ok=True)
     limits = program.limits
-    with group(f"oomdoctor-lab-{os.getpid()}-{logs.name}", size(limits.memory)) as it, _kernel(program, logs):
+    name = f"oomdoctor-lab-{os.getpid()}-{logs.name}"
+    with group(name, size(limits.memory)) as it, _kernel(program, name, logs):
         (scratch / "job.sh").write_text(JOB.format(lines="\n".join(_lines(program))))
         (scratch / "spill").mkdir(exist_ok=True)
         spill = f"mount -t tmpfs -o size={size(limits.spill)} tmpfs {scratch}/spill" if limits.spill else ""
@@ -177,8 +180,9 @@ def _environment(program: Program, scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _kernel(program: Program, logs: Path) -> Iterator[None]:
-    """Writes what the kernel says meanwhile of kills, as dmesg prints it, beside the log of those who look there."""
+def _kernel(program: Program, group_name: str, logs: Path) -> Iterator[None]:
+    """Writes what the kernel says meanwhile of kills in the group, as dmesg prints it, beside the log of those who look
+    there."""
     if not program.kernel:
         yield
         return
@@ -190,11 +194,23 @@ def _kernel(program: Program, logs: Path) -> Iterator[None]:
     os.lseek(messages, 0, os.SEEK_END)
     try:
         yield
-        lines = list(_messages(messages))
+        lines = list(_of_group(group_name, _messages(messages)))
     finally:
         os.close(messages)
     if lines:
         (logs / "dmesg.log").write_text("".join(f"{line}\n" for line in lines))
+
+
+def _of_group(name: str, lines: Iterable[str]) -> Iterator[str]:
+    """The reports that name the group: another lab may run beside this one."""
+    report: list[str] = []
+    for line in lines:
+        if _BEGINS.search(line):
+            report = []
+        report.append(line)
+        if _ENDS.search(line):
+            yield from report if any(name in each for each in report) else ()
+            report = []
 
 
 def _messages(messages: int) -> Iterator[str]:

@@ -10,12 +10,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from oomdoctor.families.event import PROOF, SIDES, Event, Lookalike, Process, Read, Role
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import RankFailure
 from oomdoctor.families.pip_show import InstalledPackage
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.era import day_of, releases_of
-from oomdoctor.incident.joins import explains, long_apart, seconds_apart
+from oomdoctor.incident.joins import explains, long_apart, runs_the_program, seconds_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import earliest
@@ -133,7 +134,8 @@ def crashes(
     lookalikes = tuple(gathered.lookalikes.values())
     groups = _groups(events, context_of)
     built = [_crash(group, events, groups, context_of, trajectories, lookalikes) for group in groups]
-    return tuple(sorted(built, key=_severity))
+    tells = any(map(_ends_the_job, built))
+    return tuple(sorted(built, key=lambda crash: (*_severity(crash), tells and _is_of_others(crash))))
 
 
 def _set_apart(gathered: Gathered) -> None:
@@ -245,18 +247,19 @@ def _all_of_one_job(group: Iterable[Event], event: Event, context_of: ContextOf)
 
 def _nearest(groups: list[list[Event]], event: Event) -> list[Event]:
     """The crash a bare kill belongs to: whose kill names its process, else one of the host's memory if there is one,
-    else the nearest by time, else by line."""
+    of the program that its log shows, else the nearest by time, else by line."""
     named = [g for g in groups if any(explains(each, event) for each in g)]
     same_side = named or [g for g in groups if SIDES[g[0].pool] == "host"] or groups
     return min(same_side, key=lambda g: _distance(g, event))
 
 
-def _distance(group: Sequence[Event], event: Event) -> tuple[bool, float, int]:
+def _distance(group: Sequence[Event], event: Event) -> tuple[bool, bool, float, int]:
     other = all(explains(each, event) is False for each in group)
+    another_program = not any(runs_the_program(each, event) for each in group)
     first = group[0]
     if first.at.file == event.at.file:
-        return other, 0, abs(first.at.line - event.at.line)
-    return other, min(seconds_apart(each, event) for each in group), 0
+        return other, another_program, 0, abs(first.at.line - event.at.line)
+    return other, another_program, min(seconds_apart(each, event) for each in group), 0
 
 
 def _root(group: Sequence[Event], events: Sequence[Event]) -> Event:
@@ -333,6 +336,16 @@ def _role(event: Event, root: Event) -> Role:
     if event.strength >= PROOF and SIDES[event.pool] == SIDES[root.pool]:
         return "confirmation"
     return "cascade"
+
+
+def _ends_the_job(crash: Crash) -> bool:
+    """Whether the kernel killed the program that the job's log shows, and that says that it was killed."""
+    return any(runs_the_program(crash.root, event) for event in crash.events)
+
+
+def _is_of_others(crash: Crash) -> bool:
+    """A kill by the kernel that is none of the job's, where another one is: its log is of the whole machine."""
+    return isinstance(crash.root, KernelKill) and not _ends_the_job(crash)
 
 
 def _severity(crash: Crash) -> tuple[bool, bool]:

@@ -16,6 +16,7 @@ from oomdoctor.families.kernel import KernelKill, UserspaceKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.ray_death import WorkerDeath
 from oomdoctor.families.ray_kill import NodeOutOfMemory, Victim
+from oomdoctor.job.launch import command_of
 from oomdoctor.job.moments import moment, seconds_between, seconds_since, since_boot
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -26,6 +27,7 @@ ZONE_STEP: Final = 1800
 FURTHEST_ZONES: Final = 26 * 3600
 # What Ray kills on a busy node, it may report minutes later.
 LATE: Final = 600
+_CUT: Final = 15  # characters of a name that the kernel keeps
 
 # Who kills of the machine's: the kernel, and the guards beside it
 OF_THE_MACHINE: Final = (KernelKill, UserspaceKill)
@@ -50,6 +52,14 @@ def explains(kill: Event, death: Event) -> bool | None:
     if _of_two_nodes(kill, death):
         return False
     return None if None in answers else False
+
+
+def runs_the_program(kill: Event, death: Event) -> bool:
+    """Whether the kernel killed a process by the name of the command that stands above a bare death."""
+    if not isinstance(kill, KernelKill) or not isinstance(death, Kill):
+        return False
+    command = next((words for line in reversed(death.around.before) if (words := command_of(line))), [])
+    return bool(command) and kill.process.name == command[0].rpartition("/")[2][:_CUT]
 
 
 def _is_victim(victim: Victim, death: WorkerDeath) -> bool | None:

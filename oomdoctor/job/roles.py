@@ -21,7 +21,10 @@ SHORT: Final = 48
 CUT: Final = 15  # characters after which the kernel cuts a name
 
 # Class names and command lines that any job may have. The first role counts whose command it is.
-_TITLES: Final = (("reward_fn", "reward"), ("RewardWorker", "reward"))
+_TITLES: Final = (
+    ("reward_fn", "reward"),
+    (r"[Rr]eward(?:(?:[-_ ][Mm]|M)odel)?(?:[-_ ]?(?:[Ss]erver|[Ww]orker|[Mm]anager|[Ss]ervice))?", "reward"),
+)
 _COMMANDS: Final = (
     ("reward", r"\brm_server\b|(?:[/\s]|^)(?:[a-z0-9]{1,40}_){0,3}reward(?:_[a-z0-9]{1,40}){0,4}(?:\.py\b|\s|$)"),
     ("driver", r"\btrain\w{0,40}(?:\.py)?\b|\bfinetune\w{0,20}\b"),

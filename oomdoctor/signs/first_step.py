@@ -14,7 +14,7 @@ from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, total_bytes
-from oomdoctor.incident.prints import is_told_last, own_lines, several_steps_went_by
+from oomdoctor.incident.prints import is_told_last, number, own_lines, several_steps_went_by
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -67,6 +67,11 @@ _PARAMETERS: Final = late(
 # What `print(model)` ends with
 _MODULE: Final = late(r"^\s{1,40}\(\w{1,40}\): [A-Z]\w{1,40}\(|^\s{0,40}\)$")
 _UNITS: Final = {"K": 10**3, "M": 10**6, "B": 10**9, "million": 10**6, "billion": 10**9}
+# "user_embedding │ (None, 96) │ 46,098,144 │ user_id[0][0]": keras/src/utils/summary_utils.py; "|" of older releases
+_ROW_OF_EMBEDDINGS: Final = late(
+    r"(?i)^[^\u2502|\n]{0,40}embedding[^\u2502|\n]{0,40}(?:[\u2502|] {0,8}\([^)\n]{1,40}\)| \([^)\n]{1,40}\)) {0,20}"
+    r"[\u2502| ] {0,20}(?P<count>\d{1,3}(?:,\d{3}){0,4}|\d{1,12})(?![\d,])"
+)
 _NOT_TRAINED: Final = late(r"(?i)\b(?:teacher|reference|ref|frozen|non-?trainable|reward)\b")
 # In names of settings and in lines: what only training has
 _OF_TRAINING: Final = late(
@@ -293,9 +298,18 @@ def states_are_told(crash: Crash) -> Seen | None:
 
 @sign
 def states_weigh_most(crash: Crash) -> Seen | None:
-    """The same, and weights, gradients and states of so many parameters take 1 GiB or more."""
+    """The same, and weights, gradients and states of so many parameters take 1 GiB or more, or a quarter of that where
+    nearly all parameters are of embeddings: a batch computes with few of their rows."""
     states = _states(crash)
-    return states_are_told(crash) if states is not None and states[1] >= _WEIGHTY else None
+    if states is None or states[1] < (_WEIGHTY // 4 if _are_of_embeddings(crash, states[0]) else _WEIGHTY):
+        return None
+    return states_are_told(crash)
+
+
+def _are_of_embeddings(crash: Crash, parameters: int) -> bool:
+    """By the rows of Keras' summary."""
+    rows = (row for line in own_lines(crash) if (row := _ROW_OF_EMBEDDINGS.search(line)) is not None)
+    return sum(number(row["count"]) for row in rows) >= _NEARLY_ALL * parameters
 
 
 @sign

@@ -31,6 +31,7 @@ from oomdoctor.units import GIB, percent, show
 
 # A shm page counts for the one process that touched it: where the store is as large as a row, the row is the store.
 STORE_IN_ROW: Final = 0.8
+_HALF: Final = 0.5
 _DTYPE_OF_A_REWARD: Final = late(r"(?i)(?:reward|\brm)\w{0,40}(?:dtype|precision)")
 _32_BITS: Final = ("float32", "torch.float32", "fp32", "float")
 _REWARD_SETTINGS: Final = ("remote_rm_url", "remote_url", "reward_pretrain", "reward_model.path", "rm_path")
@@ -313,6 +314,16 @@ def a_reward_model_has_it(crash: Crash) -> Seen | None:
     if memory is None or reward is None or not memory.dominates(reward):
         return None
     return a_reward_model_leads(crash)
+
+
+@sign
+def a_reward_model_has_most_of_it(crash: Crash) -> Seen | None:
+    """The same, and that is more than half of what is in use."""
+    memory, seen = table(crash), a_reward_model_has_it(crash)
+    reward = reward_model(memory)
+    if memory is None or reward is None or memory.share(reward.largest) <= _HALF:
+        return None
+    return seen
 
 
 @sign

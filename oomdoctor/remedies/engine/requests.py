@@ -14,6 +14,7 @@ from oomdoctor.families.vllm_error import ContextDoesNotFit, NoCacheBlocks, Sequ
 from oomdoctor.families.vllm_figures import EncoderProfile
 from oomdoctor.incident.engine_facts import facts
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say, semicolons, translated
 from oomdoctor.remedies.engine.contexts import LEAST, context, within_room
 from oomdoctor.remedies.halves import half
@@ -91,14 +92,24 @@ def _longer_for_all(case: Case) -> Answer:
     if now is None:
         return Proposal(action=action, cost=cost)
     then = 2 * int(now)
+    launched = next((one for one in case.crash.context.settings.values() if _states_it(one, int(now))), None)
+    if launched is not None:
+        action = say("Give all sequences together a longer context ({name})", name=launched.flag)
     return Proposal(
         action=semicolons((action, f"{int(now)} -> {then}")),
         current=int(now),
         suggested=then,
+        setting=launched.flag if launched is not None else None,
+        snippet=f"{launched.written}{then}" if launched is not None else None,
         derivation=f"2 x {int(now)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
         cost=cost,
     )
+
+
+def _states_it(setting: Setting, cells: int) -> bool:
+    """Whether it is the launch line's option for the context."""
+    return setting.is_launched and setting.whole == cells and setting.name in KNOBS["shorter-context"].settings
 
 
 def cache_beside(crash: Crash) -> int | None:
