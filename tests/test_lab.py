@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab.__main__ import table
-from lab.cell import Run
+from lab.cell import Run, _of_group
 from lab.program import BUYING, Change, Limits, Program, changed, programs, scaled, size
 from lab.trial import Outcome, Trial, Try, done, figures, outcome_of, trial
 from oomdoctor.causes import causes
@@ -251,3 +251,15 @@ def test_what_buys_is_a_knob() -> None:
 def test_no_program_names_a_folder_of_this_machine() -> None:
     for program in PROGRAMS:
         assert str(Path.home()) not in program.file.read_text(encoding="utf-8")
+
+
+def test_the_kernels_reports_are_those_of_the_runs_own_group() -> None:
+    def report(name: str) -> list[str]:
+        return [
+            "python invoked oom-killer: gfp_mask=0xcc0",
+            f"oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/{name},task=python,pid=7",
+            "Memory cgroup out of memory: Killed process 7 (python) total-vm:9kB",
+        ]
+
+    lines = [*report("oomdoctor-lab-12-crash"), *report("oomdoctor-lab-31-crash"), *report("other")]
+    assert list(_of_group("oomdoctor-lab-31-crash", lines)) == report("oomdoctor-lab-31-crash")

@@ -204,3 +204,31 @@ def test_a_third_job_s_failure_does_not_bring_a_login_s_kill_back(tmp_path: Path
     assert len(report.incidents) == 3
     slurm = next(incident for incident in report.incidents if "9912331" in incident.headline)
     assert "145" not in words(slurm)
+
+
+REPORT = """\
+[{at}.10] {name} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[{at}.11] memory: usage 2097152kB, limit 2097152kB, failcnt 40
+[{at}.12] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/{group},\
+task_memcg=/{group},task={name},pid={pid},uid=0
+[{at}.13] Memory cgroup out of memory: Killed process {pid} ({name}) total-vm:4871108kB, anon-rss:2053812kB, \
+file-rss:4288kB, shmem-rss:0kB, UID:0 pgtables:7112kB oom_score_adj:0
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [
+        ("python -u fit.py --rows 900", "python"),
+        ("/opt/venv/bin/python fit.py --rows 900", "python"),
+        ("reindexer --rows 900", "sorter"),  # nothing tells which is its own: the earliest
+    ],
+)
+def test_the_kill_of_the_program_above_comes_before_other_jobs(tmp_path: Path, command: str, first: str) -> None:
+    other = REPORT.format(at=70, name="sorter", group="nightly", pid=41)
+    own = REPORT.format(at=90, name="python", group="job", pid=88)
+    (tmp_path / "dmesg.log").write_text(other + own)
+    (tmp_path / "job.log").write_text(f"+ {command}\nreading\nexit code: 137\n")
+    incidents = diagnose(tmp_path).as_json()["incidents"]
+    assert len(incidents) == 2
+    assert first in incidents[0]["headline"]

@@ -110,6 +110,9 @@ from oomdoctor.job.roles import class_and_method, is_outside_ray, role_of, short
         ("dashboard agent", "ray"),
         # the rest
         ("pt_data_worker", "data_loader"),
+        ("reward-server", "reward"),
+        ("RewardModel", "reward"),
+        ("reward", "reward"),
         ("ray::IDLE", "ray"),
         ("ray::IDLE_SpillWorker", "object_store"),
         ("ray::SPILL_SpillWorker", "object_store"),
@@ -143,6 +146,8 @@ def test_a_known_process_has_its_role(title: str, role: str) -> None:
         "ray::dask:load_array",
         "python rewards_dashboard_plot.ipynb",
         "python forward.py",
+        "rewarder",
+        "forward-server",
         "rm -rf /tmp/x.log.gz",
         "vim reward.txt",
         "/opt/google/chrome/chrome --type=renderer",

@@ -320,6 +320,7 @@ def test_a_context_that_is_full_is_made_longer() -> None:
     stated, _ = advise("llama-server -m m.gguf --ctx-size 6000\n" + FULL_CONTEXT, *knobs, cause="kv-pool-exhausted")
     assert stated["shorter-context"].suggested == 12000
     assert stated["shorter-context"].derivation == "2 x 6000 = 12000"
+    assert stated["shorter-context"].snippet == "--ctx-size 12000"
 
 
 # --- limits that an allocator sets itself

@@ -410,3 +410,25 @@ def test_an_evaluation_keeps_nothing_of_its_first_batch(tmp_path: Path, line: st
         assert (first["knob"], first["setting"], first["suggested"]) == (
             "tiled-processing", "--val_inferer", "sliding_window",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "cause"),
+    [
+        (
+            [
+                "user_embedding \u2502 (None, 96) \u2502 46,098,144 \u2502 user_id[0][0]",
+                "(Embedding) \u2502 \u2502 \u2502",
+            ],
+            STATES,
+        ),
+        (["user_embedding (Embedding)  (None, 96)  46098144  user_id[0][0]"], STATES),
+        (["user_embedding \u2502 (None, 96) \u2502 6,098,144 \u2502 user_id[0][0]"], STEP),  # an eighth of them
+        (["hidden (Dense) \u2502 (None, 96) \u2502 46,098,144 \u2502 x[0][0]"], STEP),
+        ([], STEP),
+    ],
+)
+def test_a_batch_takes_few_rows_of_embeddings(tmp_path: Path, rows: list[str], cause: str) -> None:
+    command = "python fit.py --batch-size 96 --optimizer adam"
+    lines = [*rows, "Total params: 48,169,760 (183.8 MB)", "Epoch 1/2"]  # x 16 bytes = 735 MiB
+    assert diagnosed(tmp_path, command, *lines)[0]["cause"] == cause
