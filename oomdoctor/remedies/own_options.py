@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kill import Kill
@@ -29,7 +30,7 @@ from oomdoctor.remedies.knobs import KNOBS
 from oomdoctor.remedies.proposal import Proposal
 from oomdoctor.remedies.settings import typed
 from oomdoctor.signs.address_space import a_loader_was_not_forked
-from oomdoctor.signs.first_step import killed_bare_before_the_first_step
+from oomdoctor.signs.first_step import killed_bare_before_the_first_step, primitives_of
 from oomdoctor.signs.printed_arrays import large_arrays, pairs_counted
 from oomdoctor.units import cut_off
 
@@ -71,6 +72,7 @@ _WORKER: Final = "workers"  # what scripts call those of a data loader
 _QUARTER: Final = 4
 _OF_ITEMS: Final = frozenset({"shuffle", "prefetch", "queue", "cache"})  # of which a step takes a batch
 _NEGATIONS: Final = frozenset({"no", "disable", "without"})  # the first word of a switch
+_OF_PRIMITIVES: Final = "cap-primitives"
 _OF_SIZES: Final = frozenset({"kb", "kib", "mb", "mib", "gb", "gib", "bytes"})
 
 
@@ -169,6 +171,8 @@ def own_option(knob: str, crash: Crash) -> OwnOption | None:
 
 
 def _turned(row: Row, setting: Setting, crash: Crash) -> OwnOption:
+    if row.knob == _OF_PRIMITIVES and not row.then and (held := primitives_of(crash)) is not None:
+        return OwnOption(replace(row, then=HALF), setting, pieces=max(held.count // 2, 1))
     whole = whole_of(setting.name, crash)
     part = cut_off(whole // encodings.PIECES, 1) if whole is not None else _least_part(setting.name)
     pieces = encodings.rows_at_a_time(setting.name, crash) or part
@@ -237,7 +241,7 @@ def _is_meant(row: Row, setting: Setting) -> bool:
 
 def _says_only(row: Row, setting: Setting) -> bool:
     """Whether the name says nothing else: then no value is too small for what the knob is about."""
-    return frozenset(words_of(setting.name)) - {_MOST} in (*row.words, *row.alone)
+    return frozenset(words_of(setting.name)) - {_MOST} in {each - {_MOST} for each in (*row.words, *row.alone)}
 
 
 def _names(row: Row, setting: Setting) -> bool:

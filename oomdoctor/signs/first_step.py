@@ -14,7 +14,7 @@ from oomdoctor.families.kill import SIGKILL, Kill, RankFailure
 from oomdoctor.families.lines import PROGRESS
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, total_bytes
-from oomdoctor.incident.prints import is_told_last, number, own_lines, several_steps_went_by
+from oomdoctor.incident.prints import A_COUNT, Held, growing, is_told_last, number, own_lines, several_steps_went_by
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -93,6 +93,10 @@ _GROWN: Final = late(
     r"(?i)\b(?:seq\w*|context|resolution|image|picture|crop|tile|batch|frames?|clip)\b[^\n\d]{0,24}"
     r"(?:\d{1,7} ?)?(?:->|=>|\u2192|\bto\b) ?(\d{1,7})\b(?![^\n]*\bloss\b)"
 )
+# What a scene or a cloud is made of, which optimizers split and clone: gaussian-splatting's densify_and_prune
+_PRIMITIVES: Final = late(r"(?i)\b(?P<what>points|gaussians|splats|primitives)\b[\s:=]{1,4}" + A_COUNT)
+_PRIMITIVES_GROW: Final = late(r"(?i)\bdensif\w{1,10} (?:to|into)\b")
+_OF_PRIMITIVES: Final = ("cap-primitives", "smaller-microbatch", "smaller-input", "mixed-precision", "more-host-memory")
 _PASSES: Final = ("forward", "backward")
 _EVALUATES: Final = "eval"
 # Of an evaluation behind steps that went well with their batch
@@ -180,9 +184,12 @@ def killed_bare_before_the_first_step(crash: Crash) -> Seen | None:
 
 @sign
 def killed_bare_after_the_inputs_grew(crash: Crash) -> Seen | None:
-    """The same, before a step of larger inputs than those of the steps before was done."""
+    """The same, before a step of larger inputs than those of the steps before was done, or after what it computes with
+    had grown."""
     if not killed_bare(crash) or not _may_compute_alone(crash):
         return None
+    if (more := _after_more_primitives(crash)) is not None:
+        return more
     sizes = [int(grown[1]) for line in crash.root.around.before if (grown := _GROWN.search(line)) is not None]
     before, now = [0, 0, *sizes][-2:]
     if not 0 < before < now or not is_told_last(own_lines(crash), _GROWN, (PROGRESS,)):
@@ -194,6 +201,25 @@ def killed_bare_after_the_inputs_grew(crash: Crash) -> Seen | None:
         before=before,
     )
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash, "forward"))
+
+
+def primitives_of(crash: Crash) -> Held | None:
+    """How many points or Gaussians the job had at its last print, where that counts more of them than those before."""
+    return growing(crash, _PRIMITIVES, _PRIMITIVES_GROW)
+
+
+def _after_more_primitives(crash: Crash) -> Seen | None:
+    held = primitives_of(crash)
+    if held is None or not speaks_of_training(crash):
+        return None
+    words = say(
+        "The job trains with ever more {what}: {count:,} at its last print. What each step computes grows with "
+        "them; no line shows a GPU.",
+        what=held.what, count=held.count,
+    )  # fmt: skip
+    stage = _stage(crash, "forward")
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=stage, knobs=_OF_PRIMITIVES,
+                unsure=not killed_bare(crash))  # fmt: skip
 
 
 @sign
@@ -215,6 +241,9 @@ def killed_at_a_limit_in_a_step(crash: Crash) -> Seen | None:
     tells of a forward or backward pass; one process held three quarters of the memory, where the kernel tells."""
     if (seen := killed_in_the_first_step_on_the_cpu(crash)) is not None:
         return seen
+    limited = isinstance(crash.root, KernelKill | LimitKill) and _one_held_it(crash) and _may_compute_alone(crash)
+    if limited and (grown := _after_more_primitives(crash)) is not None:
+        return grown
     return _at_a_limit(crash) if crash.stage in _PASSES or evaluates_its_first_batch(crash) else None
 
 

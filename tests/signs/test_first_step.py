@@ -432,3 +432,23 @@ def test_a_batch_takes_few_rows_of_embeddings(tmp_path: Path, rows: list[str], c
     command = "python fit.py --batch-size 96 --optimizer adam"
     lines = [*rows, "Total params: 48,169,760 (183.8 MB)", "Epoch 1/2"]  # x 16 bytes = 735 MiB
     assert diagnosed(tmp_path, command, *lines)[0]["cause"] == cause
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["step 5 loss 0.9 points 600", "step 10 loss 0.8 points 1697", "step 15 loss 0.7 points 7354"], STEP),
+        (["step 5 loss 0.9 gaussians: 600", "step 10 loss 0.8 gaussians: 7354"], STEP),
+        (["step 5 loss 0.9 points 7354", "step 10 loss 0.8 points 7354"], BARE),  # no more of them
+        (["step 5 loss 0.9 points 7354", "step 10 loss 0.8 points 600"], BARE),
+        (["frame 5 points 600", "frame 10 points 7354"], BARE),  # nothing trains
+    ],
+)
+def test_a_step_computes_with_more_primitives_each_time(tmp_path: Path, lines: list[str], cause: str) -> None:
+    found = diagnosed(tmp_path, "python fit.py --cap_max -1 --pixels 64", *lines)
+    assert found[0]["cause"] == cause
+    if cause == STEP:
+        first = found[0]["remedies"][0]
+        assert (first["knob"], first["setting"], first["suggested"]) == ("cap-primitives", "--cap_max", 3677)
+    limited = diagnosed(tmp_path, "python fit.py --cap_max -1 --pixels 64", *lines, kernel=dmesg())
+    assert limited[0]["cause"] == (STEP if cause == STEP else LIMIT)
