@@ -67,6 +67,7 @@ CAUSE = Cause(
         Row(loading.refused_while_laying_out_weights, Grade.POINTS, INFERENCE_KNOBS),
         Row(loading.live_tensors_beyond_any_share, Grade.POINTS, INFERENCE_KNOBS),
         Row(ggml.command_beside_a_cache, Grade.POINTS, CACHE_KNOBS),
+        Row(ggml.little_was_refused_beside_the_weights, Grade.NAMES, BUFFER_KNOBS),
         Row(ggml.some_buffer_refused, Grade.POINTS, BUFFER_KNOBS),
         Row(warm_up.warm_up_after_loading, Grade.HINTS, INFERENCE_KNOBS),
         Row(ggml.buffer_beside_the_weights_refused, Grade.HINTS, BUFFER_KNOBS),

@@ -35,6 +35,7 @@ from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 
 # A job may print nothing for so long before it dies.
+_SYSTEMD: Final = "systemd"  # a reporter
 SILENT: Final = 6 * 3600
 # Ray prints gigabytes to two digits.
 SAME_LIMIT: Final = 0.98
@@ -193,8 +194,18 @@ def failures_among(events: Sequence[Event], records: Sequence[Event]) -> list[Ev
     return [
         event
         for event in events
-        if event.role != "context" and event.strength >= 1 and not is_record(event) and id(event) not in repeated
+        if event.role != "context"
+        and event.strength >= 1
+        and not is_record(event)
+        and id(event) not in repeated
+        and not _is_of_the_journal(event, records)
     ]
+
+
+def _is_of_the_journal(event: Event, records: Sequence[Event]) -> bool:
+    """Whether it is systemd's word on a unit, in the file that has the kernel's kills: the machine's own log."""
+    told = isinstance(event, Kill) and event.reporter == _SYSTEMD
+    return told and any(isinstance(each, KernelKill) and each.at.file == event.at.file for each in records)
 
 
 def _within(record: Event, events: Iterable[Event]) -> Iterator[Event]:

@@ -98,6 +98,7 @@ _OWN: Final = (
     "stream-data",
     "chunked-logits",
     "cap-primitives",
+    "shorter-sequences",
 )
 # Knobs that jobs state as a number on their launch line, the likeliest to fill a host's memory first
 _HOW_MUCH: Final = (_WORKERS, "fewer-environments", "smaller-microbatch", "smaller-input", "shorter-context")
@@ -387,7 +388,7 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     was hit, no more than two. Before a purchase that no line states the vague ones stand, too. What a cluster does not
     have is no matter of price."""
     listed = sorted(remedies, key=lambda remedy: (remedy.knob == EVIDENCE, remedy.setting in _RISKY))
-    listed = _stated_before_general(listed) if pool in RAM else listed
+    listed = _stated_before_general(listed, cause) if pool in RAM else listed
     place = next((n for n, remedy in enumerate(listed) if remedy.knob in BOUGHT), None)
     if place is None or pool == "scheduling":
         return listed
@@ -402,10 +403,11 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     return [*before, bought, *(one for one in listed if one is not bought and one not in before)]
 
 
-def _stated_before_general(listed: list[Remedy]) -> list[Remedy]:
+def _stated_before_general(listed: list[Remedy], cause: str) -> list[Remedy]:
     """What only names the process that held the memory is as good for any job: behind the options that this one has."""
+    of_any = (*_OF_ANY_JOB, _LEAK) if cause == _GROUP else _OF_ANY_JOB
     last = max((n for n, one in enumerate(listed) if _is_stated(one) and one.knob not in BOUGHT), default=0)
-    general = [one for one in listed[:last] if one.knob in _OF_ANY_JOB and not _is_written(one)]
+    general = [one for one in listed[:last] if one.knob in of_any and not _is_written(one)]
     rest = [one for one in listed if one not in general]
     place = last + 1 - len(general)
     return [*rest[:place], *general, *rest[place:]]

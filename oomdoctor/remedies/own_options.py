@@ -39,6 +39,8 @@ HALF: Final = "half"
 TENFOLD: Final = "tenfold"
 PARTS: Final = "parts"
 TWICE: Final = "twice"
+_THOUSANDS: Final = "thousands"  # of rows, not of the nodes of a cluster
+_MANY: Final = 1000
 _SIZE: Final = late(r"([1-9]\d{0,8}(?:\.\d{1,3})?)\s?(?:[KMGT]i?B|[KMGTkmgt])")
 _LIST: Final = late(r"\d{1,9}(?:[ ,x\u00d7]\d{1,9}){1,4}")  # "96 96 96", "100,720,1440", "512x512"
 _LENGTH: Final = late(r"\d{1,9}")
@@ -270,6 +272,8 @@ def _is_now(row: Row, setting: Setting) -> bool:
     value: Value = False if _negates(setting) else setting.value
     several = _list_of(setting) is not None and row.then == HALF
     if NUMBER in row.now and ((setting.whole or 0) >= _LEAST_OF_HALVES or _size_of(setting) is not None or several):
+        return True
+    if _THOUSANDS in row.now and (setting.whole or 0) >= _MANY:
         return True
     if _SHM in row.now and _IN_SHM.match(str(value)):
         return True

@@ -17,6 +17,7 @@ from oomdoctor.signs.address_space import SMALL
 from oomdoctor.signs.commands import LIMIT_OR_FULL
 from oomdoctor.units import show
 
+_LITTLE: Final = 0.1  # of the weights
 LONG: Final = 16_384  # tokens of context: a batch of them needs more than a batch of 512 by itself
 BESIDE: Final = 0.5
 OF_AN_EMPTY_CARD: Final = 0.95  # the driver and the loader's own context keep the rest
@@ -112,8 +113,26 @@ def size_of_the_warm_up(crash: Crash) -> str | None:
 def compute_buffer_of_some_size_refused(crash: Crash) -> Seen | None:
     """The failed buffer is the compute buffer or the pool, and the message prints how large it is."""
     root = crash.root
+    if little_was_refused_beside_the_weights(crash) is not None:
+        return None
     sized = root.tried_bytes if isinstance(root, Short) else isinstance(root, BufferRefused) and _tried(root)
     return compute_buffer_refused(crash) if sized else None
+
+
+@sign
+def little_was_refused_beside_the_weights(crash: Crash) -> Seen | None:
+    """The failed buffer of the GPU is less than a tenth of the weights that were put there before it."""
+    root = crash.root
+    tried = _tried(root) if isinstance(root, BufferRefused) and root.what == "compute" and root.pool == "gpu" else None
+    weights = sum(one.held_bytes or 0 for one in _held(crash, "weights"))
+    if tried is None or tried >= _LITTLE * weights:
+        return None
+    words = say(
+        "The weights hold {weights} of the GPU; the compute buffer of {tried} was only the last that found no room.",
+        weights=show(weights),
+        tried=show(tried),
+    )
+    return Seen(words=words, evidence=(root,))
 
 
 @sign

@@ -232,3 +232,16 @@ def test_the_kill_of_the_program_above_comes_before_other_jobs(tmp_path: Path, c
     incidents = diagnose(tmp_path).as_json()["incidents"]
     assert len(incidents) == 2
     assert first in incidents[0]["headline"]
+
+
+@pytest.mark.parametrize(
+    "end", ["", "Jun 25 13:53:17 n3 systemd[1]: graph.service: Main process exited, code=killed, status=9/KILL\n"]
+)
+def test_a_units_end_in_the_same_journal_hides_no_earlier_kill(tmp_path: Path, end: str) -> None:
+    kernel = (
+        "Jun 24 18:02:11 n3 kernel: Out of memory: Killed process 928 (server) total-vm:65219kB, anon-rss:47809896kB, "
+    )
+    (tmp_path / "journal.log").write_text(f"{kernel}file-rss:0kB, shmem-rss:0kB\n{end}")
+    report = diagnose(tmp_path / "journal.log").as_json()
+    assert report["verdict"] == "oom"
+    assert "PID 928" in report["incidents"][0]["headline"]

@@ -186,6 +186,8 @@ LINES = (
     ("weight_sync", "▶ Preparing for training..."),
     ("model_load", "Requested to load HiDreamImage"),
     ("forward", "Requested to load AutoencoderKL"),
+    ("checkpoint_load", "[INFO|deepspeed.py:449] >> Attempting to resume from out/checkpoint-22"),
+    ("checkpoint_load", "[engine.py:2754:f] successfully read 2 ZeRO state_dicts for rank 0"),
     ("forward", "Requested to load WanVAE"),
     ("model_load", "Processing pytorch_model-00003-of-00007.bin"),
     ("model_load", "Processing model-00003-of-00007.safetensors"),

@@ -56,6 +56,9 @@ def test_each_row_is_of_a_knob() -> None:
         ("smaller-partitions", "--rows-per-chunk 0", ("rows_per_chunk", 64)),
         ("smaller-input", "--n-samples 3000", ("n_samples", 1500)),
         ("smaller-input", "--log-samples 3000", None),
+        ("smaller-input", "--num-nodes 8", None),  # of a cluster
+        ("smaller-input", "--num-train-epochs 3000", None),
+        ("stream-data", "--overwrite-cache", None),
         ("smaller-input", "--samples-per-gpu 3000", None),
         ("tiled-processing", "--val-inferer simple", ("val_inferer", "sliding_window")),
         ("tiled-processing", "--val-inferer sliding_window", None),

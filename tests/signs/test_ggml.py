@@ -7,6 +7,7 @@ from engine_logs import crash_of
 from gpu_logs import crash, ranking
 from reports import body
 
+from oomdoctor.decision.diagnosis import decide
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.signs import ggml
 
@@ -147,3 +148,21 @@ def test_a_compute_buffer_without_a_size_is_no_name(line: str, is_sized: bool) -
     it = crash(line)
     assert (ggml.compute_buffer_of_some_size_refused(it) is not None) is is_sized
     assert ggml.compute_buffer_refused(it) is not None
+
+
+@pytest.mark.parametrize(
+    ("weights", "compute", "is_little"),
+    [("3946.35", 69730304, True), ("3946.35", 469730304, False), ("250.00", 69730304, False)],
+)
+def test_a_small_compute_buffer_speaks_for_the_weights(weights: str, compute: int, *, is_little: bool) -> None:
+    it = crash(
+        f"llm_load_tensors:      CUDA0 buffer size =  {weights} MiB",
+        "llama_kv_cache_init:      CUDA0 KV buffer size =    11.00 MiB",
+        f"ggml_backend_cuda_buffer_type_alloc_buffer: allocating {compute / 2**20:.2f} MiB on device 0: cudaMalloc "
+        "failed: out of memory",
+        f"ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size {compute}",
+        "llama_new_context_with_model: failed to allocate compute buffers",
+    )
+    assert (ggml.little_was_refused_beside_the_weights(it) is not None) == is_little
+    first = decide(it).answers[0].cause.id
+    assert first == ("model-does-not-fit" if is_little else "activations")
