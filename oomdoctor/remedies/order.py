@@ -201,7 +201,12 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     known = [one for one in behind if one.cause.id != PROCESS_HOG]
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
-    return tuple(dict.fromkeys((*stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders)))
+    shown = [
+        knob for knob in answer.finding.knobs[:1] if knob not in BOUGHT
+    ]  # what the log shows to be beyond the limit
+    return tuple(
+        dict.fromkeys((*shown, *stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders))
+    )
 
 
 def _of_a_leak(own: tuple[str, ...], crash: Crash) -> tuple[str, ...]:

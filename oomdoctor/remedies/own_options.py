@@ -40,6 +40,7 @@ TENFOLD: Final = "tenfold"
 PARTS: Final = "parts"
 TWICE: Final = "twice"
 _THOUSANDS: Final = "thousands"  # of rows, not of the nodes of a cluster
+_FEW: Final = "few"  # at once
 _MANY: Final = 1000
 _SIZE: Final = late(r"([1-9]\d{0,8}(?:\.\d{1,3})?)\s?(?:[KMGT]i?B|[KMGTkmgt])")
 _LIST: Final = late(r"\d{1,9}(?:[ ,x\u00d7]\d{1,9}){1,4}")  # "96 96 96", "100,720,1440", "512x512"
@@ -274,6 +275,8 @@ def _is_now(row: Row, setting: Setting) -> bool:
     if NUMBER in row.now and ((setting.whole or 0) >= _LEAST_OF_HALVES or _size_of(setting) is not None or several):
         return True
     if _THOUSANDS in row.now and (setting.whole or 0) >= _MANY:
+        return True
+    if _FEW in row.now and _LEAST_OF_HALVES <= (setting.whole or 0) < _MANY:
         return True
     if _SHM in row.now and _IN_SHM.match(str(value)):
         return True

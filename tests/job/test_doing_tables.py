@@ -187,6 +187,7 @@ LINES = (
     ("model_load", "Requested to load HiDreamImage"),
     ("forward", "Requested to load AutoencoderKL"),
     ("checkpoint_load", "[INFO|deepspeed.py:449] >> Attempting to resume from out/checkpoint-22"),
+    ("checkpoint_load", "[INFO] loading zero_pp_rank_0_mp_rank_00_optim_states.pt (61 MB)"),
     ("checkpoint_load", "[engine.py:2754:f] successfully read 2 ZeRO state_dicts for rank 0"),
     ("forward", "Requested to load WanVAE"),
     ("model_load", "Processing pytorch_model-00003-of-00007.bin"),
