@@ -63,7 +63,7 @@ def in_general(crash: Crash) -> tuple[str, ...]:
 
 def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[list[Remedy], list[Rejected]]:
     """The cause's own remedies, the general ones behind them until there are enough, in their order."""
-    knobs = in_its_order(in_front(knobs, crash), cause, crash)
+    knobs = in_its_order(knobs if cause in _NOTHING_ELSE else in_front(knobs, crash), cause, crash)
     chosen, rejected = remedies(cause, knobs, crash)
     chosen = _once(chosen)
     listed = {*knobs, *(one.knob for one in rejected)}
@@ -74,7 +74,7 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     found = remedies(cause, more, crash)[0] if unpaid > 0 and more and cause not in _NOTHING_ELSE else []
     lines = {one.snippet for one in chosen} - {None}
     found = [one for one in found if one.knob not in listed and one.snippet not in lines and _has_a_sign(one, crash)]
-    further = [replace(one, general=True) for one in found]
+    further = [replace(one, general=one.current is None) for one in found]
     chosen = [*_real(chosen), *_added(further, ENOUGH - len(chosen), unpaid)]
     return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
 

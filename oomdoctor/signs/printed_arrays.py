@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from oomdoctor.arithmetic.training import states_in_full_precision
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
@@ -19,7 +20,7 @@ from oomdoctor.job.verbs import words_of
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
-from oomdoctor.signs.first_step import HALF, memory_in_all
+from oomdoctor.signs.first_step import HALF, memory_in_all, parameters_of
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import percent, show
 
@@ -66,6 +67,7 @@ _LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
 _ON_THE_HOST: Final = ("host_ram", "cgroup", "none")
 _A_LITTLE_MORE: Final = 1.2  # a count goes on after its last print
 _SHOWN: Final = 3
+_TIMES: Final = 8
 _COUNT: Final = late(A_COUNT)
 
 
@@ -187,7 +189,14 @@ def large_arrays(crash: Crash) -> list[Array]:
     found = {(one.what, one.shape): one for line in own_lines(crash) for one in _arrays(line)}
     arrays = sorted(found.values(), key=lambda one: one.bytes, reverse=True)
     size = sum(one.bytes for one in arrays)
-    return arrays if size >= (HALF * whole if whole is not None else LARGE) else []
+    return arrays if size >= (HALF * whole if whole is not None else _without_a_limit(crash)) else []
+
+
+def _without_a_limit(crash: Crash) -> int:
+    """1 GiB; a quarter where the model that the job prints is small beside that, with all its states."""
+    parameters = parameters_of(crash)
+    small = 0 < _TIMES * states_in_full_precision(parameters) <= LARGE // 4
+    return LARGE // 4 if small else LARGE
 
 
 def _whole(crash: Crash) -> int | None:

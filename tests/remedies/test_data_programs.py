@@ -104,6 +104,15 @@ def test_a_wide_table_is_computed_in_blocks_and_has_no_batch(tmp_path: Path) -> 
     assert lines["smaller-partitions"] == "for rows in np.array_split(x, 16): ..."
 
 
+def test_a_shape_that_no_machine_has_room_for_is_not_put_on_a_disk(tmp_path: Path) -> None:
+    refused = "Unable to allocate 29.5 PiB for an array with shape (1813201, 23053201, 397) and data type uint16"
+    frames = (
+        'Traceback (most recent call last):\n  File "grid.py", line 4, in fill\n    out = np.zeros(shape, np.uint16)\n'
+    )
+    cause, knobs, _ = advised(tmp_path, f"{frames}numpy._core._exceptions._ArrayMemoryError: {refused}\n")
+    assert (cause, knobs) == ("absurd-size", ["fix-shape"])
+
+
 def test_a_budget_is_raised_to_twice_what_it_is() -> None:
     remedy = advise(DUCKDB, "raise-allocator-cap", cause="allocator-cap")[0]["raise-allocator-cap"]
     assert remedy.suggested == "191MiB"

@@ -59,6 +59,8 @@ def test_each_row_is_of_a_knob() -> None:
         ("smaller-input", "--num-nodes 8", None),  # of a cluster
         ("smaller-input", "--num-train-epochs 3000", None),
         ("stream-data", "--overwrite-cache", None),
+        ("smaller-partitions", "--max-shard-size 5GB", None),  # of what is written
+        ("narrow-dtypes", "--precision double", ("precision", "single")),
         ("fewer-sequences", "--users 64", ("users", 32)),
         ("fewer-sequences", "--users 200000", None),  # not at once
         ("smaller-input", "--samples-per-gpu 3000", None),

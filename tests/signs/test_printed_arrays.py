@@ -117,3 +117,16 @@ def test_pairs_are_multiplied_out_and_their_number_is_halved(tmp_path: Path) -> 
     assert "40000 x 40000 x 8 = 11.92 GiB (float64)" in found["explanation"]
     first = found["remedies"][0]
     assert (first["knob"], first["setting"], first["suggested"]) == ("smaller-input", "--things", 20000)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["Total params: 333,320", "x (20000, 20) int32 y (20000, 5000) float32"], DATA),  # 381 MiB
+        (["Total params: 33,333,320", "x (20000, 20) int32 y (20000, 5000) float32"], BARE),
+        (["x (20000, 20) int32 y (20000, 5000) float32"], BARE),  # what else there is, nobody knows
+        (["Total params: 333,320", "x (20000, 20) int32 y (20000, 500) float32"], BARE),
+    ],
+)
+def test_arrays_beside_a_small_model_and_no_known_limit(tmp_path: Path, lines: list[str], cause: str) -> None:
+    assert diagnosed(tmp_path, *lines, group="")["cause"] == cause
