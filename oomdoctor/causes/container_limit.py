@@ -61,8 +61,7 @@ CAUSE = Cause(
         Row(limits.manager_reports_its_limit, Grade.NAMES), Row(limits.container_was_nearly_full, Grade.NAMES),
         Row(other_words.limit_of_a_group_in_other_words, Grade.NAMES), Row(limits.killed_and_refused, Grade.NAMES),
         Row(limits.store_exceeds_the_limit, Grade.NAMES, ("smaller-object-store", "raise-container-limit")),
-        Row(records.peak_reached_the_limit, Grade.POINTS), Row(recorded_use_was_near_the_limit, Grade.NAMES),
-    ),
+        Row(records.peak_reached_the_limit, Grade.POINTS), Row(recorded_use_was_near_the_limit, Grade.NAMES)),
     at_a_limit=True,
     against=(
         Row(checkpoints.while_a_checkpoint_was_written_or_read, Grade.POINTS),

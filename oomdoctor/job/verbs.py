@@ -185,7 +185,7 @@ def of_sentence(line: str) -> Row | None:
         word = match[1].lower()
         if word in index and (word.endswith(("ing", "ion")) or _TITLE.match(line)):
             behind = line[match.end(1) : match.end(1) + 80]
-            near = [each for each in words_of(behind) if not each.isdecimal()][:_NEAR]
+            near = words_of(behind)[:_NEAR]
             row = next((verb.row for verb in index[word] if _is_said(verb, near, line)), SILENCE)
             said = words_of(_FOLDERS.sub("", behind))[:_NEAR]
             if row.stage and (_BAR.search(line) or classes_of_words()["OTHER"].isdisjoint(said)):

@@ -74,7 +74,7 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     found = remedies(cause, more, crash)[0] if unpaid > 0 and more and cause not in _NOTHING_ELSE else []
     lines = {one.snippet for one in chosen} - {None}
     found = [one for one in found if one.knob not in listed and one.snippet not in lines and _has_a_sign(one, crash)]
-    further = [replace(one, general=one.current is None) for one in found]
+    further = [replace(one, general=own_option(one.knob, crash) is None) for one in found]
     chosen = [*_real(chosen), *_added(further, ENOUGH - len(chosen), unpaid)]
     return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
 

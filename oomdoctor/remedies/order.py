@@ -20,7 +20,7 @@ from oomdoctor.incident.card import card_of
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import early_kill, node_memory, ray_kill
 from oomdoctor.incident.prints import several_steps_went_by
-from oomdoctor.language import say
+from oomdoctor.language import say, translated
 from oomdoctor.patterns import late
 from oomdoctor.remedies import Remedy, misread, own_options, ray_workers
 from oomdoctor.remedies.allocator import WORTH_A_TRY, little_is_unused
@@ -410,12 +410,18 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
 
 def _stated_before_general(listed: list[Remedy], cause: str) -> list[Remedy]:
     """What only names the process that held the memory is as good for any job: behind the options that this one has."""
-    of_any = (*_OF_ANY_JOB, _LEAK) if cause == _GROUP else _OF_ANY_JOB
     last = max((n for n, one in enumerate(listed) if _is_stated(one) and one.knob not in BOUGHT), default=0)
-    general = [one for one in listed[:last] if one.knob in of_any and not _is_written(one)]
+    general = [one for one in listed[:last] if _is_of_any_job(one, cause) and not _is_written(one)]
     rest = [one for one in listed if one not in general]
     place = last + 1 - len(general)
     return [*rest[:place], *general, *rest[place:]]
+
+
+def _is_of_any_job(remedy: Remedy, cause: str) -> bool:
+    """In the knob's own words; references where nothing shows that anything grows."""
+    if remedy.knob == _LEAK:
+        return cause != PROCESS_HOG and not cause.endswith(_LEAKS)
+    return remedy.knob in _OF_ANY_JOB and remedy.action.startswith(translated(KNOBS[remedy.knob].action))
 
 
 def _is_written(remedy: Remedy) -> bool:

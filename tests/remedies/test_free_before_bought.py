@@ -62,7 +62,7 @@ def test_what_stands_before_already_stays_there() -> None:
 
 @pytest.mark.parametrize(("pool", "stated_first"), [("host_ram", True), ("cgroup", True), ("gpu", False)])
 def test_what_holds_for_any_job_comes_behind_what_this_one_states(pool: str, *, stated_first: bool) -> None:
-    of_any = Remedy(knob="stream-data", action="Stream the data", subject="python (PID 5)")
+    of_any = Remedy(knob="stream-data", action=KNOBS["stream-data"].action, subject="python (PID 5)")
     stated = Remedy(knob="smaller-buffers", action="Halve it", setting="--buffer", current=8, suggested=4)
     knobs = order(of_any, stated, one("more-host-memory"), pool=pool)
     assert (knobs == ["smaller-buffers", "stream-data", "more-host-memory"]) == stated_first
