@@ -27,7 +27,7 @@ from oomdoctor.signs.growing_caches import an_unbounded_cache_grows, unbounded_c
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.made import IN_BLOCKS
 from oomdoctor.signs.node_groups import several_alike_have_it
-from oomdoctor.signs.printed_arrays import arrays_by_its_prints_fill_it
+from oomdoctor.signs.printed_arrays import LEAST_TYPE, arrays_by_its_prints_fill_it
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import percent, show, size
 
@@ -100,7 +100,6 @@ _SIZE_OF_DATA: Final = late(
     r"(?i)\b(?:array|cube|matrix|data ?set|data ?frame|table|volume|stack|grid|tensor|corpus|(?:float|int)(?:32|64))\b"
     r"[^\n\d]{0,40}(?<![\d.])(?P<size>\d{1,6}(?:\.\d{1,3})?)\s?(?P<unit>[KMGT]i?B)\b(?!\s?/s)"
 )
-_LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
 _OF_INPUT: Final = late(
     r"(?i)\b\d[\d,_]{2,15} (?:\w{1,12} ){0,2}(?:line|row|record|key|entr(?:y|ie)|item|word|url|k-?mer|read|document"
     r"|id)s?\b"
@@ -200,7 +199,7 @@ def a_table_beyond_the_limit(crash: Crash) -> Seen | None:
 
 def _tables(line: str) -> Iterator[tuple[str, int, str]]:
     """The shapes that a line prints, what each takes, and the type of its numbers."""
-    width, dtype = type_of_numbers(line) or _LEAST_TYPE
+    width, dtype = type_of_numbers(line) or LEAST_TYPE
     for match in _SHAPE.finditer(line):
         yield match[0], prod(int(length) for length in _LENGTH.findall(match[0])) * width, dtype
     for match in _ROWS_AND_COLUMNS.finditer(line):

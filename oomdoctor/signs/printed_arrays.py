@@ -63,7 +63,7 @@ _THINGS: Final = late(
     r"(?:points|nodes|samples|rows|atoms|particles|items|users|documents|sequences|vertices|cells)\b"
 )
 _OF_PAIRS: Final = ("smaller-partitions", "smaller-input", "narrow-dtypes", "spill-to-disk", "more-host-memory")
-_LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
+LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
 _ON_THE_HOST: Final = ("host_ram", "cgroup", "none")
 _A_LITTLE_MORE: Final = 1.2  # a count goes on after its last print
 _SHOWN: Final = 3
@@ -177,7 +177,7 @@ def pairs_counted(crash: Crash) -> Array | None:
     stated = [one.whole or 0 for one in settings if not _COUNTED.isdisjoint(words_of(one.name))]
     printed = [number(match["count"]) for line in own_lines(crash) for match in _THINGS.finditer(line)]
     count = max((*stated, *printed), default=0)
-    width, dtype = next((found for line in lines if (found := type_of_numbers(line)) is not None), _LEAST_TYPE)
+    width, dtype = next((found for line in lines if (found := type_of_numbers(line)) is not None), LEAST_TYPE)
     return Array(speaks[0].lower(), (count, count), width, dtype)
 
 
@@ -235,6 +235,7 @@ def results_of_one_shape(crash: Crash) -> Results | None:
 
 
 __all__ = [
+    "LEAST_TYPE",
     "Array",
     "arrays_are_printed_that_fill_it",
     "arrays_by_its_prints_fill_it",
