@@ -194,14 +194,14 @@ def _kernel(program: Program, group_name: str, logs: Path) -> Iterator[None]:
     os.lseek(messages, 0, os.SEEK_END)
     try:
         yield
-        lines = list(_of_group(group_name, _messages(messages)))
+        lines = list(of_group(group_name, _messages(messages)))
     finally:
         os.close(messages)
     if lines:
         (logs / "dmesg.log").write_text("".join(f"{line}\n" for line in lines))
 
 
-def _of_group(name: str, lines: Iterable[str]) -> Iterator[str]:
+def of_group(name: str, lines: Iterable[str]) -> Iterator[str]:
     """The reports that name the group: another lab may run beside this one."""
     report: list[str] = []
     for line in lines:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab.__main__ import table
-from lab.cell import Run, _of_group
+from lab.cell import Run, of_group
 from lab.program import BUYING, Change, Limits, Program, changed, programs, scaled, size
 from lab.trial import Outcome, Trial, Try, done, figures, outcome_of, trial
 from oomdoctor.causes import causes
@@ -262,4 +262,4 @@ def test_the_kernels_reports_are_those_of_the_runs_own_group() -> None:
         ]
 
     lines = [*report("oomdoctor-lab-12-crash"), *report("oomdoctor-lab-31-crash"), *report("other")]
-    assert list(_of_group("oomdoctor-lab-31-crash", lines)) == report("oomdoctor-lab-31-crash")
+    assert list(of_group("oomdoctor-lab-31-crash", lines)) == report("oomdoctor-lab-31-crash")

@@ -16,7 +16,7 @@ from oomdoctor.families.pip_show import InstalledPackage
 from oomdoctor.families.surroundings import Neighbourhood
 from oomdoctor.families.unfamiliar import in_other_words
 from oomdoctor.incident.era import day_of, releases_of
-from oomdoctor.incident.joins import explains, long_apart, runs_the_program, seconds_apart
+from oomdoctor.incident.joins import explains, kills_one_of, long_apart, program_of, seconds_apart
 from oomdoctor.incident.ledger import ledgers
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.timeline import earliest
@@ -134,8 +134,8 @@ def crashes(
     lookalikes = tuple(gathered.lookalikes.values())
     groups = _groups(events, context_of)
     built = [_crash(group, events, groups, context_of, trajectories, lookalikes) for group in groups]
-    tells = any(map(_ends_the_job, built))
-    return tuple(sorted(built, key=lambda crash: (*_severity(crash), tells and _is_of_others(crash))))
+    others = _of_others(built, events)
+    return tuple(sorted(built, key=lambda crash: (*_severity(crash), id(crash) in others)))
 
 
 def _set_apart(gathered: Gathered) -> None:
@@ -250,12 +250,13 @@ def _nearest(groups: list[list[Event]], event: Event) -> list[Event]:
     of the program that its log shows, else the nearest by time, else by line."""
     named = [g for g in groups if any(explains(each, event) for each in g)]
     same_side = named or [g for g in groups if SIDES[g[0].pool] == "host"] or groups
-    return min(same_side, key=lambda g: _distance(g, event))
+    program = program_of(event) if len(same_side) > 1 else None
+    return min(same_side, key=lambda g: _distance(g, event, program))
 
 
-def _distance(group: Sequence[Event], event: Event) -> tuple[bool, bool, float, int]:
+def _distance(group: Sequence[Event], event: Event, program: str | None) -> tuple[bool, bool, float, int]:
     other = all(explains(each, event) is False for each in group)
-    another_program = not any(runs_the_program(each, event) for each in group)
+    another_program = not any(kills_one_of(each, (program,)) for each in group)
     first = group[0]
     if first.at.file == event.at.file:
         return other, another_program, 0, abs(first.at.line - event.at.line)
@@ -338,14 +339,13 @@ def _role(event: Event, root: Event) -> Role:
     return "cascade"
 
 
-def _ends_the_job(crash: Crash) -> bool:
-    """Whether the kernel killed the program that the job's log shows, and that says that it was killed."""
-    return any(runs_the_program(crash.root, event) for event in crash.events)
-
-
-def _is_of_others(crash: Crash) -> bool:
-    """A kill by the kernel that is none of the job's, where another one is: its log is of the whole machine."""
-    return isinstance(crash.root, KernelKill) and not _ends_the_job(crash)
+def _of_others(built: Sequence[Crash], events: Iterable[Event]) -> set[int]:
+    """The kills by the kernel of other programs than the job's, where one is of the job's: such a log is of the whole
+    machine."""
+    kills = [crash for crash in built if isinstance(crash.root, KernelKill)]
+    programs = {program_of(event) for event in events} if len(kills) > 1 else set()
+    own = [crash for crash in kills if kills_one_of(crash.root, programs)]
+    return {id(crash) for crash in kills if crash not in own} if own else set()
 
 
 def _severity(crash: Crash) -> tuple[bool, bool]:

@@ -8,7 +8,7 @@ of another container or another hour is another incident.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from oomdoctor.families.event import Event
@@ -54,12 +54,17 @@ def explains(kill: Event, death: Event) -> bool | None:
     return None if None in answers else False
 
 
-def runs_the_program(kill: Event, death: Event) -> bool:
-    """Whether the kernel killed a process by the name of the command that stands above a bare death."""
-    if not isinstance(kill, KernelKill) or not isinstance(death, Kill):
-        return False
-    command = next((words for line in reversed(death.around.before) if (words := command_of(line))), [])
-    return bool(command) and kill.process.name == command[0].rpartition("/")[2][:_CUT]
+def program_of(death: Event) -> str | None:
+    """The program of the command that stands above a bare death, as the kernel names it."""
+    if not isinstance(death, Kill):
+        return None
+    command = next((words for line in reversed(death.around.before) if (words := command_of(line))), None)
+    return command[0].rpartition("/")[2][:_CUT] if command else None
+
+
+def kills_one_of(kill: Event, programs: Collection[str | None]) -> bool:
+    """Whether the kernel killed a process by one of these names."""
+    return isinstance(kill, KernelKill) and kill.process.name is not None and kill.process.name in programs
 
 
 def _is_victim(victim: Victim, death: WorkerDeath) -> bool | None:

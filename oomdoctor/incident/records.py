@@ -34,8 +34,8 @@ from oomdoctor.job.moments import Moment, moment, seconds_since
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 
-# A job may print nothing for so long before it dies.
 _SYSTEMD: Final = "systemd"  # a reporter
+# A job may print nothing for so long before it dies.
 SILENT: Final = 6 * 3600
 # Ray prints gigabytes to two digits.
 SAME_LIMIT: Final = 0.98

@@ -198,8 +198,8 @@ def _of_a_program(case: Case) -> Answer:
 
 
 def _larger_default(used: int) -> Proposal:
-    """V8's heap is a quarter of the machine's memory where nobody states it (v8/src/heap/heap.cc, HeapSizeFromPhysical-
-    Memory): one that is full so early is of a small machine, which has no room for the usual value."""
+    """V8's heap is a quarter of the machine's memory where nobody states it: one that is full so early is of a small
+    machine, which has no room for the usual value (v8/src/heap/heap.cc, HeapSizeFromPhysicalMemory)."""
     then = math.ceil(2 * used / MIB)
     return Proposal(
         suggested=then,

@@ -532,8 +532,8 @@ def _beyond_a_half(crash: Crash) -> bool:
 def simulated_worlds(case: Case) -> bool:
     """Environments that the job computes itself, of which there may be fewer; or an option for these or for buffers."""
     option = case.row is not None and case.crash.job.task == OF_NATURE
-    own = own_options.own_option(case.knob, case.crash)
-    return case.now is not None or own is not None or option or simulates_worlds(case.crash)
+    stated = case.now is not None or _has_its_own(KNOBS[case.knob], case)
+    return stated or option or simulates_worlds(case.crash)
 
 
 def option_for_it(case: Case) -> bool:

@@ -79,6 +79,7 @@ _SEQUENCES: Final = "fewer-sequences"
 _OF_AN_ENGINES_BATCHES: Final = (_SEQUENCES, "smaller-prefill", _LENGTH)
 _WORKERS: Final = "fewer-workers"
 _AT_ONCE: Final = late(r"(?i)concurren|in_?flight|max_?pending")
+# Knobs that fit any job where nothing says what of it they change
 _OF_ANY_JOB: Final = ("stream-data", "low-memory-loading", "smaller-microbatch")
 _DELAY: Final = "tune-ray-monitor"  # relieves nothing
 _TO_DISK: Final = "spill-to-disk"
@@ -201,9 +202,8 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     known = [one for one in behind if one.cause.id != PROCESS_HOG]
     theirs = [knob for one in known for knob in _own(one) if knob not in BOUGHT]
     holders = [knob for one in behind for knob in _own(one) if knob not in BOUGHT]
-    shown = [
-        knob for knob in answer.finding.knobs[:1] if knob not in BOUGHT
-    ]  # what the log shows to be beyond the limit
+    # Of a limit whose sign names knobs of its own, the log shows what is beyond it
+    shown = [knob for knob in answer.finding.knobs[:1] if knob not in BOUGHT]
     return tuple(
         dict.fromkeys((*shown, *stated[:1], *theirs[:FREE_BEFORE], *stated, *holders[:FREE_BEFORE], *own, *holders))
     )

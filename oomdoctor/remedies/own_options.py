@@ -109,7 +109,7 @@ class OwnOption(Struct, frozen=True):
             return f"{size[0] / 2 if self.row.then == HALF else 2 * size[0]:g}{size[1]}"
         if number is None or self.row.then not in (HALF, TENFOLD, PARTS, TWICE):
             then = typed(self.row.then, "bool" if self.row.then in _SWITCHED else "int") if self.row.then else None
-            return not then if _negates(self.setting) else _in_the_case_of(self.setting.value, then)
+            return False if _negates(self.setting) else _in_the_case_of(self.setting.value, then)
         if self.row.then == HALF:
             return (number // self.share if self.share else 0) if number > 0 else self.pieces
         if self.row.then == TENFOLD:
@@ -191,8 +191,7 @@ def _least_part(name: str) -> int:
 def _of_an_axis(crash: Crash, stated: list[Setting]) -> OwnOption | None:
     """The only option that is as large as an axis of the array which was refused, or of the largest that is printed."""
     refused = lengths_of(crash.root.shape or "") if isinstance(crash.root, HostAllocation) else []
-    pairs = pairs_counted(crash)
-    arrays = large_arrays(crash)[:1] or ([pairs] if pairs is not None else [])
+    arrays = () if refused else large_arrays(crash)[:1] or filter(None, [pairs_counted(crash)])
     lengths = refused or [length for array in arrays for length in array.shape]
     alike = [one for one in stated if one.whole in lengths and (one.whole or 0) >= _A_LONG_AXIS]
     counts = [one for one in alike if _OF_A_MODEL.isdisjoint(words_of(one.name))]

@@ -93,7 +93,8 @@ _SHAPE: Final = late(r"\(\d{3,12}, ?\d{3,12}(?:, ?\d{1,12}){0,2}\)")
 _LENGTH: Final = late(r"\d{1,12}")
 # "3,000,000 rows x 200 columns", "DMatrix 3000000 x 200"
 _ROWS_AND_COLUMNS: Final = late(
-    r"(?<![\d.,_])(\d{1,3}(?:[,_]\d{3}){1,3}|\d{3,12})(?: \w{3,12})? ?[x\u00d7*] ?(\d{1,3}(?:[,_]\d{3}){1,2}|\d{2,9})\b"
+    r"(?<![\d.,_])(\d{1,3}(?:[,_]\d{3}){1,3}|\d{3,12})(?: (?:rows|samples|records|points|cells|users|items|vectors))?"
+    r" ?[x\u00d7] ?(\d{1,3}(?:[,_]\d{3}){1,2}|\d{2,9})\b(?! ?(?:px|epochs|steps|iterations|times))"
 )
 # "cube float64 33.2 GB", "dataset: 41 GiB"
 _SIZE_OF_DATA: Final = late(

@@ -24,6 +24,7 @@ from oomdoctor.signs.first_step import HALF, memory_in_all, parameters_of
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import percent, show
 
+LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
 _LENGTHS: Final = r"(?:\w{1,12}\.)?(?:Size)?[(\[]{1,2}(?P<shape>\d{1,12}(?:, ?\d{1,12}){0,5}),?[)\]]{1,2}"
 _TYPE: Final = (
     r"(?:torch\.|np\.|numpy\.|jnp\.)?(?:b?float(?:16|32|64)|u?int(?:8|16|32|64)|complex(?:64|128)|bool|bf16|fp16"
@@ -47,11 +48,11 @@ _OF_ARRAYS: Final = ("narrow-dtypes", "stream-data", "smaller-partitions", "smal
                      "more-host-memory")  # fmt: skip
 _OF_RESULTS: Final = ("smaller-buffers", "narrow-dtypes", "stream-data", "smaller-input", "smaller-partitions",
                       "more-host-memory")  # fmt: skip
-# What is made of all pairs, by the words of options and prints; "kernel" alone is anything's
+# What is made of all pairs, by the words of options and prints: "kernel" alone is anything's, "gp" a gradient penalty
 _OVER_PAIRS: Final = late(
     r"(?i)(?<![a-z])(?:pairwise|(?:distance|similarity|affinity|gram|kernel|covariance|adjacency|laplacian|linkage"
-    r"|co-?occurrence)[ _-]matrix|knn|k-nn|gaussian process|gp|spectral|agglomerative|hierarchical clustering"
-    r"|t-?sne|isomap|rbf|matern|dense (?:graph|adjacency)|building adjacency)(?![a-z])"
+    r"|co-?occurrence)[ _-]matrix|k-?nn[ _-]graph|(?:k-?nn|method)[ _-]brute|brute-force k-?nn|gaussian process"
+    r"|agglomerative|hierarchical clustering|isomap|rbf|matern|dense (?:graph|adjacency))(?![a-z])"
 )
 _IN_BLOCKS: Final = late(r"(?i)(?<![a-z])(?:blocks?|chunks?|sparse|kd_?tree|ball_?tree|hnsw|ivf|approx\w*)(?![a-z])")
 _COUNTED: Final = frozenset({
@@ -63,7 +64,6 @@ _THINGS: Final = late(
     r"(?:points|nodes|samples|rows|atoms|particles|items|users|documents|sequences|vertices|cells)\b"
 )
 _OF_PAIRS: Final = ("smaller-partitions", "smaller-input", "narrow-dtypes", "spill-to-disk", "more-host-memory")
-LEAST_TYPE: Final = (4, "float32")  # that libraries compute with
 _ON_THE_HOST: Final = ("host_ram", "cgroup", "none")
 _A_LITTLE_MORE: Final = 1.2  # a count goes on after its last print
 _SHOWN: Final = 3

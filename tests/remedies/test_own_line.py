@@ -56,21 +56,22 @@ def of(log: str, knob: str) -> Remedy:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "told", "in_blocks"),
     [
         # blocks of distances, one after the other, are no matrix, and no similarities
-        ("sim = cosine_similarity(vectors)", "computes the similarity of every pair"),
-        ("d = euclidean_distances(left, right)", "computes the distance of every pair"),
+        ("sim = cosine_similarity(vectors)", "computes the similarity of every pair", True),
+        ("d = euclidean_distances(left, right)", "computes the distance of every pair", True),
         # one row against all others
-        ("x = frames[:, None, :] - mean", ""),
-        ("d = a[:, None, :] - b[None, :, :]", "computes a value for every pair"),
+        ("x = frames[:, None, :] - mean", "", True),
+        ("d = a[:, None, :] - b[None, :, :]", "computes a value for every pair", False),
     ],
 )
-def test_pairs_are_told_in_words(code: str, told: str) -> None:
+def test_pairs_are_told_in_words(code: str, told: str, *, in_blocks: bool) -> None:
     remedy = of(in_ram(code), "smaller-partitions")
     assert ("(line" in remedy.action) == bool(told)
     assert not told or f"(line 212 of job.py {told}" in remedy.action
-    assert (remedy.snippet or "for rows in np.array_split(x, ").startswith("for rows in np.array_split(x, ")
+    assert (remedy.snippet is not None) == in_blocks
+    assert not in_blocks or str(remedy.snippet).startswith("for rows in np.array_split(x, ")
 
 
 # What is read of a line, and how it is changed

@@ -75,6 +75,7 @@ def test_each_row_is_of_a_knob() -> None:
         ("gradient-checkpointing", "--disable-gradient-checkpointing", ("disable_gradient_checkpointing", False)),
         ("low-memory-loading", "--no-mmap", ("no_mmap", False)),
         ("memory-efficient-attention", "--no-flash-attn", ("no_flash_attn", False)),
+        ("low-memory-loading", "--no-low-memory", ("no_low_memory", False)),
         ("stream-data", "--no-cache", None),  # it takes away what costs memory
         ("less-offload", "--no-offload", None),
         ("smaller-microbatch", "--n-rand 2048", ("n_rand", 1024)),

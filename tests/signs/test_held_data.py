@@ -126,6 +126,8 @@ def test_a_join_and_a_pivot_are_whole_in_memory(line: str, *, whole: bool) -> No
         ("table: 3,000,000 rows x 1,200 columns", True),
         ("left 5,000,000 rows x 12 columns", False),
         ("picture 1920 x 1080", False),
+        ("3,000,000 samples x 200 epochs", False),
+        ("3,000,000 steps x 200", False),
         ("cube float64 33.2 GB, 40 chunks", True),
         ("dataset: 41 GiB", True),
         ("dataset: 410 MiB", False),

@@ -102,6 +102,7 @@ def test_results_of_one_shape_are_kept(tmp_path: Path, lines: list[str], cause: 
         (["building the knn graph of 40,000 points in chunks"], LIMIT),
         (["building the sparse knn graph of 40,000 points"], LIMIT),
         (["40,000 points, kernel size 3"], LIMIT),
+        (["40,000 samples", "step 1 loss 0.3 gp 0.9"], LIMIT),  # a gradient penalty
         (["building the knn graph"], LIMIT),  # of how many?
     ],
 )

@@ -87,19 +87,18 @@ def _counted(crash: Crash, tokens: int) -> str:
 def _longer_for_all(case: Case) -> Answer:
     """llama.cpp's cache has as many cells as the context, for all sequences together: a shorter one is full sooner."""
     now = case.number()
-    action = say("Give all sequences together a longer context ({name})", name=case.name)
+    launched = next((one for one in case.crash.context.settings.values() if _states_it(one, now)), None)
+    name = case.name if launched is None else launched.flag
+    action = say("Give all sequences together a longer context ({name})", name=name)
     cost = say("more memory for the KV cache")
     if now is None:
         return Proposal(action=action, cost=cost)
     then = 2 * int(now)
-    launched = next((one for one in case.crash.context.settings.values() if _states_it(one, int(now))), None)
-    if launched is not None:
-        action = say("Give all sequences together a longer context ({name})", name=launched.flag)
     return Proposal(
         action=semicolons((action, f"{int(now)} -> {then}")),
         current=int(now),
         suggested=then,
-        setting=launched.flag if launched is not None else None,
+        setting=name if launched is not None else None,
         snippet=f"{launched.written}{then}" if launched is not None else None,
         derivation=f"2 x {int(now)} = {then}",
         assumes=(say("double is a guess: the need is unknown"),),
@@ -107,9 +106,14 @@ def _longer_for_all(case: Case) -> Answer:
     )
 
 
-def _states_it(setting: Setting, cells: int) -> bool:
+def _states_it(setting: Setting, cells: float | None) -> bool:
     """Whether it is the launch line's option for the context."""
-    return setting.is_launched and setting.whole == cells and setting.name in KNOBS["shorter-context"].settings
+    return (
+        cells is not None
+        and setting.is_launched
+        and setting.whole == cells
+        and setting.name in KNOBS["shorter-context"].settings
+    )
 
 
 def cache_beside(crash: Crash) -> int | None:
