@@ -12,7 +12,7 @@ import ahocorasick_rs
 from msgspec.structs import replace
 
 from oomdoctor.families.machine_memory import unit_of_free
-from oomdoctor.job import dumps, launch, recognition
+from oomdoctor.job import dumps, launch, printed_back, recognition
 from oomdoctor.job.dumps import Allowance, Here, Stated
 from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
 from oomdoctor.job.model import Context, Setting, Value
@@ -37,6 +37,7 @@ ANCHORS: tuple[str, ...] = (
 )
 
 MOST_SETTINGS: Final = 3000
+MOST_LAUNCHES: Final = 32  # of one file: every rank's is the same
 MOST_FILES: Final = 512  # told apart; the rest counts as one
 MOST_MODELS: Final = 16
 MOST_EXIT_CODES: Final = 16
@@ -167,6 +168,7 @@ class _Told:
             "end?": self._take_end,
             "call?": self._take_calls,
         }
+        self._launches = 0  # whose programs' lists of options were looked for
         self._progress: dict[str, int] = {}
         self._particulars = Particulars()
         self._installed: dict[str, str] = {}  # in the job's environment, whether or not the job uses it
@@ -194,7 +196,7 @@ class _Told:
                 elif reader is None:
                     continue
                 elif reader in _ONE_LINERS:
-                    self._set_all(page.file, reader(here))
+                    self._take_line(reader, here)
                 elif line.number > read_to:
                     read_to = max(read_to, self._set_all(page.file, reader(here)))
             self._set_all(page.file, yaml.read(line, here.text))
@@ -372,6 +374,19 @@ class _Told:
             last = stated.line.number
         return last
 
+    def _take_line(self, reader: dumps.Reader, here: Here) -> None:
+        """What stands in one line, and the list that a program prints below its launch."""
+        if self._set_all(here.page.file, reader(here)) and reader in _LAUNCHES:
+            self._take_defaults(here)
+
+    def _take_defaults(self, here: Here) -> None:
+        """What the program prints of its options below the last line of its launch."""
+        launched = {name: one for name, one in self._settings.items() if one.is_launched}
+        if len(launched) < printed_back.FEWEST or self._launches >= MOST_LAUNCHES or here.text.rstrip().endswith("\\"):
+            return
+        self._launches += 1
+        self._set_all(here.page.file, dumps.defaults(here, launched))
+
     def _set(self, file: str, stated: Stated) -> None:
         name = stated.name.strip("-+").replace("-", "_")
         if not name or is_secret(name, stated.value):
@@ -432,6 +447,8 @@ _ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
         dumps.ranks, dumps.own, dumps.own_alone,
     }
 )  # fmt: skip
+
+_LAUNCHES: Final[frozenset[dumps.Reader]] = frozenset({dumps.command, dumps.continuation})
 
 _WORDS: Final = (
     ("python?", ("/python3.", "/python2.7/", "\\Python3", "\\Python2", "envs/py", "envs\\py", "cpython-")),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import bisect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from oomdoctor.job import launch, own_pairs
+from oomdoctor.job import launch, own_pairs, printed_back
 from oomdoctor.job.literals import Entry, entries, strings, typed
-from oomdoctor.job.model import Value
+from oomdoctor.job.model import Setting, Value
 from oomdoctor.patterns import late
 from oomdoctor.streams import Line, Page
 
@@ -221,6 +221,14 @@ def command(here: Here, *, continued: bool = False) -> Iterator[Stated]:
 def continuation(here: Here) -> Iterator[Stated]:
     """A line after one that ends in a backslash."""
     yield from command(here, continued=True)
+
+
+def defaults(here: Here, launched: Mapping[str, Setting]) -> Iterator[Stated]:
+    """What the program was not told, and prints with what it was, below its launch line."""
+    below = here.page.after(here.index, printed_back.WITHIN)[1:]
+    like = max(launched.values(), key=lambda one: "_" in (one.written or ""))
+    for name, value, line in printed_back.defaults(below, launched):
+        yield Stated(name, value, line, written=printed_back.spelled(name, value, like.written or ""))
 
 
 def as_written(name: str, text: str) -> str | None:

@@ -81,6 +81,8 @@ _WORKER_SETTINGS: Final = (
 _POOL_SETTINGS: Final = ("n_jobs", "jobs", "processes", "max_workers", "n_workers", "workers", "nproc")
 _SHELL: Final = "shell"  # a reporter
 _POOLS: Final = ("joblib", "pool", "loky")
+_COMMANDS: Final = "subprocess"  # a program starts others by their commands, and tells which of them was killed
+_COMMAND_SETTINGS: Final = ("cores", "num_jobs", "max_jobs", "parallel", "max_parallel", "concurrency")
 
 # torch/utils/data/dataloader.py
 _LOADER: Final = late(
@@ -225,13 +227,17 @@ def one_of_many_workers_was_killed(crash: Crash) -> Seen | None:
 
 @sign
 def one_of_a_pool_was_killed(crash: Crash) -> Seen | None:
-    """A pool of four worker processes or more, whose number a setting states, lost one of them to SIGKILL."""
-    setting = crash.setting(*_WORKER_SETTINGS, *_POOL_SETTINGS)
+    """A pool of four worker processes or more, or of commands side by side, whose number a setting states, lost one of
+    them to SIGKILL."""
+    root, killed = crash.root, any(kill.signal == SIGKILL for kill in crash.every(Kill))
+    of_commands = isinstance(root, Kill) and root.reporter == _COMMANDS
+    setting = crash.setting(*_WORKER_SETTINGS, *_POOL_SETTINGS, *(_COMMAND_SETTINGS if of_commands else ()))
     if setting is None or (setting.whole or 0) < POOL:
         return None
-    root, killed = crash.root, any(kill.signal == SIGKILL for kill in crash.every(Kill))
     of_a_loader = isinstance(root, LoaderDeath) and (killed or root.signal is not None)
-    of_a_pool = isinstance(root, Kill) and (root.reporter in _POOLS or (killed and _beyond_the_cores(crash)))
+    of_a_pool = isinstance(root, Kill) and (
+        of_commands or root.reporter in _POOLS or (killed and _beyond_the_cores(crash))
+    )
     if not (of_a_loader or of_a_pool) or table(crash) is not None:
         return None
     words = (

@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement, product
 from math import prod
 from typing import Final
 
-from oomdoctor.arithmetic.training import FULL_PRECISION_BYTES
+from oomdoctor.arithmetic.training import FULL_PRECISION_BYTES, LAYER_BYTES
 from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.jax_tf import ArrayOutOfMemory
 from oomdoctor.families.llama_cpp import BufferRefused
@@ -60,7 +60,13 @@ _BATCH = ("micro_train_batch_size", "per_device_train_batch_size", "ppo_micro_ba
 _LENGTH = ("max_seq_length", "max_length", "max_len", "cutoff_len", "seq_length", "model_max_length",
            "seq_len", "sequence_length", "sequence_len", "block_size", "seq", "seqlen", "context", "ctx",
            "context_length")  # fmt: skip
+_PROMPT: Final = ("max_prompt_length", "prompt_length", "prompt_len")
+_ANSWER: Final = ("max_completion_length", "max_response_length", "max_new_tokens", "response_length")
+_LAYERS: Final = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "layers", "depth")
+_WIDTH: Final = ("hidden_size", "d_model", "n_embd", "hidden_dim", "dim", "width")
 _OWN_BATCH: Final = ("train_batch_size",)  # of a program of one's own, which has no global one beside it
+_BATCHES_OF_A_PASS: Final = ("micro_train_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size",
+                             "mini_batch_size", *_BATCH, *_OWN_BATCH)  # fmt: skip
 # RecBole, SASRec and others: a score for each item, as for each word
 _LABELS: Final = ("num_labels", "n_labels", "num_classes", "n_classes", "nclasses")
 _ITEMS: Final = ("num_items", "n_items", "item_num", "itemnum")
@@ -177,13 +183,14 @@ def most_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
 @sign
 def most_of_a_bare_first_step(crash: Crash) -> Seen | None:
     """A job that trains got a SIGKILL for no printed reason before its first step was done, and the same three of the
-    stated batch, length and vocabulary, or number of items to recommend, make 1 GiB or more."""
-    stated = [_number(crash, names) for names in ((*_BATCH, *_OWN_BATCH), _LENGTH, (*_VOCABULARY, *_ITEMS))]
+    stated batch, length and vocabulary, or number of items to recommend, make 1 GiB or more, or a quarter of that where
+    the layers' activations are fewer for each token."""
+    stated = [_number(crash, _BATCHES_OF_A_PASS), _tokens_of_each(crash), _number(crash, (*_VOCABULARY, *_ITEMS))]
     if not all(stated) or killed_bare_before_the_first_step(crash) is None:
         return None
     batch, length, vocabulary = (number or 0 for number in stated)
     wanted = batch * length * vocabulary * FULL_PRECISION_BYTES * _COPIES
-    if wanted < GIB:
+    if wanted < (GIB // 4 if _is_wider_than_the_layers(vocabulary, crash) else GIB):
         return None
     words = say(
         "The job trains and was killed before its first step was done; no line shows a GPU. {batch} x {length} tokens "
@@ -192,6 +199,20 @@ def most_of_a_bare_first_step(crash: Crash) -> Seen | None:
     )  # fmt: skip
     unseen = say("no line shows what the memory was for")
     return Seen(words=words, evidence=(crash.root,), against=(unseen,), stage="forward")
+
+
+def _tokens_of_each(crash: Crash) -> int | None:
+    """How many tokens a sequence has: of a policy, its prompt and what it answers."""
+    prompt, answer = _number(crash, _PROMPT), _number(crash, _ANSWER)
+    return prompt + answer if prompt and answer else _number(crash, _LENGTH)
+
+
+def _is_wider_than_the_layers(vocabulary: int, crash: Crash) -> bool:
+    """Whether a token has more logits, in 32 bits, than what its layers keep for the backward pass, in 16."""
+    layers, width = _number(crash, _LAYERS), _number(crash, _WIDTH)
+    if not layers or not width:
+        return False
+    return vocabulary * FULL_PRECISION_BYTES * _COPIES > layers * width * LAYER_BYTES
 
 
 def _lengths_above(crash: Crash) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 import oomdoctor
 
-BARE = "killed-without-evidence"
+BARE, WORKERS = "killed-without-evidence", "too-many-workers"
 
 
 def diagnosed(tmp_path: Path, command: str, *lines: str) -> dict[str, Any]:
@@ -125,6 +125,48 @@ def test_scores_of_all_items(tmp_path: Path, command: str, found: str) -> None:
     if found == "logits-spike":
         assert report["diagnoses"][0]["remedies"][0]["setting"] == "--loss-chunk"
         assert "before its first training step was done" not in report["diagnoses"][0]["title"]
+
+
+SMALL_LAYERS = "--num-layers {layers} --hidden-size 256"
+POLICY = "python reward.py --mini-batch-size 32 --max-prompt-length 24 --max-completion-length {answer} --optim adamw"
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        # 32 x (24 + 104) x 8,192 x 4 x 3 = 384 MiB; 8,192 x 12 bytes for a token, and 2 x 256 x 34 of the layers
+        (f"{POLICY.format(answer=104)} --vocab-size 8192 {SMALL_LAYERS.format(layers=2)}", "logits-spike"),
+        (f"{POLICY.format(answer=104)} --vocab-size 8192 {SMALL_LAYERS.format(layers=12)}", "activations"),
+        (f"{POLICY.format(answer=104)} --vocab-size 8192", "activations"),  # of layers that nobody tells
+        (f"{POLICY.format(answer=60)} --vocab-size 8192 {SMALL_LAYERS.format(layers=2)}", "activations"),  # 252 MiB
+        (f"{POLICY.format(answer=62)} --vocab-size 8192 {SMALL_LAYERS.format(layers=2)}", "logits-spike"),  # 258 MiB
+    ],
+)
+def test_more_logits_than_what_the_layers_keep(tmp_path: Path, command: str, found: str) -> None:
+    assert cause(tmp_path, command, "Epoch 1/4") == found
+
+
+FLOW = "python flow.py --samples reads"
+
+
+@pytest.mark.parametrize(
+    ("options", "says", "found"),
+    [
+        ("--jobs 4", "Command '['python', 'align.py', '--sample', 's2']' died with <Signals.SIGKILL: 9>.", WORKERS),
+        ("--cores 4", "Command '['python', 'align.py', '--sample', 's2']' died with <Signals.SIGKILL: 9>.", WORKERS),
+        ("--jobs 3", "Command '['python', 'align.py', '--sample', 's2']' died with <Signals.SIGKILL: 9>.", BARE),
+        ("", "Command '['python', 'align.py', '--sample', 's2']' died with <Signals.SIGKILL: 9>.", BARE),
+    ],
+)
+def test_one_of_several_commands_side_by_side(tmp_path: Path, options: str, says: str, found: str) -> None:
+    log = f"+ {FLOW} {options}\nbegin s1\nbegin s2\nsubprocess.CalledProcessError: {says}\nexit code: 1\n"
+    (tmp_path / "job.log").write_text(log, encoding="utf-8")
+    assert oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]["cause"] == found
+
+
+@pytest.mark.parametrize(("options", "found"), [("--cores 8", BARE), ("--jobs 8", BARE)])
+def test_a_shell_tells_of_the_program_itself(tmp_path: Path, options: str, found: str) -> None:
+    assert cause(tmp_path, f"{FLOW} {options}", "begin s1") == found
 
 
 DPO = "python prefer.py --vocab-size 90000 --train-batch-size 4 --length 256 --logprob-chunk-size 0 --optim adamw"
