@@ -12,8 +12,8 @@ FEWER_FIRST = ("fewer-sequences", "raise-engine-reservation", "tensor-parallel",
 OF_SLOTS = ("fewer-sequences", "pin-version")
 # What a larger pool would hold more of is what cannot be evicted.
 UNEVICTED = ("smaller-prefill", "pin-version", "fewer-sequences")
-# Its cells are as many as the context is long, whatever one of them takes.
-OF_A_CONTEXT = ("shorter-context", "fewer-sequences", "quantize-kv-cache")
+# Its cells are as many as the context is long, whatever one of them takes: a smaller one makes no more of them
+OF_A_CONTEXT = ("fewer-sequences", "shorter-context")
 AS_A_LATER_RELEASE_DOES = ("pin-version", "quantize-kv-cache", "shorter-context", "raise-engine-reservation")
 OF_A_PROMPT = ("quantize-kv-cache", "raise-engine-reservation", "shorter-context", "fewer-sequences")
 OF_A_HOST_BUFFER = ("raise-allocator-cap", "less-offload", "more-host-memory")

@@ -31,7 +31,7 @@ _ON_THE_CPU: Final = late(
     r"|\bcuda(?:\.is_available\(\)| (?:is )?available)\W{1,4}false\b))"
 )
 _ON_A_CARD: Final = late(
-    r"(?i)\b(?:cuda|gpu|xpu|mps|npu|tpu):\d|\bdevice:gpu\b|\b(?:Cuda|Rocm|Tpu)Device\(|\bnvidia|\bgpu available: true"
+    r"(?i)\b(?:singularity|apptainer) exec(?: -\S{1,60}){0,6}? --nv(?:\s|$)|--gpus[ =](?:all|[1-9])|\b(?:cuda|gpu|xpu|mps|npu|tpu):\d|\bdevice:gpu\b|\b(?:Cuda|Rocm|Tpu)Device\(|\bnvidia|\bgpu available: true"
     r"[^\n]{0,20}, used: true|\b(?:using|on|device\W{1,4}) ?(?:the )?(?:cuda|gpu|tpu|mps)\b|\bn_gpu\W{1,3}[1-9]"
     r"|\bper GPU\b|\b[1-9]\d{0,3} GPUs?\b|\busing fused adamw: true"  # nanoGPT's model.py: on CUDA alone
 )
@@ -87,6 +87,7 @@ _BACKWARD_DONE: Final = late(
     r"|\bbackward(?: pass)?:? (?:is |was )?(?:done|finished|completed?)\b"
 )
 _OF_A_FIRST: Final = late(r"(?i)\b(?:first|1st) backward\b")
+_DONE: Final = late(r"(?i)\bloss\W{1,4}\d")  # "Steps: 95 | Loss: 24.19"
 _OF_SO_MANY: Final = late(r"(?<![\d./])(\d{1,9})/[1-9]\d{0,8}\b")  # "Val 0/2 0/9", "0/63 [00:00<?"
 # "[seqlen warmup] sequence length -> 1024", "resolution: 256 -> 384", "curriculum: context grows to 4096"
 _GROWN: Final = late(
@@ -281,6 +282,8 @@ def _in_a_pass(crash: Crash) -> Seen | None:
 def _seen_in_a_pass(crash: Crash) -> Seen | None:
     if not _may_compute_alone(crash) or not (crash.stage in (_SCORING, _EVALUATES) or speaks_of_training(crash)):
         return None
+    if crash.stage in _PASSES and _is_told_by_a_result(crash):
+        return None
     unsure = not killed_bare(crash)  # beside a limit that is sure
     evaluates = crash.stage == _EVALUATES
     words = (
@@ -296,6 +299,12 @@ def _seen_in_a_pass(crash: Crash) -> Seen | None:
     )
     knobs = _OF_AN_EVALUATION if evaluates else ()
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=unsure, knobs=knobs)
+
+
+def _is_told_by_a_result(crash: Crash) -> bool:
+    """Whether the line that tells the pass counts a step of it as done: such a step fitted."""
+    told = crash.doing.because
+    return isinstance(told, str) and _DONE.search(told) is not None
 
 
 def killed_bare_at_a_step(crash: Crash) -> Seen | None:

@@ -113,8 +113,20 @@ def killed_for_the_nodes_memory(crash: Crash) -> Seen | None:
         return None
     if isinstance(event, UserspaceKill) and (limits := of_unit(crash)) is not None:
         return Seen(words=_in_a_unit(event), evidence=(event,), next_evidence=(limits, DUMP))
+    if isinstance(event, KernelKill) and tells_no_place(event):
+        words = say(
+            "The kernel's OOM killer was invoked. Its report is cut: what is left names neither whom it killed nor "
+            "whether the machine's memory or a control group's ran out."
+        )
+        return Seen(words=words, evidence=(event,), next_evidence=(DUMP,))
     commands = raylet_log(crash) if event.family.startswith("ray_") else OF_THE_MACHINE
     return Seen(words=joined((found_full(crash), went_on_before(crash))), evidence=(event,), next_evidence=commands)
+
+
+def tells_no_place(kill: KernelKill) -> bool:
+    """Whether there is but the head of a report, which the kernel begins alike at the limit of a group."""
+    whose = (kill.process.pid, kill.constraint, kill.cgroup, kill.task_cgroup, kill.total_bytes, kill.limit_bytes)
+    return kill.invoker is not None and not kill.tasks and not any(whose)
 
 
 def _in_a_unit(kill: UserspaceKill) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from system_logs import crash_of, quiet
 
-from oomdoctor.causes import container_limit, process_ram_hog
+from oomdoctor.causes import container_limit, host_memory_exhausted, process_ram_hog
 from oomdoctor.decision.judgement import Finding, RuledOut, judgement_of
 from oomdoctor.signs import Grade
 
@@ -62,3 +62,23 @@ def test_a_dump_without_its_kill_is_weaker_than_a_kill() -> None:
 
 def test_a_kill_by_hand_is_no_crash() -> None:
     assert quiet(log("near-kill-by-hand"))
+
+
+HEAD = """\
+[ 812.100001] java invoked oom-killer: gfp_mask=0xd0, order=0, oom_score_adj=-998
+[ 812.100002] java cpuset=9b1e mems_allowed=0
+[ 812.100003] CPU: 3 PID: 4410 Comm: java Not tainted 4.18.0 #1
+"""
+
+
+def test_the_head_of_a_report_does_not_say_whose_memory_ran_out() -> None:
+    found = judgement_of(host_memory_exhausted.CAUSE, crash_of(HEAD))
+    assert isinstance(found, Finding)
+    assert "nor whether the machine's memory or a control group's ran out" in found.why
+
+
+def test_a_report_that_names_a_place_is_told_as_before() -> None:
+    whole = "[ 812.100009] Out of memory: Killed process 4410 (java) total-vm:9404484kB, anon-rss:8404484kB\n"
+    found = judgement_of(host_memory_exhausted.CAUSE, crash_of(f"{HEAD}{whole}"))
+    assert isinstance(found, Finding)
+    assert "Its report is cut" not in found.why

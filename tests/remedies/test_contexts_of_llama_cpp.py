@@ -78,3 +78,19 @@ def test_a_request_that_is_not_the_cache_of_the_context_gives_no_length(size: in
     remedy = context(LIMIT.format(tokens=131072, size=size, limit=4 * GIB), "allocator-cap")
     assert remedy is not None
     assert (remedy.suggested, remedy.derivation) == (65536, "131072 / 2 = 65536")
+
+
+FULL = """\
+$ python chat.py --ctx-size 4096{options}
+llama_context: n_ctx         = 4096
+init_batch: failed to prepare attention ubatches
+decode: failed to find a memory slot for batch of size 512
+llama_decode: failed to decode, ret = 1
+"""
+
+
+def test_a_full_context_is_for_fewer_sequences_or_longer() -> None:
+    named, _ = advise(FULL.format(options=" --parallel 16"), "fewer-sequences", cause="kv-pool-exhausted")
+    assert named["fewer-sequences"].snippet == "--parallel 8"
+    alone, _ = advise(FULL.format(options=""), "fewer-sequences", cause="kv-pool-exhausted")
+    assert "fewer-sequences" not in alone

@@ -191,6 +191,30 @@ def test_a_pass_that_the_last_line_tells_of(tmp_path: Path, lines: tuple[str, ..
         assert first["remedies"][0]["setting"] == "--logprob-chunk-size"
 
 
+COUNTED = ("Epoch 0 |   Training | Steps: 91 | Loss: 24.9", "Epoch 0 |   Training | Steps: 93 | Loss: 24.5")
+OVER_ITS_LIMIT = (
+    "slurmstepd: error: Job 41 exceeded memory limit (9359956 > 8388608), being killed",
+    "slurmstepd: error: *** JOB 41 ON node1 CANCELLED AT 2022-06-09T16:11:35 ***",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (COUNTED, "container-limit"),  # such steps fitted
+        ((*COUNTED, "step 94: computing gradients of the loss"), "activations"),
+        (
+            (*COUNTED, "step 94: computing gradients of the loss", "singularity exec --nv speech.sif python train.py"),
+            "container-limit",
+        ),
+        ((*COUNTED, "step 94: computing gradients of the loss", "docker run --gpus all speech"), "container-limit"),
+    ],
+)
+def test_a_pass_at_the_limit_of_a_job(tmp_path: Path, lines: tuple[str, ...], found: str) -> None:
+    (tmp_path / "job.log").write_text("\n".join((*lines, *OVER_ITS_LIMIT, "")), encoding="utf-8")
+    assert oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]["cause"] == found
+
+
 NETWORK = ("Network(", "  (inward): Linear(in_features=64, out_features=96, bias=True)", ")")
 
 

@@ -18,7 +18,7 @@ from oomdoctor.report.headline.figures import beside, brief, briefly
 from oomdoctor.report.headline.slot import Slot, about, where
 from oomdoctor.report.headline.victims import heaviest, held_by, name_of
 from oomdoctor.signs.commands import of_unit
-from oomdoctor.signs.kills import a_process_holds_it_afterwards, only_small_processes_were_killed
+from oomdoctor.signs.kills import a_process_holds_it_afterwards, only_small_processes_were_killed, tells_no_place
 from oomdoctor.signs.ray_kills import OF_A_RANK, a_rank_was_killed
 from oomdoctor.units import percent, show_limit
 
@@ -128,6 +128,12 @@ def small_victims(crash: Crash) -> str | None:
 def oom_invoker(kill: _Kill) -> str | None:
     """Who asked for memory when the kernel's OOM killer ran, where nobody is named as killed."""
     return kill.invoker if isinstance(kill, KernelKill) and kill.process.name is None else None
+
+
+@_of_kill
+def invoker_in_a_cut_report(kill: _Kill) -> str | None:
+    """The same, where nothing says whose memory ran out."""
+    return kill.invoker if isinstance(kill, KernelKill) and tells_no_place(kill) else None
 
 
 @_of_kill
