@@ -6,6 +6,7 @@ from oomdoctor.causes import Cause, Row
 from oomdoctor.causes.process_ram_hog import OF_A_TRAINER
 from oomdoctor.language import mark
 from oomdoctor.signs import Grade
+from oomdoctor.signs.evaluation import ranks_evaluate
 from oomdoctor.signs.kills import largest_process_held_little, one_of_a_pool_was_killed, one_of_many_workers_was_killed
 from oomdoctor.signs.node import first_rows_are_missing
 from oomdoctor.signs.node_groups import (
@@ -43,7 +44,7 @@ CAUSE = Cause(
         mark("{dead_process} died, one of many workers"),
     ),
     pools=("host_ram", "cgroup"),
-    excluded=(no_two_of_one_name, one_of_a_name_has_it, those_of_a_name_have_little),
+    excluded=(no_two_of_one_name, one_of_a_name_has_it, those_of_a_name_have_little, ranks_evaluate),
     signs=(
         Row(several_alike_have_it, Grade.PROVES),
         Row(two_alike_have_it, Grade.NAMES),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from oomdoctor import grammars, units
@@ -223,6 +224,7 @@ _STATES: Final[Mapping[str, str]] = {
     "raylet_waiting": "waiting",
     "add_types": "infeasible",
 }
+_ENDED: Final = late(r"\*\*\* SIG(?:TERM|INT|QUIT|HUP) received")  # abseil's failure_signal_handler.cc
 # States that end by themselves once the resources come: whether they came, the lines behind them show.
 _BELOW: Final = late(r"\s{0,8}(?:defaultdict\(|\{)")  # the request, where a terminal broke the sentence before it
 _MAY_END: Final = frozenset({"infeasible", "waiting", "pending"})
@@ -343,7 +345,8 @@ def _served(page: Page, index: int) -> bool:
     text = page.lines[index].text
     later = page.lines[index + 1 : index + LINES_BEHIND]
     last = max((n for n, line in enumerate(later) if line.text == text), default=-1)
-    later = later[last + 1 :]
+    # Whoever ended the job was tired of waiting
+    later = list(takewhile(lambda line: _ENDED.search(line.text) is None, later[last + 1 :]))
     group = _GROUP_ID.search(text[:600])
     if group is not None and any("uccessfully created placement group" in o.text and group[1] in o.text for o in later):
         return True

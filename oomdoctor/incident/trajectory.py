@@ -307,6 +307,11 @@ _OWN_PRINT: Final = late(
     r"\s{0,3}[:=]?\s{0,3}(?P<number>\d{1,3}(?:,\d{3}){1,3}(?:\.\d{1,6})?|\d{1,9}(?:\.\d{1,6})?)"
     r"\s?(?P<unit>GiB|GB|MiB|MB|KiB|kB|KB|G|M)(?!\w)(?!\s?/s)"
 )
+# "rss_mb": 554, mem_used_gb=1.2: the unit is part of the name
+_NAMED_PRINT: Final = late(
+    r"(?<![\w./-])(?P<what>(?P<host>(?:(?:host|cpu|process|proc|worker)_)?(?:rss|ram)|(?:host|cpu|process|proc)_mem(?:ory)?)"
+    r"|mem(?:ory)?)(?:_(?:rss|used|usage))?_(?P<unit>[kmg]i?b)[\"']?\s?[:=]\s?(?P<number>\d{1,9}(?:\.\d{1,6})?)(?![\w.])"
+)
 _GPU_PRINT: Final = late(
     rf"{_NOT_REST}(?P<what>max_memory_allocated|memory_allocated|max_memory_reserved|memory_reserved"
     r"|(?:[Pp]eak )?(?:GPU|CUDA|gpu|cuda) [Mm]emory(?: allocated| used| usage)?|gpu_mem|memory allocated"
@@ -513,6 +518,13 @@ def _bare(here: _Here) -> Iterator[_Figure]:
         yield _Figure("host memory", "host_ram", size(match["number"], match["unit"]), _step(here.text))
 
 
+def _named(here: _Here) -> Iterator[_Figure]:
+    """A figure whose name has its unit, of the host where it says so or nothing speaks of a card."""
+    match = _NAMED_PRINT.search(here.text)
+    if match and (match["host"] or not here.page.once(_speaks_of_a_card)):
+        yield _Figure(match["what"], "host_ram", size(match["number"], match["unit"]), _step(here.text))
+
+
 def _speaks_of_a_card(page: Page) -> bool:
     return any(_CARD.search(line.text[:CHARACTERS]) for line in page.lines)
 
@@ -587,6 +599,8 @@ _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
         ),
         _own,
     ),
+    (tuple(f"{what}_{unit}" for what in ("rss", "ram", "mem", "memory", "used", "usage")
+           for unit in ("kb", "mb", "gb", "kib", "mib", "gib")), _named),
     (machine_memory.TRIGGERS, _machine),
     (("gb_free", "ree GPU", "ree gpu", "ree CUDA", "ree cuda", "ree device", "ree VRAM", "ree vram", "ree RAM",
       "ree ram", "ailable GPU", "ailable gpu", "ailable VRAM", "ailable RAM", "ailable ram",

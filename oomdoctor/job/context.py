@@ -12,7 +12,7 @@ import ahocorasick_rs
 from msgspec.structs import replace
 
 from oomdoctor.families.machine_memory import unit_of_free
-from oomdoctor.job import dumps, launch, printed_back, recognition
+from oomdoctor.job import dumps, launch, own_pairs, printed_back, recognition
 from oomdoctor.job.dumps import Allowance, Here, Stated
 from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
 from oomdoctor.job.model import Context, Setting, Value
@@ -189,8 +189,8 @@ class _Told:
             if line.mark.source:
                 self._logger(line.mark.source)
             hits = automaton.find_matches_as_indexes(here.text, overlapping=True)
-            readers = dict.fromkeys(owners[i] for i in sorted(self._told_by(here.text, hits)))
-            for reader in [*readers, _by_shape(here, continued)]:
+            named = (owners[i] for i in sorted(self._told_by(here.text, hits)))
+            for reader in dict.fromkeys([*named, _by_shape(here, continued)]):
                 if isinstance(reader, str):
                     self._take_words(reader, here.text)
                 elif reader is None:
@@ -376,13 +376,16 @@ class _Told:
 
     def _take_line(self, reader: dumps.Reader, here: Here) -> None:
         """What stands in one line, and the list that a program prints below its launch."""
-        if self._set_all(here.page.file, reader(here)) and reader in _LAUNCHES:
+        options = self._set_all(here.page.file, reader(here)) > 0
+        if reader in _LAUNCHES and (options or launch.command_of(here.text)):
             self._take_defaults(here)
+            self._set_all(here.page.file, dumps.own_file(here))
 
     def _take_defaults(self, here: Here) -> None:
         """What the program prints of its options below the last line of its launch."""
         launched = {name: one for name, one in self._settings.items() if one.is_launched}
-        if len(launched) < printed_back.FEWEST or self._launches >= MOST_LAUNCHES or here.text.rstrip().endswith("\\"):
+        options = len(launched) + printed_back.short_options(here.text)
+        if options < printed_back.FEWEST or self._launches >= MOST_LAUNCHES or here.text.rstrip().endswith("\\"):
             return
         self._launches += 1
         self._set_all(here.page.file, dumps.defaults(here, launched))
@@ -431,20 +434,23 @@ def _by_shape(here: Here, continued: bool) -> dumps.Reader | str | None:
     start = here.text.lstrip()
     if continued or start.startswith("--") or launch.is_override(start[:300].split(" ", 1)[0]):
         return dumps.continuation if continued else dumps.command
-    if start.rstrip().endswith("\\"):
+    if start.startswith(_TRACE) or start.rstrip().endswith("\\"):
         return dumps.command  # what it is given stands in the lines below, or before the program
     if start.startswith(("{", "config", "json")) or start.endswith("{"):
         return dumps.printed_dict
     if start.lstrip("|-*` ").startswith(packages()):
         return "version?"
+    if own_pairs.is_of_columns(here.text):
+        return dumps.own_columns
     return dumps.own_alone if start.count("=", 0, LONGEST_PAIRS) >= FEWEST_ALONE else None
 
 
+_TRACE: Final = "+ "  # what bash says before each command under `set -x`
 # Readers of single lines may read a line that a dump before it has swallowed: the dump may have been cut.
 _ONE_LINERS: Final[frozenset[dumps.Reader]] = frozenset(
     {
         dumps.command, dumps.continuation, dumps.known, dumps.overridden, dumps.banner, dumps.offloaded, dumps.prose,
-        dumps.ranks, dumps.own, dumps.own_alone,
+        dumps.ranks, dumps.own, dumps.own_alone, dumps.own_columns,
     }
 )  # fmt: skip
 

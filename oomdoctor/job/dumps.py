@@ -6,7 +6,7 @@ import bisect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -226,9 +226,9 @@ def continuation(here: Here) -> Iterator[Stated]:
 def defaults(here: Here, launched: Mapping[str, Setting]) -> Iterator[Stated]:
     """What the program was not told, and prints with what it was, below its launch line."""
     below = here.page.after(here.index, printed_back.WITHIN)[1:]
-    like = max(launched.values(), key=lambda one: "_" in (one.written or ""))
-    for name, value, line in printed_back.defaults(below, launched):
-        yield Stated(name, value, line, written=printed_back.spelled(name, value, like.written or ""))
+    manner = next((one.written for one in launched.values() if one.written and "_" in one.written), "")
+    for one in printed_back.defaults(below, launched, here.text):
+        yield Stated(one.name, one.value, one.line, written=printed_back.spelled(one, manner))
 
 
 def as_written(name: str, text: str) -> str | None:
@@ -437,6 +437,7 @@ def own(here: Here) -> Iterator[Stated]:
     if own_pairs.is_a_head_of_rows(here.text):
         yield from _own_rows(here)
     at = own_pairs.behind_a_head(here.text)
+    at = own_pairs.of_a_start(here.text) if at is None else at
     if at is None or _ADVICE.search(here.text[:2000]):
         return
     if here.text.startswith("{", at):
@@ -450,7 +451,25 @@ def own(here: Here) -> Iterator[Stated]:
 
 
 def _own_rows(here: Here) -> Iterator[Stated]:
-    for name, value, line in _rows_below(here, MOST_OWN + 1, own_pairs.row):
+    below = here.page.after(here.index, MOST_OWN + 1)[1:]
+    for name, value, line in own_pairs.rows(below):
+        yield Stated(name, typed(value), line, written=f"{name}=")
+
+
+def own_file(here: Here) -> Iterator[Stated]:
+    """The file of settings that a launch line hands over, which the program prints right below."""
+    if own_pairs.names_a_file(here.text):
+        for one in _own_rows(here):
+            yield replace(one, written=f"{one.name}: ")
+
+
+def own_columns(here: Here) -> Iterator[Stated]:
+    """Settings in two columns below one another: the first line of such a block."""
+    above = here.page.lines[max(here.index - 1, 0) : here.index]
+    if any(own_pairs.is_of_columns(line.text) for line in above):
+        return
+    block = takewhile(lambda line: own_pairs.is_of_columns(line.text), here.page.after(here.index, MOST_OWN))
+    for name, value, line in own_pairs.columns(block):
         yield Stated(name, typed(value), line, written=f"{name}=")
 
 
@@ -530,7 +549,7 @@ READERS: Final[tuple[tuple[tuple[str, ...], Reader], ...]] = (
     ((" KvSize:",), runner),
     (
         ("args", "Args", "rguments", "onfig", "cfg", "CONFIG", "etting", "params", "Params", "arameters", "ptions",
-         "opts", "lags"),
+         "opts", "lags", '": "start', "': 'start", '": "init'),
         own,
     ),
     (tuple(f"{name}: " for name in _FLAT_KEYS), flat),

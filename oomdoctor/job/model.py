@@ -39,7 +39,7 @@ class Setting(Struct, frozen=True):
     @property
     def flag(self) -> str:
         """What it is called: as the launch line spells it."""
-        return (self.written or self.name).strip(" =")
+        return (self.written or self.name).strip(" =:")
 
     @property
     def is_launched(self) -> bool:

@@ -95,6 +95,7 @@ _TELLING: Final = 8  # characters of a function's name
 _BUFFERS: Final = "smaller-buffers"
 _STATES: Final = "low-memory-optimizer"  # whose words each world has of its own
 _TO_DISK: Final = "spill-to-disk"  # whose files are another matter than what a program keeps
+_SAVED: Final = "sharded-checkpoint"  # by one process alone, which has no ranks
 _FROM_DISK: Final = "stream-data"  # what is cached there is not streamed
 _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
 # Knobs that are nothing but an option of the engine
@@ -222,14 +223,16 @@ def _case(knob: Knob, cause: str, crash: Crash, row: Spelling | None) -> Case:
 def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
     """The option of the job's own program, where nothing better than a library's line of code is known."""
     computed = isinstance(answer, Proposal) and answer.suggested is not None and case.now is not None
+    if computed and case.now is not None and case.now.mentioned:
+        computed = False  # a size that is told in a sentence is what an option makes of it
     if case.knob == _WORKERS and isinstance(answer, Proposal) and isinstance(answer.suggested, bool):
         computed = False  # whether workers are kept is no number of them
     of_a_program = case.row is not None and not own_line.of_a_library(case.row)
     if isinstance(answer, Skip | Refusal) or of_a_program or (computed and not _in_other_words(case)):
         return None
-    if evaluation.concerns(case.knob, case.crash):
+    if evaluation.concerns(case.knob, case.crash) and not own_options.is_switched(case.knob, case.crash):
         return None  # the program's option is that of its training
-    told = answer.action if answer is not None and case.knob in (_STATES, _TO_DISK, _FROM_DISK) else None
+    told = answer.action if answer is not None and case.knob in (_STATES, _TO_DISK, _FROM_DISK, _SAVED) else None
     own = own_options.proposal(case.knob, told or KNOBS[case.knob].action, case.crash)
     if own is None or answer is None:
         return own

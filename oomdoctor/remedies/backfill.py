@@ -10,12 +10,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from oomdoctor.families.event import RAM
 from oomdoctor.incident.model import Crash
 from oomdoctor.remedies import Rejected, Remedy, cells
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.knobs import BOUGHT
 from oomdoctor.remedies.loading import in_its_order
-from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order
+from oomdoctor.remedies.order import EVIDENCE, evidence_ahead, in_order, is_vague
 from oomdoctor.remedies.own_line import in_front
 from oomdoctor.remedies.own_options import own_option
 from oomdoctor.remedies.proposal import RACE
@@ -67,16 +68,23 @@ def enough_remedies(cause: str, knobs: Sequence[str], crash: Crash) -> tuple[lis
     chosen, rejected = remedies(cause, knobs, crash)
     chosen = _once(chosen)
     listed = {*knobs, *(one.knob for one in rejected)}
-    unpaid = ENOUGH - sum(one.knob not in (EVIDENCE, *BOUGHT) for one in chosen)
+    unpaid = ENOUGH - sum(one.knob not in (EVIDENCE, *BOUGHT) and not _is_vague(one, cause, crash) for one in chosen)
     if most_is_in_no_process(crash) is not None:
         unpaid = ENOUGH - len(chosen)  # nor would an option of the job's own free what no process holds
     more = [name for name in in_general(crash) if name not in listed]
     found = remedies(cause, more, crash)[0] if unpaid > 0 and more and cause not in _NOTHING_ELSE else []
     lines = {one.snippet for one in chosen} - {None}
     found = [one for one in found if one.knob not in listed and one.snippet not in lines and _has_a_sign(one, crash)]
-    further = [replace(one, general=own_option(one.knob, crash) is None) for one in found]
+    further = sorted(
+        (replace(one, general=own_option(one.knob, crash) is None) for one in found),
+        key=lambda one: one.current is None,
+    )
     chosen = [*_real(chosen), *_added(further, ENOUGH - len(chosen), unpaid)]
     return evidence_ahead(in_order(chosen, cause, crash.pool), cause, crash), rejected
+
+
+def _is_vague(remedy: Remedy, cause: str, crash: Crash) -> bool:
+    return crash.pool in RAM and is_vague(remedy, cause)
 
 
 def _once(chosen: Sequence[Remedy]) -> list[Remedy]:

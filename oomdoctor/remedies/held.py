@@ -8,14 +8,17 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.model import Setting
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.host.thresholds import limit_bytes
 from oomdoctor.remedies.proposal import Case, Proposal
 from oomdoctor.signs.address_space import a_thread_was_refused
+from oomdoctor.signs.first_step import memory_in_all
 from oomdoctor.signs.growing_caches import bound_of_a_cache, cache_of_items, unbounded_cache
 from oomdoctor.signs.held_data import buffer_of
-from oomdoctor.signs.limits import budget_beyond_the_limit
+from oomdoctor.signs.kept_ready import as_many_as_fit, kept_ready, more_is_kept_ready_than_there_is
+from oomdoctor.signs.limits import budget_beyond_the_limit, is_of_a_heap
 from oomdoctor.signs.optimizer import lbfgs_keeps_its_history, size_of_history
 from oomdoctor.signs.own_arrays import a_buffer_is_made_at_once, capacity_of
 from oomdoctor.signs.passes import bucket_was_refused
@@ -35,6 +38,7 @@ _PAIRS: Final = 10  # scipy/optimize/_lbfgsb_py.py, maxcor
 _SHUFFLES: Final = "shuffle"
 _OF_HISTOGRAMS: Final = "histogram_pool_size"
 _PART_OF_HISTOGRAMS: Final = 4  # of what the job may use: the data and their bins take some, too
+_PART_OF_A_HEAP: Final = 2 / 3  # of the limit: what the runtime needs beside its heap is about the rest
 _BYTES_OF_GRADIENTS: Final = frozenset({2.0, 4.0})
 _STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
 _STACKS_OF_JAVA: Final = "-Xss512k"
@@ -47,6 +51,14 @@ def that_fits(crash: Crash, now: object) -> tuple[int, str] | None:
     if lbfgs_keeps_its_history(crash) is not None and now > _PAIRS:
         return _PAIRS, say("{formula}; {pairs} is SciPy's default (maxcor)", formula=size_of_history(crash, _PAIRS),
                            pairs=_PAIRS)  # fmt: skip
+    ready = kept_ready(crash)
+    if ready is not None and ready.count == now and more_is_kept_ready_than_there_is(crash) is not None:
+        then, whole = as_many_as_fit(ready, memory_in_all(crash)), memory_in_all(crash)
+        if then >= now:
+            return None
+        size = show(then * ready.each_bytes)
+        beside = say("{size} of {whole}", size=size, whole=show(whole)) if whole else size
+        return then, f"{then} x {show(ready.each_bytes)} = {beside}"
     held = buffer_of(crash)
     if held is None or now <= held.count:
         return None
@@ -174,6 +186,8 @@ def below_the_limit(case: Case) -> Proposal | None:
     budget, root = budget_beyond_the_limit(case.crash), case.crash.root
     if budget is None or not isinstance(root, KernelKill) or root.limit_bytes is None:
         return None
+    if is_of_a_heap(budget):
+        return _smaller_heap(budget, root.limit_bytes)
     then = f"{root.limit_bytes // 2 // MIB}MiB"
     return Proposal(
         action=say(
@@ -186,6 +200,24 @@ def below_the_limit(case: Case) -> Proposal | None:
         snippet=f"{budget.written or f'{budget.name}='}{then}",
         derivation=f"{show(root.limit_bytes)} / 2 = {then}",
         cost=say("slower; needs disk space"),
+    )  # fmt: skip
+
+
+def _smaller_heap(heap: Setting, limit: int) -> Proposal:
+    """Two thirds: a runtime needs memory beside its heap, for threads, code and buffers."""
+    then = int(limit * _PART_OF_A_HEAP) // MIB
+    value = then if heap.whole is not None else f"{then}m"
+    return Proposal(
+        action=say(
+            "Lower {name} from {now} to {then}, below the limit of {limit}: garbage is then collected in time",
+            name=heap.flag, now=heap.value, then=value, limit=show(limit),
+        ),
+        current=heap.value,
+        suggested=value,
+        setting=heap.flag,
+        snippet=f"{heap.written or f'{heap.name}='}{value}",
+        derivation=say("{limit} x 2/3 = {then} MiB", limit=show(limit), then=then),
+        cost=say("more garbage collection; an error of the runtime's own where the program needs more"),
     )  # fmt: skip
 
 

@@ -166,7 +166,10 @@ def _shows_pictures(crash: Crash) -> bool:
 
 
 def tiles(case: Case) -> bool:
-    """Pictures in a step that may take them in parts; where it does so already, in smaller ones."""
+    """Pictures in a step that may take them in parts; where it does so already, in smaller ones. A program that has an
+    option for it knows what it works on."""
+    if own_options.own_option(case.knob, case.crash) is not None:
+        return True
     if case.crash.in_trace(_SAMPLERS) is not None or not pictures(case):
         return False
     return not in_force.in_tiles(case.crash) or (case.row is not None and case.row.type in _COUNTED)

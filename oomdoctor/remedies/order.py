@@ -34,7 +34,7 @@ from oomdoctor.remedies.proposal import NODE_FULL, PROCESS_HOG, UNPROVEN
 from oomdoctor.signs import made
 from oomdoctor.signs.evaluation import may_keep_a_graph
 from oomdoctor.signs.first_step import killed_bare, speaks_of_training
-from oomdoctor.signs.growing_caches import cache_of_items
+from oomdoctor.signs.growing_caches import cache_of_items, unbounded_cache
 from oomdoctor.signs.host_growth import the_jump
 from oomdoctor.signs.limits import most_is_in_no_process
 from oomdoctor.signs.set_limits import address_limit
@@ -69,8 +69,10 @@ _BATCH: Final = "smaller-microbatch"
 _ACTIVATIONS: Final = "activations"
 _OF_FEW: Final = ("cap-primitives", "fewer-environments")  # knobs that most jobs do not have
 _TRAINS: Final = "training"  # a task
+_INFERS: Final = "inference"  # a task, of which no step leaves anything for the next
 _BUFFERS: Final = "smaller-buffers"
 _PIECES: Final = "smaller-partitions"
+_TILES: Final = "tiled-processing"
 _RESERVES: Final = "vllm-utilization-too-high"
 _SHARE: Final = "lower-engine-reservation"
 _OF_A_BUILT_ENGINE: Final = "config.pbtxt"  # Triton's, whose TensorRT-LLM loads what `build.py` made
@@ -178,8 +180,8 @@ def _of_a_low_limit(crash: Crash) -> tuple[str, ...]:
 
 def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     own = _own(answer)
-    if answer.cause.id == _ACTIVATIONS and own_options.parts(decision.crash_of(answer)):
-        return (_PIECES, *own)
+    if answer.cause.id == _ACTIVATIONS:
+        return tuple(dict.fromkeys((*_pieces_of(decision.crash_of(answer)), *own)))
     if answer is decision.answers[0] and answer.cause.id == _HOST_LEAK:
         return _of_a_leak(own, decision.crash_of(answer))
     if answer is not decision.answers[0] or not (answer.cause.only_ends or answer.cause.id in (PROCESS_HOG, _LIMIT)):
@@ -209,9 +211,19 @@ def _knobs_of(answer: Ranked, decision: Decision) -> tuple[str, ...]:
     )
 
 
+def _pieces_of(crash: Crash) -> tuple[str, ...]:
+    """What cuts the work where the program has an option for it: nothing is lost by that but time."""
+    parts = (_PIECES,) if own_options.parts(crash) else ()
+    tiles = (_TILES,) if own_options.own_option(_TILES, crash) is not None else ()
+    return (*parts, *tiles)
+
+
 def _of_a_leak(own: tuple[str, ...], crash: Crash) -> tuple[str, ...]:
-    """What grows is looked for first. Of a program of which nothing is known, its own options come next: they say how
-    much it reads or keeps at once, and whoever runs it may not have its code. Workers grow as they did, if fewer."""
+    """What grows is looked for first, and bounded where a setting may do it. Of a program of which nothing is known,
+    its own options come next: they say how much it reads or keeps at once, and whoever runs it may not have its code.
+    Workers grow as they did, if fewer."""
+    if unbounded_cache(crash) is not None:
+        return _placed(_BUFFERS, own, 0)
     if not nothing_is_known_of_the_program(crash):
         return own
     place = own.index(_LEAK) + 1 if _LEAK in own else 0
@@ -246,7 +258,7 @@ def with_references(cause: str, knobs: tuple[str, ...], crash: Crash) -> tuple[s
         return _placed(_LEAK, knobs, bought)
     if cause not in (_ACTIVATIONS, _LIMIT) or not isinstance(crash.root, HostAllocation):
         return knobs
-    if not several_steps_went_by(crash):
+    if crash.job.task == _INFERS or not several_steps_went_by(crash):
         return knobs
     first = [knob for knob in knobs if knob not in _OF_FEW][:FREE_BEFORE]
     return _placed(_LEAK, knobs, knobs.index(_BATCH) + 1 if _BATCH in first else 1)
@@ -390,8 +402,8 @@ def _says_little(remedy: Remedy) -> bool:
 
 def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     """Two that cost nothing but a change, where they say what to change, before the first that is bought; where a limit
-    was hit, no more than two. Before a purchase that no line states the vague ones stand, too. What a cluster does not
-    have is no matter of price."""
+    was hit, no more than two, or three that the job has options for. Before a purchase that no line states the vague
+    ones stand, too. What a cluster does not have is no matter of price."""
     listed = sorted(remedies, key=lambda remedy: (remedy.knob == EVIDENCE, remedy.setting in _RISKY))
     listed = _stated_before_general(listed, cause) if pool in RAM else listed
     place = next((n for n, remedy in enumerate(listed) if remedy.knob in BOUGHT), None)
@@ -401,7 +413,9 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
     free = [one for one in listed if one.knob not in (*BOUGHT, EVIDENCE) and not _delays_or_risks(one)]
     clear = [remedy for remedy in free if remedy.has_object]
     if cause == _GROUP:
-        before = [*clear, *(remedy for remedy in before if remedy not in clear)][:FREE_BEFORE]
+        stated = [one for one in clear if one.current is not None and one.suggested is not None]
+        free_before = FIRST if len(stated) >= FIRST else FREE_BEFORE
+        before = [*clear, *(remedy for remedy in before if remedy not in clear)][:free_before]
     elif len(before) < FREE_BEFORE:
         vague = [] if bought.snippet or bought.setting else free
         before = list({one.knob: one for one in (*before, *clear, *vague)}.values())[:FREE_BEFORE]
@@ -411,10 +425,15 @@ def in_order(remedies: Iterable[Remedy], cause: str, pool: str) -> list[Remedy]:
 def _stated_before_general(listed: list[Remedy], cause: str) -> list[Remedy]:
     """What only names the process that held the memory is as good for any job: behind the options that this one has."""
     last = max((n for n, one in enumerate(listed) if _is_stated(one) and one.knob not in BOUGHT), default=0)
-    general = [one for one in listed[:last] if _is_of_any_job(one, cause) and not _is_written(one)]
+    general = [one for one in listed[:last] if is_vague(one, cause)]
     rest = [one for one in listed if one not in general]
     place = last + 1 - len(general)
     return [*rest[:place], *general, *rest[place:]]
+
+
+def is_vague(remedy: Remedy, cause: str) -> bool:
+    """Whether it names at most the process that held the memory."""
+    return _is_of_any_job(remedy, cause) and not _is_written(remedy)
 
 
 def _is_of_any_job(remedy: Remedy, cause: str) -> bool:
@@ -541,6 +560,7 @@ __all__ = [
     "default_behind",
     "evidence_ahead",
     "in_order",
+    "is_vague",
     "knobs_of",
     "length_ahead",
     "limit_ahead",

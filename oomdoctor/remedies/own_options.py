@@ -225,6 +225,12 @@ def _in_the_case_of(now: Value, then: Value) -> Value:
     return then.upper() if now.isupper() else then.capitalize()
 
 
+def is_switched(knob: str, crash: Crash) -> bool:
+    """Whether the option is one for what is kept at all, whatever the job does."""
+    option = own_option(knob, crash)
+    return option is not None and isinstance(option.setting.value, bool)
+
+
 def is_at_its_least(knob: str, crash: Crash) -> bool:
     """The program has the option, whatever it calls it, and it is 1: there is no half of it."""
     rows = [row for row in table() if row.knob == knob]
@@ -293,7 +299,7 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
     fits = _of_a_buffer(setting, crash) if knob == _OF_BUFFERS and option.row.then == HALF else None
     if fits is not None:
         then = fits[0]
-    flag = (setting.written or "").strip().rstrip("=")
+    flag = setting.flag
     if then is None:
         return Proposal(
             action=say("{action}: {name} is {value} now", action=translated(action), name=flag, value=setting.value),
@@ -349,6 +355,7 @@ __all__ = [
     "OwnOption",
     "Row",
     "is_at_its_least",
+    "is_switched",
     "own_option",
     "parts",
     "proposal",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Final
 
 from oomdoctor.families.array_dumps import ProgramBuffer
@@ -13,7 +12,7 @@ from oomdoctor.remedies import axes
 from oomdoctor.remedies.proposal import Answer, Case, Proposal
 from oomdoctor.signs.arrays import arguments_of_many_devices, most_padded
 from oomdoctor.signs.broadcasts import Broadcast, broadcast, in_words
-from oomdoctor.signs.calendar import BEGIN, DAY, since_1970
+from oomdoctor.signs.calendar import BEGIN, DAY, Range, since_1970
 from oomdoctor.signs.sizes import overflowed_request
 from oomdoctor.units import show
 
@@ -25,7 +24,7 @@ def fix_shape(case: Case) -> Answer:
     if spread is not None:
         return _of_a_loss(spread)
     if (range_of_times := since_1970(case.crash)) is not None:
-        return _of_a_stamp(*range_of_times)
+        return _of_a_stamp(range_of_times)
     padded = most_padded(case.crash)
     if padded is not None:
         return _filled_tiles(padded)
@@ -79,16 +78,23 @@ def _of_a_loss(spread: Broadcast) -> Proposal:
     )
 
 
-def _of_a_stamp(rows: int, end: date) -> Proposal:
-    return Proposal(
-        action=say("Leave out or mend the rows stamped {begin}: the range begins there", begin=BEGIN.isoformat()),
-        snippet=f'df = df[df.index > "{BEGIN.isoformat()}"]',
-        derivation=say(
+def _of_a_stamp(times: Range) -> Proposal:
+    begin = BEGIN.isoformat()
+    days = (
+        say(
             "{rows} s / {day} s = {days} days after {begin}: {end}",
-            rows=f"{rows:,}", day=f"{DAY:,}", days=f"{rows // DAY:,}", begin=BEGIN.isoformat(), end=end.isoformat(),
-        ),
-        subject=BEGIN.isoformat(),
+            rows=f"{times.rows:,}", day=f"{DAY:,}", days=f"{times.rows // DAY:,}", begin=begin,
+            end=times.end.isoformat(),
+        )
+        if times.end is not None
+        else None
     )  # fmt: skip
+    return Proposal(
+        action=say("Leave out or mend the rows stamped {begin}: the range begins there", begin=begin),
+        snippet=f'df = df[df.index > "{begin}"]',
+        derivation=days,
+        subject=begin,
+    )
 
 
 def _filled_tiles(padded: ProgramBuffer) -> Proposal:

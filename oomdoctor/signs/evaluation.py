@@ -65,6 +65,8 @@ _BATCH_OF_AN_EVALUATION: Final = late(
 # torch/utils/_contextlib.py and torch/autograd/grad_mode.py: `decorate_context` is what a decorator of these leaves
 WITHOUT_GRADIENTS: Final = r"\bno_grad\b|\binference_mode\b|\bdecorate_context\b|transformers/trainer|/trl/"
 _CHARACTERS: Final = 300  # of a line
+_RANKS: Final = ("nproc_per_node", "num_processes", "world_size")
+_FEW_RANKS: Final = 8
 # JAX and TensorFlow run the whole pass as one program, whose frames are not the model's
 _COMPILED = (
     r"\b_?execute_compiled\b|\bcompiled\.execute\(|pxla\.py|\bquick_execute\b|jax/_src/(?:dispatch|interpreters)"
@@ -197,6 +199,16 @@ def killed_during_an_evaluation(crash: Crash) -> Seen | None:
     words = say("The job was killed during an evaluation, which keeps its predictions in host memory until the end.")
     unseen = say("no frame joins or keeps predictions")
     return Seen(words=words, evidence=(root,), against=(unseen,), stage="eval")
+
+
+@sign
+def ranks_evaluate(crash: Crash) -> Seen | None:
+    """The same, of a job whose launcher starts a few ranks and that starts no workers of its own: each keeps the
+    predictions of its part."""
+    ranks, workers = crash.setting(*_RANKS), crash.setting("num_workers", "dataloader_num_workers")
+    if ranks is None or not 1 < (ranks.whole or 0) <= _FEW_RANKS or (workers is not None and workers.whole):
+        return None
+    return killed_during_an_evaluation(crash)
 
 
 @sign

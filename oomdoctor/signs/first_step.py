@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Final
 
 from oomdoctor.arithmetic.training import ADAM_BYTES, states_in_full_precision
@@ -31,7 +32,8 @@ _ON_THE_CPU: Final = late(
     r"|\bcuda(?:\.is_available\(\)| (?:is )?available)\W{1,4}false\b))"
 )
 _ON_A_CARD: Final = late(
-    r"(?i)\b(?:singularity|apptainer) exec(?: -\S{1,60}){0,6}? --nv(?:\s|$)|--gpus[ =](?:all|[1-9])|\b(?:cuda|gpu|xpu|mps|npu|tpu):\d|\bdevice:gpu\b|\b(?:Cuda|Rocm|Tpu)Device\(|\bnvidia|\bgpu available: true"
+    r"(?i)\b(?:singularity|apptainer) exec(?: -\S{1,60}){0,6}? --nv(?:\s|$)|--gpus[ =](?:all|[1-9])"
+    r"|\b(?:cuda|gpu|xpu|mps|npu|tpu):\d|\bdevice:gpu\b|\b(?:Cuda|Rocm|Tpu)Device\(|\bnvidia|\bgpu available: true"
     r"[^\n]{0,20}, used: true|\b(?:using|on|device\W{1,4}) ?(?:the )?(?:cuda|gpu|tpu|mps)\b|\bn_gpu\W{1,3}[1-9]"
     r"|\bper GPU\b|\b[1-9]\d{0,3} GPUs?\b|\busing fused adamw: true"  # nanoGPT's model.py: on CUDA alone
 )
@@ -64,6 +66,11 @@ _PARAMETERS: Final = late(
     r"(?:^|[^\d.,])" + _AMOUNT.format("before") + r" (?:(?i:trainable|total|model) )?(?i:param(?:eter)?s|weights)\b"
     r"|\b(?i:param(?:eter)?s)\b(?: \([^)\n]{1,20}\))?[:=] ?" + _AMOUNT.format("behind")
 )
+# "Parameter entity_embedding: torch.Size([398214, 200]), require_grad = True", "param user.weight: (4000, 64)"
+_ONE_PARAMETER: Final = late(
+    r"\b(?i:param(?:eter)?)\b:? (?P<name>[\w.]{1,80}):? (?:torch\.Size\()?"
+    r"[\[(](?P<shape>\d{1,9}(?:, ?\d{1,9}){0,4}),?[\])]"
+)
 # What `print(model)` ends with
 _MODULE: Final = late(r"^\s{1,40}\(\w{1,40}\): [A-Z]\w{1,40}\(|^\s{0,40}\)$")
 _UNITS: Final = {"K": 10**3, "M": 10**6, "B": 10**9, "million": 10**6, "billion": 10**9}
@@ -87,6 +94,10 @@ _BACKWARD_DONE: Final = late(
     r"|\bbackward(?: pass)?:? (?:is |was )?(?:done|finished|completed?)\b"
 )
 _OF_A_FIRST: Final = late(r"(?i)\b(?:first|1st) backward\b")
+# lhotse's samplers, fairseq's and ESPnet's batches by tokens, frames or seconds
+_FILLED_TO: Final = ("max_duration", "batch_duration", "batch_bins", "batch_frames", "max_batch_frames")
+_UNEVEN: Final = late(r"\bDynamic(?:Bucketing|Cut)Sampler\b|(?i:\b(?:dynamic|bucketed) batch(?:es|ing)\b)")
+_FIRST_EPOCH: Final = late(r"(?i)\bepoch\W{0,3}[01]\b")
 _DONE: Final = late(r"(?i)\bloss\W{1,4}\d")  # "Steps: 95 | Loss: 24.19"
 _OF_SO_MANY: Final = late(r"(?<![\d./])(\d{1,9})/[1-9]\d{0,8}\b")  # "Val 0/2 0/9", "0/63 [00:00<?"
 # "[seqlen warmup] sequence length -> 1024", "resolution: 256 -> 384", "curriculum: context grows to 4096"
@@ -112,6 +123,7 @@ HALF: Final = 0.5
 _CHARACTERS: Final = 100  # of a line, enough to know it again
 _WEIGHTY: Final = GIB  # of states: more than most batches take
 _SMALL: Final = 8  # times as much was held as the model and its states take
+_BILLION: Final = 10**9  # parameters
 _SOME: Final = GIB // 8  # of states that a kill may be for
 
 
@@ -136,10 +148,11 @@ def killed_in_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
 
 @sign
 def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
-    """The same, with Adam, and the number of parameters that the log prints makes states of at least half of what there
-    is, or of what the killed process held."""
+    """The same, or of fewer than a thousand million parameters and on no GPU that a line shows, with Adam, and the
+    number of parameters that the log prints makes states of at least half of what there is, or of what the killed
+    process held."""
     states, whole = _states(crash), memory_in_all(crash)
-    if states is None or not whole or killed_in_the_first_step_on_the_cpu(crash) is None:
+    if states is None or not whole or not (killed_in_the_first_step_on_the_cpu(crash) or _may_be_on_the_cpu(crash)):
         return None
     parameters, size = states
     if size < HALF * min(whole, _held(crash) or whole):
@@ -147,9 +160,19 @@ def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
     words = say(
         "The job trains on the CPU and was killed before its first step was done. {formula}: {share} of {whole}.",
         formula=_formula(parameters, size), share=percent(size / whole), whole=show(whole),
+    ) if computes_on_the_cpu(crash) else say(
+        "The job trains and was killed before its first step was done; no line shows a GPU. {formula}: {share} of "
+        "{whole}.",
+        formula=_formula(parameters, size), share=percent(size / whole), whole=show(whole),
     )  # fmt: skip
     stage = _stage(crash, "optimizer_step")
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), unsure=True, stage=stage)
+
+
+def _may_be_on_the_cpu(crash: Crash) -> bool:
+    """Whether the kernel or a manager killed one process that had begun to train a model that somebody may train so."""
+    limited = isinstance(crash.root, KernelKill | LimitKill) and _one_held_it(crash) and _may_compute_alone(crash)
+    return limited and before_the_first_step(crash) is not None and parameters_of(crash) < _BILLION
 
 
 def _beside_a_small_model(crash: Crash) -> str:
@@ -189,7 +212,8 @@ def killed_bare_after_the_inputs_grew(crash: Crash) -> Seen | None:
     had grown."""
     if not killed_bare(crash) or not _may_compute_alone(crash):
         return None
-    if (more := _after_more_primitives(crash)) is not None:
+    more = _after_more_primitives(crash) or _among_uneven_batches(crash)
+    if more is not None:
         return more
     sizes = [int(grown[1]) for line in crash.root.around.before if (grown := _GROWN.search(line)) is not None]
     before, now = [0, 0, *sizes][-2:]
@@ -221,6 +245,19 @@ def _after_more_primitives(crash: Crash) -> Seen | None:
     stage = _stage(crash, "forward")
     return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=stage, knobs=_OF_PRIMITIVES,
                 unsure=not killed_bare(crash))  # fmt: skip
+
+
+def _among_uneven_batches(crash: Crash) -> Seen | None:
+    """In the first epoch of batches that are filled up to a length in all: each is of another size."""
+    lines = list(own_lines(crash))
+    filled = crash.setting(*_FILLED_TO) is not None or any(_UNEVEN.search(line) for line in lines)
+    if not filled or not computes_on_the_cpu(crash) or not any(_FIRST_EPOCH.search(line) for line in lines):
+        return None
+    words = say(
+        "The job trains on the CPU and was killed in its first epoch, among batches that are filled up to a length in "
+        "all and each of another size. What the forward pass keeps for the backward pass grows with the longest."
+    )
+    return Seen(words=words, evidence=(crash.root,), against=(_unseen(),), stage=_stage(crash, "forward"))
 
 
 @sign
@@ -256,8 +293,9 @@ def killed_at_a_limit_while_scoring(crash: Crash) -> Seen | None:
 
 @sign
 def killed_at_a_limit_while_computing(crash: Crash) -> Seen | None:
-    """Either is seen."""
-    return killed_at_a_limit_in_a_step(crash) or killed_at_a_limit_while_scoring(crash)
+    """Either is seen, or what a first step makes of the model's states."""
+    signs = (killed_at_a_limit_in_a_step, killed_at_a_limit_while_scoring, states_of_the_first_step_on_the_cpu)
+    return next((seen for one in signs if (seen := one(crash)) is not None), None)
 
 
 def evaluates_its_first_batch(crash: Crash) -> bool:
@@ -479,8 +517,14 @@ def _states(crash: Crash) -> tuple[int, int] | None:
 
 def parameters_of(crash: Crash) -> int:
     """The largest number of parameters that a line prints of a model that is trained; 0 where none does."""
-    lines = (line for line in own_lines(crash) if _NOT_TRAINED.search(line) is None)
-    return max(map(_count, lines), default=0)
+    lines = [line for line in own_lines(crash) if _NOT_TRAINED.search(line) is None]
+    return max(*map(_count, lines), _sum_of_shapes(lines), 0)
+
+
+def _sum_of_shapes(lines: Sequence[str]) -> int:
+    """Of all that are listed one by one, each once."""
+    shapes = {match["name"]: match["shape"] for line in lines for match in _ONE_PARAMETER.finditer(line)}
+    return sum(prod(map(int, shape.replace(" ", "").strip(",").split(","))) for shape in shapes.values())
 
 
 def _count(line: str) -> int:

@@ -1,7 +1,8 @@
-"""A cache of the job's own that grows from print to print while its own setting gives it no bound."""
+"""What a job holds, a cache or the like, that grows from print to print while its own setting gives it no bound."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
@@ -46,6 +47,11 @@ _NO_ITEMS: Final = frozenset(
 _SHARES: Final = frozenset({"rate", "share", "fraction", "ratio", "frac"})
 _WITH_A_NOUN: Final = 2  # words of a name
 _ANY: Final = frozenset({"0", "-1", "none", "null", "inf", "unlimited", "unbounded"})
+# What a service holds, as names of counters and of their bounds say: a step or a record that is done is no such thing
+_HELD: Final = frozenset({
+    "open", "live", "active", "pending", "queued", "buffered", "held", "kept", "retained", "sessions", "connections",
+    "keys", "entries", "objects", "handles", "windows", "states", "subscriptions", "backlog", "inflight",
+})  # fmt: skip
 _KNOBS: Final = ("smaller-buffers", "clear-references", "restart-periodically", "narrow-dtypes", "more-host-memory")
 
 
@@ -138,6 +144,7 @@ def bound_of_a_cache(crash: Crash) -> Setting | None:
     """The setting of the job's own that says how much a cache may hold, where it says: as much as comes; one that the
     launch line states before one that is only printed."""
     stated = [one for one in crash.context.settings.values() if _is_no_bound(one)]
+    stated = stated or [one for one in crash.context.settings.values() if _is_no_bound_of_things(one)]
     return next((one for one in stated if one.written), stated[0] if stated else None)
 
 
@@ -165,20 +172,39 @@ def _is_no_bound(setting: Setting) -> bool:
     return bool(named) and not isinstance(setting.value, bool) and str(setting.value).lower() in _ANY
 
 
+def _is_no_bound_of_things(setting: Setting) -> bool:
+    words = frozenset(words_of(setting.name))
+    named = words & _HELD and words & _BOUNDS - _HELD and words.isdisjoint(_OF_OTHERS)
+    return bool(named) and not isinstance(setting.value, bool) and str(setting.value).lower() in _ANY
+
+
+def _counted_by(bound: Setting) -> re.Pattern[str]:
+    """How a job prints what the setting bounds: "open_sessions": 75313, "75,313 open sessions"."""
+    words = [word for word in words_of(bound.name) if word not in _BOUNDS - _HELD]
+    if not _OF_A_CACHE.isdisjoint(words):
+        return _CACHE
+    name = r"[ _-]".join(map(re.escape, words))
+    return re.compile(rf"(?i)(?<![\w-])(?P<what>{name})[\"']?\s?[:=]\s?{A_COUNT}")
+
+
 def _told(bound: Setting | None) -> str:
     return str(bound.value) if bound is not None else ""
 
 
 def _prints(crash: Crash) -> Iterator[_Print]:
     """The prints of the same words as the last one, the first of them first."""
-    lines = [line for line in dict.fromkeys(own_lines(crash)) if _CACHE.search(line)]
+    bound = bound_of_a_cache(crash)
+    if bound is None:
+        return
+    counted = _counted_by(bound)
+    lines = [line for line in dict.fromkeys(own_lines(crash)) if counted.search(line)]
     for line in reversed([line for line in lines if shape(line) == shape(lines[0])]):
-        match, step = _CACHE.search(line), _STEP.search(line)
+        match, step = counted.search(line), _STEP.search(line)
         if match is None:
             continue
         sized = _SIZE.search(line[match.end() :])
         yield _Print(
-            match["what"].lower(),
+            match["what"].lower().replace("_", " "),
             number(match["count"]),
             size(sized["size"], sized["unit"]) if sized is not None else None,
             step["step"].lower() if step is not None else "",

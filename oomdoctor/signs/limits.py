@@ -26,6 +26,7 @@ from oomdoctor.incident.node import (
     resident,
     stated_limit,
 )
+from oomdoctor.incident.prints import own_lines
 from oomdoctor.job.model import Setting
 from oomdoctor.job.moments import moment, seconds_since
 from oomdoctor.language import joined, say, translated
@@ -39,7 +40,11 @@ from oomdoctor.units import show, size
 
 # DuckDB's (max_memory is another name of it), Dask's and those of programs that hand it on
 _BUDGETS: Final = ("memory_limit", "max_memory")
-_AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?) ?([KMGT]i?B?)")
+# The java command (a bare number there is in bytes, and nobody's heap); node --v8-options, in MiB
+_HEAPS: Final = ("Xmx", "max_old_space_size")
+_JAVAS: Final = late(r"(?<![\w-])-Xmx(\d{1,6}[kKmMgG])(?![\w.])")
+_MEGABYTES: Final = "MiB"
+_AMOUNT: Final = late(r"(\d{1,9}(?:\.\d{1,3})?) ?([KMGTkmgt]i?B?)")
 _FAILED_RULE: Final = late(r"\bError in (?:rule|checkpoint) (\w{1,100})\b")  # snakemake/logging.py 7 and 8
 NO_MEMORY: Final = 12  # ENOMEM
 ASKED_OF_SLURM: Final = ("mem_per_cpu", "mem_per_gpu")  # sbatch.1: nobody else's options
@@ -95,21 +100,41 @@ def a_budget_beyond_the_limit(crash: Crash) -> Seen | None:
     kill, budget = _kill_in_a_group(crash), budget_beyond_the_limit(crash)
     if kill is None or budget is None:
         return None
-    told = say(
-        "{name} allows {value}, more than the limit: what should go to disk beyond that stays in memory.",
-        name=budget.flag, value=budget.value,
+    told = (
+        say("{name} allows {value}, more than the limit: the heap grows on where garbage should be collected.",
+            name=budget.flag, value=budget.value)
+        if is_of_a_heap(budget)
+        else say("{name} allows {value}, more than the limit: what should go to disk beyond that stays in memory.",
+                 name=budget.flag, value=budget.value)
     )  # fmt: skip
     return Seen(words=joined((_limit_hit(kill), told)), evidence=(kill,), pool="cgroup")
 
 
 def budget_beyond_the_limit(crash: Crash) -> Setting | None:
-    """How much a program may use by its own setting, where that is more than the cgroup has."""
-    kill, stated = _kill_in_a_group(crash), crash.setting(*_BUDGETS)
-    if kill is None or not kill.limit_bytes or stated is None:
+    """How much a program may use by its own setting, or its runtime by an option, where that is more than the cgroup
+    has."""
+    kill = _kill_in_a_group(crash)
+    if kill is None or not kill.limit_bytes:
         return None
-    amount = _AMOUNT.fullmatch(str(stated.value))
-    allowed = size(amount[1], amount[2]) if amount is not None else None
-    return stated if allowed is not None and allowed > kill.limit_bytes else None
+    stated = (crash.setting(*_BUDGETS), crash.setting(*_HEAPS), _heap_in_a_line(crash))
+    return next((one for one in stated if one is not None and (_allowed(one) or 0) > kill.limit_bytes), None)
+
+
+def is_of_a_heap(budget: Setting) -> bool:
+    """Whether it bounds what a runtime collects garbage of."""
+    return budget.name in _HEAPS
+
+
+def _allowed(budget: Setting) -> int | None:
+    unit = _MEGABYTES if budget.name in _HEAPS and budget.whole is not None else ""
+    amount = _AMOUNT.fullmatch(f"{budget.value}{unit}")
+    return size(amount[1], amount[2]) if amount is not None else None
+
+
+def _heap_in_a_line(crash: Crash) -> Setting | None:
+    """Java's option where a script prints it with others: "JAVA_OPTS=-Xms256m -Xmx2g"."""
+    found = (_JAVAS.search(line) for line in own_lines(crash))
+    return next((Setting("Xmx", one[1], crash.root.at.file, crash.root.at.line, "-Xmx") for one in found if one), None)
 
 
 @sign

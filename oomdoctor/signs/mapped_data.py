@@ -18,10 +18,14 @@ from oomdoctor.incident.prints import own_lines, type_stated
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
+from oomdoctor.signs.first_step import killed_bare
 from oomdoctor.units import show
 
 USUAL_ROWS: Final = 1000  # src/datasets/arrow_dataset.py 5.2.0, Dataset.map and Dataset.filter
 _REPORTER: Final = "datasets"
+_WAITING: Final = "writer_batch_size"
+_BAR: Final = late(r"\d{1,3}%\|[^\n]{0,200}\b\d{1,9}/\d{1,9} ?\[")
+_COPIES: Final = 2
 _OF_A_MAP: Final = ("smaller-buffers", "fewer-workers", "stream-data", "narrow-dtypes", "smaller-input",
                     "more-host-memory")  # fmt: skip
 # Options that say how long an edge of a picture is
@@ -32,7 +36,7 @@ _BYTES: Final = 4  # float32: what models are fed with
 # "pixel_values (3, 224, 224) float32", "input_features: torch.Size([80, 3000])"
 _SHAPE: Final = late(
     r"(?i)\b(?:pixel_values|input_(?:features|values)|features?|example|sample|row|image|frames?|spectrogram|waveform)\b"
-    r"[^\n(\[]{0,30}[(\[]{1,2}(?P<shape>\d{1,9}(?:, ?\d{1,9}){1,2})[)\]]"
+    r"[^\n(\[]{0,30}(?:\(shape=)?[(\[]{1,2}(?P<shape>\d{1,9}(?:, ?\d{1,9}){1,2})[)\]]"
 )
 _LENGTH: Final = late(r"\d{1,9}")
 _OF_A_FILTER: Final = r"\barrow_dataset\.py filter\b"  # which writes the numbers of rows alone
@@ -59,9 +63,10 @@ class Waiting(Struct, frozen=True):
 
 @sign
 def rows_wait_to_be_written(crash: Crash) -> Seen | None:
-    """A process of a map died for no printed reason, and rows of the size that the log tells wait for 1 GiB or more."""
+    """A process of a map died for no printed reason, or the job in the bar of one, and rows of the size that the log
+    tells wait for 1 GiB or more, the table that they become with them."""
     waiting = waiting_rows(crash)
-    if waiting is None or waiting.bytes < LARGE:
+    if waiting is None or _COPIES * waiting.bytes < LARGE:
         return None
     words = say(
         "datasets keeps {rows} rows back in each process before it writes them: {formula} = {size} ({row} for a row), "
@@ -89,17 +94,27 @@ def without_processes() -> str:
 def waiting_rows(crash: Crash) -> Waiting | None:
     """By the settings and prints of a job one of whose processes died in a map."""
     root = crash.root
-    if not isinstance(root, Kill) or root.reporter != _REPORTER or crash.in_trace(_OF_A_FILTER) is not None:
+    if not isinstance(root, Kill) or crash.in_trace(_OF_A_FILTER) is not None:
+        return None
+    if root.reporter != _REPORTER and not _was_mapping(crash):
         return None
     row = _row_printed(crash) or _row_of_pictures(crash)
     if row is None:
         return None
     row_bytes, formula, assumed = row
-    stated, processes = crash.setting("writer_batch_size"), crash.setting("num_proc", "preprocessing_num_workers")
+    stated, processes = crash.setting(_WAITING), crash.setting("num_proc", "preprocessing_num_workers")
     rows = stated.whole if stated is not None else None
     if rows is None:
         rows, assumed = USUAL_ROWS, (*assumed, say("writer_batch_size is {rows} (its default)", rows=USUAL_ROWS))
     return Waiting(rows, max(1, (processes.whole if processes is not None else None) or 1), row_bytes, formula, assumed)
+
+
+def _was_mapping(crash: Crash) -> bool:
+    """Whether the job states how many rows wait, and its last line is a bar."""
+    if crash.setting(_WAITING) is None or not killed_bare(crash):
+        return False
+    last = next(own_lines(crash), "")
+    return _BAR.search(last) is not None
 
 
 _Row = tuple[int, str, tuple[str, ...]]  # bytes, the formula, and what was assumed

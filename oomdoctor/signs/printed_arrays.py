@@ -21,6 +21,7 @@ from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.first_step import HALF, memory_in_all, parameters_of
+from oomdoctor.signs.kept_ready import more_is_kept_ready_than_there_is
 from oomdoctor.signs.set_limits import address_limit
 from oomdoctor.units import percent, show
 
@@ -107,7 +108,8 @@ class Results(Struct, frozen=True):
 @sign
 def arrays_by_its_prints_fill_it(crash: Crash) -> Seen | None:
     """Any of them is seen."""
-    signs = (arrays_are_printed_that_fill_it, results_of_one_shape_pile_up, pairs_of_what_is_counted_fill_it)
+    signs = (more_is_kept_ready_than_there_is, arrays_are_printed_that_fill_it, results_of_one_shape_pile_up,
+             pairs_of_what_is_counted_fill_it)  # fmt: skip
     return next((seen for one in signs if (seen := one(crash)) is not None), None)
 
 

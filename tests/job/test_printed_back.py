@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from test_context import settings
+from test_context import context, settings
 
+from oomdoctor import streams
 from oomdoctor.job.context import MOST_LAUNCHES
-from oomdoctor.job.printed_back import WITHIN, spelled
+from oomdoctor.job.printed_back import WITHIN, Printed, spelled
 
 LAUNCH = "+ python -u fit.py --batch_size 64 --epochs 2 --lr 0.1"
 REPEATED = ("  batch_size: 64", "  epochs: 2")
@@ -34,6 +35,35 @@ def names(*lines: str, launch: str = LAUNCH) -> set[str]:
 )  # fmt: skip
 def test_the_others_of_a_block_are_options_too(lines: tuple[str, ...], found: set[str]) -> None:
     assert names(*lines) == found
+
+
+DICTS = "+ python -u fit.py --rows 64 --passes 2 --lr 0.1"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("[fit.py:84] {'rows': 64, 'passes': 2, 'keep_last': 12}", True),
+        ("[fit.py:84] {'rows': 32, 'passes': 2, 'keep_last': 12}", False),
+        ("[fit.py:84] {'rows': 64, 'passes': 2, " + ", ".join(f"'k{n}': 1" for n in range(199)) + "}", False),
+    ],
+)
+def test_a_dict_is_such_a_list(line: str, found: bool) -> None:
+    assert ("keep_last" in names(line, launch=DICTS) or "k1" in names(line, launch=DICTS)) is found
+
+
+@pytest.mark.parametrize(
+    ("launch", "found"),
+    [
+        ("+ python run.py -d 200 -lr 0.5", {"hidden_dim": "-d ", "learning_rate": "-lr ", "seed": "--seed "}),
+        ("+ python run.py -d 100 -lr 0.5", {}),
+        ("+ python run.py -w 200 -lr 0.5", {}),  # no word of hidden_dim begins so
+    ],
+)
+def test_options_of_one_letter_have_names_in_the_list(launch: str, found: dict[str, str]) -> None:
+    rows = "hidden_dim = 200\nlearning_rate = 0.500\nseed = 51"
+    told = context(f"{launch}\n{rows}\n").settings
+    assert {name: one.written for name, one in told.items() if name in ("hidden_dim", "learning_rate", "seed")} == found
 
 
 def test_a_launch_over_several_lines_is_one() -> None:
@@ -67,4 +97,5 @@ def test_the_lists_of_few_launches_are_looked_for() -> None:
 def test_an_option_is_spelled_as_the_launch_line_spells_its_own(
     name: str, value: object, launched: str, written: str
 ) -> None:
-    assert spelled(name, value, launched) == written  # type: ignore[arg-type]
+    line = streams.page("job.log", 1, b"keep_last 12").lines[0]
+    assert spelled(Printed(name, value, line), launched) == written  # type: ignore[arg-type]

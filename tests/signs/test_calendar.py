@@ -43,6 +43,22 @@ def test_as_many_rows_as_seconds_since_1970(
     assert ("1970-01-01" in diagnosis["explanation"]) is is_one
 
 
+@pytest.mark.parametrize(
+    ("printed", "call", "is_one"),
+    [
+        ("times from 1970-01-01 00:00:00 to 2025-03-01", 'resample("100ms").mean()', True),
+        ("times from 1971-01-01 00:00:00 to 2025-03-01", 'resample("100ms").mean()', False),
+        ("times from 1970-01-01 00:00:00 to 2025-03-01", "sort_values()", False),
+    ],
+)
+def test_a_range_of_another_step_by_its_printed_begin(tmp_path: Path, printed: str, call: str, is_one: bool) -> None:
+    inner = "generate_regular_range" if "resample" in call else "take"
+    log = TRACE.format(shape="4408172001,", size="32.8 GiB", call=call, inner=inner)
+    diagnosis = body(tmp_path, f"{printed}\n{log}")["diagnoses"][0]
+    assert (diagnosis["cause"] == "absurd-size") is is_one
+    assert ("its times begin on 1970-01-01" in diagnosis["explanation"]) is is_one
+
+
 def test_its_first_stamp_is_left_out(tmp_path: Path) -> None:
     remedy = first(tmp_path, "1748736001,", "13.0 GiB", 'resample("1s").ffill()', "generate_regular_range")["remedies"][
         0

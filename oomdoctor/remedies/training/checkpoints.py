@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from oomdoctor.families.event import SIDES
 from oomdoctor.incident.model import Crash
+from oomdoctor.job.verbs import words_of
 from oomdoctor.language import say
 from oomdoctor.patterns import late
 from oomdoctor.remedies.own_options import own_option
@@ -25,6 +26,7 @@ _MAPPED: Final = "mmap=True"
 _MAPPED_LINE: Final = 'state = torch.load(path, map_location="cpu", mmap=True)'
 _WAITS: Final = "save.result()  # the future of the last save, before the next one"
 _LOADING: Final = ("checkpoint_load", "model_load")  # stages: nothing is saved
+_FORMAT: Final = "format"  # a word of an option's name: a pickle is made in memory as a whole
 _ON_RANK_0: Final = "rank0_only=True"  # torch/distributed/fsdp/api.py
 
 
@@ -101,8 +103,10 @@ def shard_checkpoint(case: Case) -> Answer:
             action=say("Gather the full state in host RAM, on rank 0 alone"),
             cost=say("rank 0 needs host RAM for the whole state"),
         )
-    if own_option(case.knob, case.crash) is not None:
-        return None
+    if (option := own_option(case.knob, case.crash)) is not None:
+        if _FORMAT not in words_of(option.setting.name):
+            return None
+        return Proposal(action=say("Save in a format that is written array by array (.npz, safetensors)"))
     if not _has_ranks(case.crash) and (row is None or (row.is_call and row.framework == _TORCH)):
         return _fewer_states(case.crash)
     if row is None or not row.key.endswith("contents"):
