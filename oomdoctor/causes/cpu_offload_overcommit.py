@@ -25,6 +25,7 @@ CAUSE = Cause(
             "SGLang cannot allocate {host_cache} of RAM for its KV cache[: {host_cache_free} free][: {host_cache_kept}]"
         ),
         mark("{engines_cache} has no room in RAM for a cache that it keeps there[: {ram_requested} requested]"),
+        mark("llama.cpp's cache of prompts in RAM has grown to {prompt_cache}"),
         mark("{store_in_ram}[ of {store_requested}] does not fit into RAM"),
         mark("{host_buffer}'s buffer in host memory is full[: {host_buffer_requested} requested][ {doing}]"),
         mark("{cache_of_ranks} of RAM for LMCache ({ranks_of_cache}): a process died and the log does not say why"),
@@ -48,6 +49,7 @@ CAUSE = Cause(
         Row(other_words.host_cache_in_other_words, Grade.NAMES, OF_A_CACHE),
         Row(host_caches.host_buffer_of_kv_blocks_is_full, Grade.HINTS),
         Row(host_caches.every_rank_keeps_a_cache, Grade.POINTS, OF_A_CACHE),
+        Row(host_caches.prompts_filled_the_limit, Grade.PROVES),
         Row(host_caches.engines_keep_half_of_the_node, Grade.PROVES),
         Row(host_caches.engines_keep_a_quarter_of_the_node, Grade.NAMES),
         Row(host_caches.engines_keep_some_of_a_node, Grade.HINTS),

@@ -95,6 +95,7 @@ _TELLING: Final = 8  # characters of a function's name
 _BUFFERS: Final = "smaller-buffers"
 _STATES: Final = "low-memory-optimizer"  # whose words each world has of its own
 _TO_DISK: Final = "spill-to-disk"  # whose files are another matter than what a program keeps
+_NARROW: Final = "narrow-dtypes"  # what is sparse is kept so
 _SAVED: Final = "sharded-checkpoint"  # by one process alone, which has no ranks
 _FROM_DISK: Final = "stream-data"  # what is cached there is not streamed
 _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
@@ -232,10 +233,14 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
         return None
     if evaluation.concerns(case.knob, case.crash) and not own_options.is_switched(case.knob, case.crash):
         return None  # the program's option is that of its training
-    told = answer.action if answer is not None and case.knob in (_STATES, _TO_DISK, _FROM_DISK, _SAVED) else None
+    told = (
+        answer.action if answer is not None and case.knob in (_STATES, _TO_DISK, _FROM_DISK, _SAVED, _NARROW) else None
+    )
     own = own_options.proposal(case.knob, told or KNOBS[case.knob].action, case.crash)
     if own is None or answer is None:
         return own
+    if case.knob == _WORKERS and (fitting := own_options.as_many_as_fit(case.crash, answer)) is not None:
+        return fitting
     of_the_option = translated(caption(case.row).cost) if case.row is not None else ""
     cost = answer.cost if answer.cost is not None else of_the_option or None
     return replace(own, cost=cost, derivation=own.derivation or encodings.formula(case))

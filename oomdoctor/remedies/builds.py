@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from oomdoctor.incident.model import Crash
 from oomdoctor.language import say
+from oomdoctor.patterns import late
 from oomdoctor.remedies.proposal import Answer, Case, Proposal, already
 from oomdoctor.remedies.settings import of_knob
 from oomdoctor.signs.builds import whole_program_crate
@@ -22,6 +24,11 @@ _BY_CMAKE: Final = r"\bCMakeFiles/|\bcmake --build\b"
 # Help/manual/cmake.1, --build; GNU Make's manual, 5.7.3 Options/Recursion
 _BY_CMAKES_VARIABLE: Final = "CMAKE_BUILD_PARALLEL_LEVEL"
 _ONE_JOB: Final = f"export {_BY_CMAKES_VARIABLE}=1 MAKEFLAGS=-j1"
+# "cargo build --release -j 8", "make -j16": doc/man/cargo-build of rust-lang/cargo, GNU Make's manual
+_COMMAND: Final = late(
+    r"(?:^|[\s/;&])(?P<tool>cargo (?:build|b|test|install|check|rustc)|(?:g|b)?make|ninja|cmake --build \S{1,60}"
+    r"|bazel build)(?: [^\n|;&]{1,200}?)?? (?P<flag>-j ?|--jobs[= ])(?P<jobs>[1-9]\d{0,3})\b"
+)
 _ONE_OF_PYTORCH: Final = " MAX_JOBS=1"
 
 
@@ -47,6 +54,18 @@ def _of_a_package(crash: Crash) -> Proposal:
     )
 
 
+def _of_the_command(typed: re.Match[str]) -> Proposal:
+    """The number that stands on the command line counts before any variable."""
+    return Proposal(
+        action=say("Compile with one job, then raise the number while it fits"),
+        current=int(typed["jobs"]),
+        suggested=1,
+        derivation=say("1 is the minimum"),
+        snippet=f"{typed['tool']} {typed['flag']}1",
+        setting=typed["flag"].strip(" ="),
+    )
+
+
 def _without_lto() -> Proposal:
     """doc/book/src/reference of rust-lang/cargo: profiles, `lto`; environment-variables, CARGO_PROFILE_<name>_LTO."""
     return Proposal(
@@ -67,6 +86,8 @@ def fewer_jobs(case: Case) -> Answer:
     row = case.row or (next(of_knob(case.knob, "torch")) if case.crash.shows(_OF_PYTORCH) else None)
     if case.now is not None and case.number() == 1:
         return already(case.now, 1)
+    if (typed := _COMMAND.search(case.crash.mentions(_COMMAND.pattern) or "")) is not None:
+        return _of_the_command(typed)
     return Proposal(
         action=say("Compile with one job, then raise the number while it fits"),
         suggested=1,

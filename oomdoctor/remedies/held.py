@@ -8,6 +8,7 @@ from oomdoctor.families.host_alloc import HostAllocation
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.node import held_by
 from oomdoctor.job.model import Setting
 from oomdoctor.language import say
 from oomdoctor.patterns import late
@@ -17,6 +18,7 @@ from oomdoctor.signs.address_space import a_thread_was_refused
 from oomdoctor.signs.first_step import memory_in_all
 from oomdoctor.signs.growing_caches import bound_of_a_cache, cache_of_items, unbounded_cache
 from oomdoctor.signs.held_data import buffer_of
+from oomdoctor.signs.host_caches import prompt_cache_of, prompts_filled_the_limit
 from oomdoctor.signs.kept_ready import as_many_as_fit, kept_ready, more_is_kept_ready_than_there_is
 from oomdoctor.signs.limits import budget_beyond_the_limit, is_of_a_heap
 from oomdoctor.signs.optimizer import lbfgs_keeps_its_history, size_of_history
@@ -36,6 +38,8 @@ _A_FEW: Final = 8  # things in a cache, of which a quarter is next to none
 _LOADERS: Final = ("num_workers", "dataloader_num_workers", "workers", "n_workers", "loader_workers")
 _PAIRS: Final = 10  # scipy/optimize/_lbfgsb_py.py, maxcor
 _SHUFFLES: Final = "shuffle"
+_OF_PROMPTS: Final = "cache_ram"
+_PART_OF_PROMPTS: Final = 0.5
 _OF_HISTOGRAMS: Final = "histogram_pool_size"
 _PART_OF_HISTOGRAMS: Final = 4  # of what the job may use: the data and their bins take some, too
 _PART_OF_A_HEAP: Final = 2 / 3  # of the limit: what the runtime needs beside its heap is about the rest
@@ -218,6 +222,29 @@ def _smaller_heap(heap: Setting, limit: int) -> Proposal:
         snippet=f"{heap.written or f'{heap.name}='}{value}",
         derivation=say("{limit} x 2/3 = {then} MiB", limit=show(limit), then=then),
         cost=say("more garbage collection; an error of the runtime's own where the program needs more"),
+    )  # fmt: skip
+
+
+def smaller_prompt_cache(case: Case) -> Proposal | None:
+    """A part of what the rest of the process leaves of the limit; half of what it held where nobody knows how much that
+    is."""
+    cache, row, root = prompt_cache_of(case.crash), case.row, case.crash.root
+    if cache is None or row is None or row.key != _OF_PROMPTS or prompts_filled_the_limit(case.crash) is None:
+        return None
+    whole, held = memory_in_all(case.crash), held_by(root) if isinstance(root, KernelKill) else None
+    if not whole or not held or held <= cache.bytes:
+        then = cache.bytes // 2 // MIB
+        return Proposal(suggested=then, derivation=f"{show(cache.bytes)} / 2 = {then} MiB")
+    rest = held - cache.bytes
+    then = cut_off(int(_PART_OF_PROMPTS * (whole - rest)) // MIB, _DIGITS)
+    if then < 1:
+        return Proposal(suggested=0, derivation=say("0 is the minimum"))
+    return Proposal(
+        suggested=then,
+        derivation=say(
+            "{share} of ({whole} - {rest} of the rest of the process) = {then} MiB",
+            share=f"{_PART_OF_PROMPTS:.0%}", whole=show(whole), rest=show(rest), then=then,
+        ),
     )  # fmt: skip
 
 

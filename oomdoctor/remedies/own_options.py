@@ -54,6 +54,7 @@ _STATES: Final = {
 # Memory that a program writes files to, by its name or by a path below it
 _IN_SHM: Final = late(r"(?i)(?:/dev|/run)/shm(?:/\S{0,200})?\Z")
 _SHM: Final = "/dev/shm"  # noqa: S108  (a word of the table)
+_DENSE: Final = "dense"
 _SWITCHED: Final = ("True", "False")
 _OF_BUFFERS: Final = "smaller-buffers"
 _LEAST_OF_HALVES: Final = 2
@@ -301,8 +302,9 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
         then = fits[0]
     flag = setting.flag
     if then is None:
+        action = say("Keep it sparse") if setting.value == _DENSE else translated(action)
         return Proposal(
-            action=say("{action}: {name} is {value} now", action=translated(action), name=flag, value=setting.value),
+            action=say("{action}: {name} is {value} now", action=action, name=flag, value=setting.value),
             current=setting.value,
             setting=flag,
         )
@@ -319,6 +321,26 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
         derivation=fits[1] if fits is not None else formula,
         snippet=f"{setting.written}{then}",
         assumes=_assumed(option, flag, fits is not None),
+    )
+
+
+def as_many_as_fit(crash: Crash, answer: Proposal) -> Proposal | None:
+    """The program's option for its workers with the number that fits by their sizes, where that is less than half."""
+    option, fit = own_option(_OF_WORKERS, crash), answer.suggested
+    if (
+        option is None
+        or not isinstance(fit, int)
+        or isinstance(fit, bool)
+        or not 0 < fit < (option.setting.whole or 0) // 2
+    ):
+        return None
+    setting = option.setting
+    return replace(
+        answer,
+        action=say("Set {name} from {now} to {then}", name=setting.flag, now=setting.value, then=fit),
+        current=setting.value,
+        setting=setting.flag,
+        snippet=f"{setting.written}{fit}",
     )
 
 
@@ -354,6 +376,7 @@ __all__ = [
     "TWICE",
     "OwnOption",
     "Row",
+    "as_many_as_fit",
     "is_at_its_least",
     "is_switched",
     "own_option",

@@ -56,6 +56,7 @@ _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 _OF_RELEASES: Final = late(r"([a-z][\w.-]{1,40})(>=\d[\d.]{0,12})")
 _FLAG: Final = late(r"--[a-z][\w-]{1,60}(?: \{\})?")
 _VALUED: Final = late(r"--?[a-zA-Z][\w.-]{1,80}[ =]\{\}")
+_OF_A_COMMAND: Final = late(r"[\w.-]{1,40} (?:[\w.-]{1,40} ){0,4}?(?P<flag>--[a-z][\w-]{1,80})[ =]\{\}")
 _KEY_OF_A_FILE: Final = late(r"[a-z]\w{1,60}: \{\}")
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
 _CALL: Final = late(
@@ -177,9 +178,13 @@ class Spelling(NamedTuple):
         """A flag as the launch line spells it: with dashes or underscores, and with its own sign before the value."""
         stated = context.settings.get(self.key)
         written = (stated.written or "") if stated is not None else ""
-        if stated is None or stated.is_switch or not written.startswith("-") or not _VALUED.fullmatch(self.write):
+        if stated is None or stated.is_switch or not written.startswith("-"):
             return self
-        return self if stated.flag == self.setting else self._replace(write=f"{written}{{}}")
+        if (command := _OF_A_COMMAND.fullmatch(self.write)) is not None and command["flag"] == stated.flag:
+            return self._replace(write=f"{written}{{}}")  # a script hands it on to what the command would start
+        if stated.flag == self.setting or not _VALUED.fullmatch(self.write):
+            return self
+        return self._replace(write=f"{written}{{}}")
 
     def _words(self) -> Iterator[str]:
         for need in self.needs:

@@ -24,6 +24,7 @@ from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.encoded_tables import Table, encoded_table
 from oomdoctor.signs.first_step import HALF, killed_bare, memory_in_all
 from oomdoctor.signs.growing_caches import an_unbounded_cache_grows, unbounded_cache
+from oomdoctor.signs.host_caches import prompts_filled_the_limit
 from oomdoctor.signs.limits import budget_beyond_the_limit
 from oomdoctor.signs.made import IN_BLOCKS
 from oomdoctor.signs.node_groups import several_alike_have_it
@@ -422,7 +423,7 @@ def _unseen() -> str:
 
 @sign
 def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
-    """One of the signs above is seen, or a cache without a bound that grows."""
+    """One of the signs above is seen, or a cache that grows: without a bound, or with one beyond what there is."""
     shown = (
         an_unbounded_cache_grows,
         a_buffer_was_filling,
@@ -432,6 +433,7 @@ def the_prints_say_what_was_filled(crash: Crash) -> Seen | None:
         a_table_was_made_whole,
         data_were_being_read,
         arrays_by_its_prints_fill_it,
+        prompts_filled_the_limit,
     )
     return Seen(words="") if any(one(crash) is not None for one in shown) else None
 

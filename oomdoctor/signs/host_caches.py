@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oomdoctor.families.event import Event
+from msgspec import Struct
+
+from oomdoctor.families.container import LimitKill
+from oomdoctor.families.event import RAM, Event
+from oomdoctor.families.kernel import KernelKill
 from oomdoctor.families.kill import Kill
 from oomdoctor.families.lmcache import BufferFull
 from oomdoctor.families.lmdeploy import EngineShort
@@ -15,13 +19,22 @@ from oomdoctor.families.vllm_error import SwapSpaceTooLarge
 from oomdoctor.families.vllm_figures import Sleep, WeightsLoaded
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import total_bytes, used_bytes
-from oomdoctor.language import say
+from oomdoctor.incident.prints import own_lines
+from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
 from oomdoctor.signs.commands import FREE, settling
+from oomdoctor.signs.first_step import memory_in_all
 from oomdoctor.signs.node import table
-from oomdoctor.units import GIB, percent, show
+from oomdoctor.units import GIB, MIB, percent, show
 
+# tools/server/server-context.cpp and server-task.cpp of llama.cpp since b6697: "cache state: 2 prompts, 66.375 MiB
+# (limits: 8192.000 MiB, 2048 tokens, 4 est)"
+_CACHE_STATE: Final = late(
+    r"\bcache state: (?P<count>\d{1,6}) prompts, (?P<size>\d{1,9}(?:\.\d{1,3})?) MiB \(limits: "
+    r"(?P<limit>\d{1,9}(?:\.\d{1,3})?) MiB"
+)
+_OF_A_PROMPT_CACHE: Final = ("smaller-buffers", "quantize-kv-cache", "shorter-context", "more-host-memory")
 # Of LMCache, in GB for each rank, and what it is where nothing is said: lmcache/v1/config.py
 LMCACHE_BUFFER: Final = ("max_local_cpu_size", "LMCACHE_MAX_LOCAL_CPU_SIZE")
 LMCACHE_USUAL: Final = 5.0
@@ -34,6 +47,14 @@ MOST_SUMMANDS: Final = 8  # in the formula of a sum
 # Of the node's memory: with so much the job's own processes no longer fit beside it, or hardly do.
 HALF: Final = 0.5
 QUARTER: Final = 0.25
+
+
+class PromptCache(Struct, frozen=True):
+    """What llama.cpp's server says of its cache of prompts."""
+
+    count: int
+    bytes: int
+    limit_bytes: int
 
 
 @sign
@@ -227,6 +248,32 @@ def memory_of_the_node(crash: Crash) -> int | None:
 def table_or_root(crash: Crash) -> tuple[Event, ...]:
     memory = table(crash)
     return (memory.event,) if memory is not None else (crash.root,)
+
+
+@sign
+def prompts_filled_the_limit(crash: Crash) -> Seen | None:
+    """llama.cpp's server was killed, and its cache of prompts in RAM, which may grow beyond the control group's limit,
+    held a quarter of what there is at its last print, or 1 GiB where nobody knows how much that is."""
+    cache, whole = prompt_cache_of(crash), memory_in_all(crash)
+    if cache is None or not isinstance(crash.root, KernelKill | LimitKill | Kill) or crash.pool not in RAM:
+        return None
+    if cache.bytes < (QUARTER * whole if whole else GIB) or (whole or 0) > cache.limit_bytes:
+        return None
+    words = say(
+        "llama.cpp keeps the states of prompts in RAM (--cache-ram): {size} for {count} of them at the last print, and "
+        "up to {limit}.",
+        size=show(cache.bytes), count=cache.count, limit=show(cache.limit_bytes),
+    )  # fmt: skip
+    beside = say("There are {limit} in all.", limit=show(whole)) if whole else ""
+    return Seen(words=joined((words, beside)), evidence=(crash.root,), stage="serving", knobs=_OF_A_PROMPT_CACHE)
+
+
+def prompt_cache_of(crash: Crash) -> PromptCache | None:
+    """By the last print that tells."""
+    told = next((match for line in own_lines(crash) if (match := _CACHE_STATE.search(line)) is not None), None)
+    if told is None:
+        return None
+    return PromptCache(int(told["count"]), round(float(told["size"]) * MIB), round(float(told["limit"]) * MIB))
 
 
 @sign

@@ -35,6 +35,7 @@ from oomdoctor.signs.pieces import needed_bytes
 from oomdoctor.units import show
 
 _IN_MEMORY: Final = late(r"(?<![\w/.-])/dev/shm/\S{1,200} is over ")
+_FULL: Final = late(r"(?<![\w/.-])(?P<disk>/[\w./-]{1,200}) is over \d")  # src/ray/util/file_system_monitor.cc
 # src/sort.c of coreutils, usage(): what does not fit into its buffer waits there, each line of the input once
 _SORT: Final = "sort"
 _LARGER: Final = "/PATH/ON/A/LARGER/DISK"
@@ -166,6 +167,13 @@ def free_disk(case: Case) -> Answer:
             ),
             snippet="ray start --head --object-spilling-directory=/PATH/ON/A/DISK",
         )
+    if (own := _option_for_the_disk(full, case.crash)) is not None:
+        return Proposal(
+            action=say("Set {name} to a folder on a larger disk", name=own.flag),
+            current=own.value,
+            setting=own.flag,
+            snippet=f"{own.written}{_LARGER}",
+        )
     return Proposal(
         action=say(
             "Free the disk of Ray's session folder ({left}): delete the folders of sessions that have ended; or move "
@@ -174,6 +182,15 @@ def free_disk(case: Case) -> Answer:
         ),
         snippet="\n".join(filter(None, (_sessions(full), "ray start --head --temp-dir=/PATH/ON/A/LARGER/DISK"))),
     )
+
+
+def _option_for_the_disk(full: DiskFull, crash: Crash) -> Setting | None:
+    """The option of the launch line that names the disk which Ray found full, or a folder on it."""
+    told = _FULL.search(full.at.text)
+    if told is None:
+        return None
+    stated = (one for one in crash.context.settings.values() if one.is_launched)
+    return next((one for one in stated if f"{one.value}/".startswith(f"{told['disk'].rstrip('/')}/")), None)
 
 
 def _disk_of_a_program(case: Case, refused: SpillRefused) -> Proposal:

@@ -38,6 +38,7 @@ _REDUCES_SINCE: Final = ">=4.17"  # transformers/trainer.py of 4.16.2 has no suc
 _KEEPS_OTHERS: Final = r"\b(?:labels|losses|inputs)_host = |\ball_(?:labels|losses|inputs)\.add\("
 _OF_ITS_OWN: Final = (
     databases.smaller_pool, heaps.smaller_heap, held.below_the_limit, held.smaller_histograms, held.smaller_bucket,
+    held.smaller_prompt_cache,
     held.smaller_stacks,
     held.bounded_cache, held.smaller_cache, held.smaller_buffer, held.smaller_capacity, mapped.fewer_rows,
     checkpoints.one_save_at_a_time,

@@ -14,7 +14,13 @@ from oomdoctor.language import say
 from oomdoctor.report.headline.figures import brief, briefly
 from oomdoctor.report.headline.host import group, group_held
 from oomdoctor.report.headline.slot import about, first, root, where
-from oomdoctor.signs.host_caches import KEPT_BY_SGLANG, caches_of_ranks, free_would_do
+from oomdoctor.signs.host_caches import (
+    KEPT_BY_SGLANG,
+    caches_of_ranks,
+    free_would_do,
+    prompt_cache_of,
+    prompts_filled_the_limit,
+)
 from oomdoctor.signs.offload import (
     names_of_switches,
     optimizer_on_the_cpu,
@@ -43,6 +49,13 @@ def swap_ram(refusal: SwapSpaceTooLarge) -> str | None:
 def host_cache(refusal: HostCacheTooLarge) -> str | None:
     """The KV cache in RAM that SGLang requests."""
     return briefly(refusal.tried_bytes)
+
+
+@where(prompts_filled_the_limit)
+def prompt_cache(crash: Crash) -> str | None:
+    """How much llama.cpp's prompts take in RAM at the last print."""
+    cache = prompt_cache_of(crash)
+    return briefly(cache.bytes) if cache is not None else None
 
 
 @about(first(HostCacheTooLarge))
