@@ -187,6 +187,8 @@ _ALLOCATORS: Final = tuple(
             "jemalloc",
             r"^<jemalloc>: Error in \w{1,20}\(\): out of memory\b",
         ),  # with opt.xmalloc; SPAdes' own says how much
+        # OpenBLAS, driver/others/memory.c and interface/; any library that names the call and where it was made
+        ("libc", r"(?<![\w.])(?:OpenBLAS ?: )?(?:m|c|re)alloc failed (?:in|at) (?:\w{1,40}_\w{1,40}|\w{2,60}\(\))"),
         ("libgomp", r"^\W{0,4}libgomp: Out of memory allocating \d"),  # libgomp/alloc.c: of malloc()
         ("tcmalloc", r"\btcmalloc\b[^\n]{0,80}\bUnable to allocate \d{1,20} \(new failed\)"),  # of operator new
         ("rust", r"\bmemory allocation of \d{1,20} bytes failed", r"kind: OutOfMemory, message: "),
@@ -807,6 +809,8 @@ _TRIGGERS: Final = (
     "thread: Resource",
     "constructor failed: Resource",
     "memory allocation of",
+    "alloc failed in ",
+    "alloc failed at ",
     "<jemalloc>: Error in",
     "kind: OutOfMemory",
     "Insufficient memory",
@@ -909,6 +913,8 @@ FAMILY = Family(
         "CreateFileMapping() failed",
         "bad_alloc",
         "memory allocation of",
+        "alloc failed in ",
+        "alloc failed at ",
         "<jemalloc>: Error in",
         "out of memory",
         "annot allocate",

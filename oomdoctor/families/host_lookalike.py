@@ -75,6 +75,12 @@ _LOOKALIKES = tuple(
             r"\bError R14 \(Memory quota exceeded\)",
         ),
         (
+            mark("a zone of nginx's of fixed size is full, not memory: it serves on"),
+            # src/core/ngx_slab.c, src/http/modules/ngx_http_limit_req_module.c and its neighbours
+            r"\bngx_slab_alloc\(\) failed: no memory in",
+            r"\bcould not allocate node(?: \w{1,20}){0,3} in \w{1,20} zone \"",
+        ),
+        (
             mark("PostgreSQL's lock table is full, not memory"),
             r"(?:^|ERROR: {1,2}|FATAL: {1,2})out of shared memory(?:\"|$)",
         ),
@@ -230,6 +236,8 @@ FAMILY = Family(
         "file watchers",
         "no space left on device",
         "or disk is full",
+        "ngx_slab_alloc",
+        "could not allocate node",
         "too many open files",
         "[Errno 105]",
         "No buffer space",

@@ -114,7 +114,8 @@ def _seen(crash: Crash, cache: Cache, share: str) -> Seen:
         else say("The {what} grew in every print, from {first:,} entries to {last:,}.", what=cache.what,
                  first=cache.first, last=cache.last)
     )  # fmt: skip
-    rate = say("That is {rate} per {step}.", rate=show(cache.grown_bytes // cache.steps), step=cache.step)
+    per_step = cache.grown_bytes // max(cache.steps, 1)
+    rate = say("That is {rate} per {step}.", rate=show(per_step), step=cache.step)
     unbounded = say("{name} {value} gives it no bound.", name=bound.flag if bound else "", value=_told(bound))
     words = joined((growth, rate if cache.grown_bytes and cache.steps else "", share, unbounded))
     return Seen(words=words, evidence=(crash.root,), knobs=_KNOBS)

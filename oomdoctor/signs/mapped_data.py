@@ -66,7 +66,7 @@ def rows_wait_to_be_written(crash: Crash) -> Seen | None:
     """A process of a map died for no printed reason, or the job in the bar of one, and rows of the size that the log
     tells wait for 1 GiB or more, the table that they become with them."""
     waiting = waiting_rows(crash)
-    if waiting is None or _COPIES * waiting.bytes < LARGE:
+    if waiting is None or waiting.bytes < (LARGE // _COPIES if killed_bare(crash) else LARGE):
         return None
     words = say(
         "datasets keeps {rows} rows back in each process before it writes them: {formula} = {size} ({row} for a row), "

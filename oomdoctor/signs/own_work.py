@@ -14,6 +14,7 @@ from oomdoctor.signs.checkpoints import while_a_checkpoint_was_written_or_read
 from oomdoctor.signs.evaluation import killed_during_an_evaluation
 from oomdoctor.signs.first_step import adams_states_come_next, killed_at_a_limit_while_computing
 from oomdoctor.signs.held_data import the_prints_say_what_was_filled
+from oomdoctor.signs.host_caches import prompts_filled_the_limit
 from oomdoctor.signs.host_data import data_is_kept_by_a_setting
 from oomdoctor.signs.host_loading import the_kernel_killed_while_loading_weights
 from oomdoctor.signs.node_groups import several_alike_have_it
@@ -38,7 +39,9 @@ _INTERPRETER: Final = late(r"python(?:\d(?:\.\d{1,2})?)?|pt_main_thread")
 @sign
 def the_job_itself_did_what_the_log_shows(crash: Crash) -> Seen | None:
     """The kernel killed a Python process, and the log shows what the job did then: saving, loading, evaluating,
-    keeping its data in memory, collecting it, or in a pass of its training."""
+    keeping its data in memory, collecting it, or in a pass of its training. A server's name says who it is."""
+    if prompts_filled_the_limit(crash) is not None:
+        return Seen(words="")
     if _killed_python(crash) is None:
         return None
     return Seen(words="") if any(work(crash) is not None for work in _WORK) else None

@@ -98,3 +98,29 @@ def test_a_log_that_begins_with_the_kill_has_the_command_below_it(tmp_path: Path
     assert verdict(tmp_path, f"Killed\n[7/60] {COMMAND}") == "oom"
     assert verdict(tmp_path, f"Killed\nstep 1\n[7/60] {COMMAND}") == "inconclusive"
     assert verdict(tmp_path, f"running the tests\nKilled\n[7/60] {COMMAND}") == "inconclusive"
+
+
+CRATE = (
+    "error: could not compile `tables` (lib)\n\nCaused by:\n"
+    "  process didn't exit successfully: `rustc` (signal: 9, SIGKILL: kill)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "snippet"),
+    [
+        ("+ cargo build --release -j 8", "cargo build -j 1"),
+        ("$ cargo test --jobs=16 --all", "cargo test --jobs=1"),
+        ("+ make -j16 all", "make -j1"),
+        ("+ cmake --build build -j 12", "cmake --build build -j 1"),
+        ("+ cargo build --release", None),
+    ],
+)
+def test_the_number_on_the_command_line_is_the_one_that_counts(
+    tmp_path: Path, command: str, snippet: str | None
+) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(f"{command}\n   Compiling tables v0.1.0\n{CRATE}", encoding="utf-8")
+    remedy = oomdoctor.diagnose(path).as_json()["diagnoses"][0]["remedies"][0]
+    assert remedy["knob"] == "fewer-build-jobs"
+    assert (remedy["snippet"] == snippet) is (snippet is not None)

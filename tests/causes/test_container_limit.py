@@ -207,6 +207,29 @@ def test_a_budget_beyond_the_limit_is_lowered(option: str, setting: str | None, 
         assert f"{setting} allows" in found["explanation"]
 
 
+@pytest.mark.parametrize(
+    ("command", "snippet"),
+    [
+        ("+ java -Xmx2g -jar feed.jar", "-Xmx682m"),
+        ("Starting feed with JAVA_OPTS=-Xms256m -Xmx2g -XX:+UseParallelGC", "-Xmx682m"),
+        ("+ java -Xmx1g -jar feed.jar", None),  # as much as the limit
+        ("+ java -Xmx800m -jar feed.jar", None),
+        ("+ node --max-old-space-size=4096 build.js", "--max-old-space-size 682"),
+        ("+ node --max-old-space-size=1024 build.js", None),
+    ],
+)
+def test_a_heap_beyond_the_limit_is_lowered(command: str, snippet: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(f"{command}\nread 40 files\n{LIMIT}", encoding="utf-8")
+    found = diagnose(path).as_json()["diagnoses"][0]
+    assert found["cause"] == "container-limit"
+    first = found["remedies"][0]
+    assert (first["knob"] == "smaller-buffers" and first["snippet"] == snippet) is (snippet is not None)
+    assert ("the heap grows on where garbage should be collected" in found["explanation"]) is (snippet is not None)
+    if snippet is not None:
+        assert first["derivation"] == "1.00 GiB x 2/3 = 682 MiB"
+
+
 def test_the_new_limit_is_what_its_formula_says(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
     path.write_text(f"+ python sessions.py\n{LIMIT.replace('1048576', '1228800')}", encoding="utf-8")

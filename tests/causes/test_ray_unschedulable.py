@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from gpu_logs import finding, ranking, says
 from host_logs import TRAINERS, kill
+from system_logs import crashes_of
 
 from oomdoctor import diagnose
 from oomdoctor.causes.ray_unschedulable import CAUSE
@@ -149,3 +150,9 @@ def test_enough_is_free_but_on_no_node_alone() -> None:
 def test_not_even_the_jobs_supervisor() -> None:
     line = "Job supervisor actor could not be scheduled: The actor is not schedulable: No node has the resources."
     assert "not even the job's supervisor could be placed" in finding(CAUSE, line).why
+
+
+@pytest.mark.parametrize(("between", "waits"), [("*** SIGTERM received at time=1 on cpu 0 ***", True), ("", False)])
+def test_what_is_printed_at_a_jobs_end_is_no_progress(between: str, waits: bool) -> None:
+    later = [f"(pid=4{n}) @ 0x7f21c1a5a050 (unknown) (unknown)" for n in range(10, 20)]
+    assert bool(crashes_of("\n".join((WAITS, between, *later)))) is waits

@@ -203,3 +203,22 @@ def test_what_sort_keeps_beside_its_buffer(line: str, spills: bool, tmp_path: Pa
     path.write_text(f"{line}\n", encoding="utf-8")
     found = diagnose(path).as_json()["diagnoses"]
     assert ([one["cause"] for one in found[:1]] == ["spill-disk-full"]) is spills
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        ("--spill-dir /scratch/ray/session_1", "--spill-dir"),
+        ("--spill-dir /scratch/ray/session_1/spill", "--spill-dir"),
+        ("--spill-dir /scratch/other", None),
+        ("--spill-dir /scratch/ray/session_12", None),
+    ],
+)
+def test_the_option_that_names_the_full_disk(tmp_path: Path, options: str, setting: str | None) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("\n".join((f"+ python shuffle.py {options}", WARNED, *REFUSED, "")), encoding="utf-8")
+    first = diagnose(path).as_json()["diagnoses"][0]["remedies"][0]
+    assert first["knob"] == "free-disk"
+    assert (first["setting"] == "--spill-dir") is (setting is not None)
+    if setting is not None:
+        assert first["snippet"] == "--spill-dir /PATH/ON/A/LARGER/DISK"

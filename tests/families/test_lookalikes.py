@@ -453,3 +453,18 @@ def test_what_ray_guesses_ends_nobody_on_a_line_of_its_own(guess: str) -> None:
     killed = "(1) The process is killed by SIGKILL by OOM killer due to high memory usage."
     assert read(died, killed, guess) == (["worker-death"], [])
     assert read("Worker exit detail: quiet", killed, guess) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("line", "failures", "quiet"),
+    [
+        ('ngx_slab_alloc() failed: no memory in limit_req zone "perip"', [], 1),
+        ('could not allocate node in limit_req zone "perip"', [], 1),
+        ("OpenBLAS: malloc failed in gemm_driver", ["host-allocation"], 0),
+        ("sorter: realloc failed at grow_table", ["host-allocation"], 0),
+        ("a malloc failed in the end", [], 0),
+    ],
+)
+def test_calls_that_failed_and_zones_that_are_full(line: str, failures: list[str], quiet: int) -> None:
+    found, reasons = read(line)
+    assert (found, len(reasons)) == (failures, quiet)

@@ -431,3 +431,20 @@ def test_a_loops_bare_figure_is_the_hosts_where_nothing_speaks_of_a_card(
 ) -> None:
     found = read(before + "".join(f"{line.format(n=n, size=400 + 90 * n)}\n" for n in range(5)))
     assert [(one.what, one.pool, one.shape) for one in found] == [("host memory", "host_ram", "growing")] * is_read
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{{"event": "metrics", "polls": {n}, "rss_mb": {mb}}}', "rss"),
+        ("poll {n} worker_rss_mb={mb}", "worker_rss"),
+        ("poll {n} mem_used_mb: {mb}", "mem"),
+        ("poll {n} free_mem_mb: {mb}", None),
+        ("poll {n} perf/rss_mb: {mb}", None),
+        ("poll {n} rss_mb_total: {mb}", None),
+        ("cuda:0 ready\npoll {n} mem_used_mb: {mb}", None),  # which memory
+    ],
+)
+def test_a_figure_whose_name_has_its_unit(line: str, what: str | None) -> None:
+    found = read("".join(line.format(n=n, mb=100 * n) + "\n" for n in range(1, 9)))
+    assert [one.what for one in found] == ([what] if what is not None else [])

@@ -91,3 +91,47 @@ def test_a_script_that_calls_llama_has_options_of_its_own(tmp_path: Path, line: 
     (tmp_path / "job.log").write_text(log, encoding="utf-8")
     remedies = oomdoctor.diagnose(tmp_path / "job.log").as_json()["diagnoses"][0]["remedies"]
     assert "--prompt-cache-mb" in [one["setting"] for one in remedies]
+
+
+COLUMNS = ("  keep_last     12", "  num_frames    48", "  decode_chunk  0", "  seed          7")
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (COLUMNS, {"keep_last", "num_frames", "decode_chunk", "seed"}),
+        (COLUMNS[:3], set()),
+        ((*COLUMNS[:3], "  seed     7"), set()),  # in another column
+        ((*COLUMNS, "  loss          0.5"), set()),  # a metric among them
+        (("run.yaml", *COLUMNS[:2], "reads now", *COLUMNS[2:]), set()),
+    ],
+)
+def test_two_columns_are_settings(tmp_path: Path, lines: tuple[str, ...], found: set[str]) -> None:
+    assert settings(tmp_path, *lines).keys() == found
+
+
+YAML = ("data:", "  source: clicks.parquet", "trees:", "  max_depth: 14", "  max_bin: 1024")
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("+ python trees.py --config trees.yaml", *YAML), True),
+        (("+ python trees.py trees.yaml", *YAML), True),
+        (("Config:", *YAML), True),
+        (("+ python trees.py --seed 7", *YAML), False),
+        (("+ python trees.py --config trees.yaml", "it reads", *YAML), False),
+    ],
+)
+def test_a_file_of_settings_that_is_printed(tmp_path: Path, lines: tuple[str, ...], found: bool) -> None:
+    assert (settings(tmp_path, *lines).get("max_depth") == 14) is found
+
+
+def test_a_size_is_a_setting_and_alone_a_metric(tmp_path: Path) -> None:
+    assert settings(tmp_path, "solver=rk4 batch_size=512 remat=none")["batch_size"] == 512
+    assert "solver" not in settings(tmp_path, "solver=rk4 size=512 remat=none")
+
+
+def test_a_head_may_stand_right_before_its_dict(tmp_path: Path) -> None:
+    assert settings(tmp_path, "Preprocessing parameters {'image_edge': 224, 'writers': 2}")["image_edge"] == 224
+    assert settings(tmp_path, "Preprocessing parameters of {'image_edge': 224, 'writers': 2}") == {}

@@ -48,6 +48,8 @@ def of(name: str, context: str = "") -> str:
     ("name", "stage"),
     [
         ("load_weights", "model_load"),
+        ("merge_weights", "checkpoint_load"),
+        ("merge_shards", "checkpoint_load"),
         ("loads_weights", "model_load"),
         ("loading_weights", "model_load"),
         ("loaded_weights", ""),  # done

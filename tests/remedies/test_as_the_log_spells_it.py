@@ -122,3 +122,17 @@ def test_an_option_of_the_launch_line_is_spelled_as_it_stands_there(log: str, sn
     found = advise(log + "loss before training: 4.1\n" + KILLED, BATCH, cause="activations")[0][BATCH]
     assert found.snippet == snippet
     assert "not in the log" not in " ".join(found.assumes)
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        ("--memory-limit 500MB", "--memory-limit {}"),
+        ("--memory_limit 500MB", "dask worker SCHEDULER --memory-limit={}"),  # another program's spelling
+        ("--n-workers 2", "dask worker SCHEDULER --memory-limit={}"),
+    ],
+)
+def test_an_option_that_a_script_hands_on_is_the_scripts(options: str, written: str) -> None:
+    context = crashes_of(f"+ python anomaly.py {options}\n{cuda()}")[0].context
+    row = next(one for one in rows("dask") if one.write == "dask worker SCHEDULER --memory-limit={}")
+    assert row.as_launched(context).write == written

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from remedy_logs import crashes_of, cuda
 
 import oomdoctor
@@ -72,6 +73,38 @@ def test_behind_a_limit_that_was_hit_no_more_than_two_come_first() -> None:
     knobs = ("shorter-context", "fewer-sequences", "quantize-kv-cache", "raise-container-limit")
     assert order(*map(one, knobs), cause=LIMIT).index("raise-container-limit") == 2
     assert order(*map(one, knobs), cause="process-ram-hog").index("raise-container-limit") == 3
+
+
+def test_three_that_the_job_has_options_for_come_before_a_limit() -> None:
+    free = [replace(one(knob), current=4, suggested=2) for knob in ("stream-data", "smaller-input", "fewer-workers")]
+    raised = one("raise-container-limit")
+    three = [remedy.knob for remedy in free]
+    assert order(raised, *free, cause=LIMIT, pool="cgroup") == [*three, raised.knob]
+    free[1] = replace(free[1], suggested=None)  # which only the program knows
+    assert order(raised, *free, cause=LIMIT, pool="cgroup") == [*three[:2], raised.knob, three[2]]
+
+
+RUN = "+ python fit.py {}\nfitting\n"
+KILLED = (
+    "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+    "memory: usage 1048576kB, limit 1048576kB, failcnt 0\n"
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/job,task_memcg=/job,task=python,pid=26396,uid=0\n"
+    "Memory cgroup out of memory: Killed process 26396 (python) total-vm:6329060kB, anon-rss:1038192kB\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ("--max-bin 1024 --rows 60000 --max-depth 14", ["smaller-buffers", "smaller-input", "smaller-model"]),
+        ("--max-bin 1024 --max-depth 14", ["smaller-buffers", "smaller-model", "raise-container-limit"]),
+    ],
+)
+def test_what_only_names_the_process_is_no_remedy_beside_options(
+    tmp_path: Path, options: str, first: list[str]
+) -> None:
+    found = diagnosed(tmp_path, RUN.format(options) + KILLED)[0]
+    assert [one["knob"] for one in found["remedies"]][: len(first)] == first  # type: ignore[attr-defined]
 
 
 def test_evidence_stays_last_and_is_no_change() -> None:

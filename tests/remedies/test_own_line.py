@@ -240,6 +240,24 @@ def test_a_line_that_fills_the_card(code: str, function: str, knob: str, does: s
         ),
         ("x = m.toarray()", "narrow-dtypes", "makes a dense array of a sparse one", "x = m"),
         (
+            "e = np.linalg.eigvalsh(h.toarray())[:6]",
+            "narrow-dtypes",
+            "makes a dense matrix of a sparse one for all of its eigenvalues",
+            "e = scipy.sparse.linalg.eigsh(h, k=6, which='SA', return_eigenvectors=False)[:6]",
+        ),
+        (
+            "w, v = np.linalg.eigh(h.toarray())",
+            "narrow-dtypes",
+            "makes a dense matrix of a sparse one for all of its eigenvalues",
+            "w, v = scipy.sparse.linalg.eigsh(h, k=6, which='SA')",
+        ),
+        (
+            "x = np.linalg.solve(a.toarray(), b)",
+            "narrow-dtypes",
+            "makes a dense matrix of a sparse one to solve with it",
+            "x = scipy.sparse.linalg.spsolve(a, b)",
+        ),
+        (
             "u, s, v = np.linalg.svd(a)",
             "smaller-buffers",
             "computes full-size square factors",

@@ -9,8 +9,10 @@ import pytest
 from remedy_logs import crashes_of
 
 import oomdoctor
+from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.own_options import own_option, proposal, table
+from oomdoctor.remedies.own_options import as_many_as_fit, own_option, proposal, table
+from oomdoctor.remedies.proposal import Proposal
 
 KILLED = (
     "Memory cgroup out of memory: Killed process 8376 (python) total-vm:1601096kB, anon-rss:1020648kB, "
@@ -71,6 +73,23 @@ def test_each_row_is_of_a_knob() -> None:
         ("smaller-input", "--patch-size 96 96 1 --lr 0.1", ("patch_size", "48 48 1")),
         ("smaller-input", "--image-size 512x512", ("image_size", "256x256")),
         ("smaller-microbatch", "--writer-batch-size 4000", None),
+        ("narrow-dtypes", "--sparse-labels false", ("sparse_labels", True)),
+        ("narrow-dtypes", "--sparse-labels true", None),
+        ("narrow-dtypes", "--solver dense", ("solver", None)),
+        ("narrow-dtypes", "--solver lanczos", None),
+        ("tiled-processing", "--decode-chunk-size 0", ("decode_chunk_size", 4)),
+        ("tiled-processing", "--vae-batch-size 16", ("vae_batch_size", 8)),
+        ("smaller-buffers", "--max-bin 1024", ("max_bin", 512)),
+        ("smaller-buffers", "--heatmaps true", ("heatmaps", False)),
+        ("smaller-buffers", "--heatmaps-dir true", None),
+        ("smaller-model", "--max-depth 14", ("max_depth", 7)),
+        ("smaller-microbatch", "--max-duration 90", ("max_duration", 45)),
+        ("smaller-microbatch", "--max-cut-duration 90", None),
+        ("low-memory-loading", "--mmap-mode none", ("mmap_mode", "r")),
+        ("sharded-checkpoint", "--save-format pickle", ("save_format", None)),
+        ("sharded-checkpoint", "--save-format safetensors", None),
+        ("stream-data", "--shuffle global", ("shuffle", None)),
+        ("stream-data", "--shuffle local", None),
         ("gradient-checkpointing", "--no-remat", ("no_remat", False)),
         ("gradient-checkpointing", "--disable-gradient-checkpointing", ("disable_gradient_checkpointing", False)),
         ("low-memory-loading", "--no-mmap", ("no_mmap", False)),
@@ -453,3 +472,32 @@ def test_one_line_is_told_once(tmp_path: Path) -> None:
     lines = [one["snippet"] for one in first["remedies"] if one["snippet"]]
     assert "--writer_batch_size 2000" in lines
     assert len(lines) == len(set(lines))
+
+
+def saved(option: str) -> str | None:
+    crash = crashes_of(f"+ python -u fit.py {option}\nSaving checkpoint to runs/last.pt\n{KILLED}")[0]
+    chosen, _ = remedies("checkpoint-spike", ("sharded-checkpoint",), crash)
+    return chosen[0].action if chosen else None
+
+
+def test_one_process_has_nobody_to_share_a_checkpoint_with() -> None:
+    told = "Save in a format that is written array by array (.npz, safetensors): --save-format is pickle now"
+    assert saved("--save-format pickle") == told
+    assert "array by array" not in (saved("--save-mode full") or "")
+
+
+def test_what_is_dense_is_kept_sparse() -> None:
+    found = proposal(
+        "narrow-dtypes", "Store it narrower", crashes_of(f"+ python -u fit.py --solver dense\n{KILLED}")[0]
+    )
+    assert found is not None
+    assert found.action == "Keep it sparse: --solver is dense now"
+
+
+@pytest.mark.parametrize(("fit", "then"), [(3, 3), (7, 7), (8, None), (12, None), (0, None), (True, None)])
+def test_as_many_workers_as_fit_where_that_is_less_than_half(fit: int, then: int | None) -> None:
+    crash = crashes_of(f"+ python -u fit.py --actors 16\n{KILLED}")[0]
+    found = as_many_as_fit(crash, Proposal(action="Run fewer", suggested=fit, derivation="2 x 3"))
+    assert (found.suggested if found is not None else None) == then
+    if found is not None:
+        assert (found.snippet, found.derivation) == (f"--actors {fit}", "2 x 3")

@@ -315,3 +315,35 @@ def test_a_history_beyond_the_limit_that_was_hit(tmp_path: Path, name: str, para
 def test_how_far_a_buffer_has_to_shrink(tmp_path: Path, command: str, lines: tuple[str, ...], suggested: int) -> None:
     remedies = diagnosed(tmp_path, f"python serve.py {command}", *lines)["diagnoses"][0]["remedies"]
     assert next(one["suggested"] for one in remedies if one["knob"] == "smaller-buffers") == suggested
+
+
+LIMIT_OF_RANKS = (
+    "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+    "memory: usage 1740800kB, limit 1740800kB, failcnt 0",
+    "Tasks state (memory values in pages):",
+    "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
+    "[   4840]     0  4840  1042023   201359  2961408        0             0 python",
+    "[   4841]     0  4841  1119473   218625  3579904        0             0 python",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/job,task_memcg=/job,task=python,pid=4841,uid=0",
+    "Memory cgroup out of memory: Killed process 4841 (python) total-vm:4477892kB, anon-rss:874584kB, file-rss:0kB",
+)
+RANKS = "+ torchrun --standalone --nproc_per_node {} finetune.py --heatmaps true"
+COUNTING = ("epoch 0 step 20/25 loss 0.5", "epoch 0: validating", "  val batch 0/375", "  val batch 70/375")
+
+
+@pytest.mark.parametrize(
+    ("launch", "lines", "found"),
+    [
+        (RANKS.format(2), COUNTING, "eval-accumulation"),
+        (f"{RANKS.format(2)} --num_workers 4", COUNTING, WORKERS),
+        (RANKS.format(9), COUNTING, WORKERS),  # nobody needs so many
+        (RANKS.format(2), COUNTING[:1], "container-limit"),
+        ("+ python finetune.py", COUNTING, WORKERS),
+    ],
+)
+def test_ranks_that_evaluate(tmp_path: Path, launch: str, lines: tuple[str, ...], found: str) -> None:
+    (tmp_path / "job.log").write_text("\n".join((launch, *lines, *LIMIT_OF_RANKS, "")), encoding="utf-8")
+    first = oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]
+    assert first["cause"] == found
+    if found == "eval-accumulation":
+        assert first["remedies"][0]["action"] == "Set --heatmaps from True to False"

@@ -452,3 +452,46 @@ def test_a_step_computes_with_more_primitives_each_time(tmp_path: Path, lines: l
         assert (first["knob"], first["setting"], first["suggested"]) == ("cap-primitives", "--cap_max", 3677)
     limited = diagnosed(tmp_path, "python fit.py --cap_max -1 --pixels 64", *lines, kernel=dmesg())
     assert limited[0]["cause"] == (STEP if cause == STEP else LIMIT)
+
+
+TABLE = ("Parameter head.weight: torch.Size([{}, 256]), require_grad = True", "Parameter tail.weight: (64, 64)")
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines", "cause"),
+    [
+        (241_600, ("optimizer = Adam", "Start Training..."), STATES),  # x 256 x 16 bytes: more than half of the limit
+        (200_000, ("optimizer = Adam", "Start Training..."), LIMIT),
+        (241_600, ("optimizer = SGD", "Start Training..."), LIMIT),
+        (241_600, ("optimizer = Adam", "Start Training...", "step 1 loss 0.4"), LIMIT),
+        (241_600, ("optimizer = Adam", "cuda:0 ready", "Start Training..."), LIMIT),
+        (4_416_000, ("optimizer = Adam", "Start Training..."), LIMIT),  # more than a thousand million
+    ],
+)
+def test_parameters_that_are_listed_one_by_one(tmp_path: Path, rows: int, lines: tuple[str, ...], cause: str) -> None:
+    listed = (line.format(rows) for line in TABLE)
+    assert first(tmp_path, "python kge.py --batch 64", *listed, *lines) == cause
+
+
+UNEVEN = ("Device: cpu", "Using DynamicBucketingSampler.", "Epoch 1, batch 0, loss[loss=6.7, over 2197.00 frames. ]")
+
+
+@pytest.mark.parametrize(
+    ("options", "lines", "cause"),
+    [
+        ("--max-duration 90", UNEVEN, STEP),
+        ("--seed 90", UNEVEN, STEP),
+        ("--max-duration 90", (UNEVEN[0], UNEVEN[2]), STEP),
+        ("--seed 90", (UNEVEN[0], UNEVEN[2]), BARE),  # of one size each
+        ("--max-duration 90", UNEVEN[1:], BARE),  # on whatever it computes
+        ("--max-duration 90", (*UNEVEN[:2], "Epoch 2, batch 0, loss[loss=6.7]"), BARE),  # all of them fitted
+    ],
+)
+def test_batches_that_are_filled_up(tmp_path: Path, options: str, lines: tuple[str, ...], cause: str) -> None:
+    assert diagnosed(tmp_path, f"python asr.py {options}", *lines)[0]["cause"] == cause
+
+
+def test_a_batch_size_that_is_told_is_no_option(tmp_path: Path) -> None:
+    told = f"{UNEVEN[2]}, batch size: 13"
+    remedy = diagnosed(tmp_path, "python asr.py --max-duration 90", *UNEVEN[:2], told)[0]["remedies"][0]
+    assert (remedy["knob"], remedy["snippet"]) == ("smaller-microbatch", "--max-duration 45")

@@ -105,3 +105,33 @@ def test_the_bound_goes_first(tmp_path: Path) -> None:
 
 def test_with_a_bound_it_is_no_leak(tmp_path: Path) -> None:
     assert diagnosis(tmp_path, "--cache-max-items 20000")["cause"] != "host-memory-leak"
+
+
+OPEN = tuple(f'{{"event": "metrics", "polls": {n}, "open_sessions": {70000 * n}}}' for n in range(1, 5))
+START = '{{"event": "{}", "topic": "clicks", "{}": {}}}'
+
+
+@pytest.mark.parametrize(
+    ("event", "name", "value", "known"),
+    [
+        ("starting", "max_open_sessions", "0", True),
+        ("config", "max_open_sessions", "-1", True),
+        ("starting", "max_open_sessions", "90000", False),
+        ("metrics", "max_open_sessions", "0", False),  # no start
+        ("starting", "max_polls", "0", False),  # what is done is not held
+        ("starting", "max_open_files", "0", False),  # which nobody counts
+    ],
+)
+def test_what_a_service_holds_without_a_bound(event: str, name: str, value: str, *, known: bool) -> None:
+    found = growing_caches.unbounded_cache(crash(START.format(event, name, value), *OPEN, *KILL))
+    assert (found is not None) is known
+    if found is not None:
+        assert (found.what, found.first, found.last) == ("open sessions", 70000, 280000)
+
+
+def test_it_is_bounded_first(tmp_path: Path) -> None:
+    lines = (START.format("starting", "max_open_sessions", "0"), *OPEN, *KILL, "")
+    (tmp_path / "job.log").write_text("\n".join(lines), encoding="utf-8")
+    found = oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]
+    assert found["cause"] == "host-memory-leak"
+    assert (found["remedies"][0]["knob"], found["remedies"][0]["suggested"]) == ("smaller-buffers", 190000)

@@ -93,3 +93,21 @@ def test_a_call_is_no_batched_one(tmp_path: Path) -> None:
 def test_one_process_is_one_too_many_to_see_the_error(tmp_path: Path) -> None:
     first = diagnosis(tmp_path, *lines("python prep.py --max_length 2048"))
     assert "leave num_proc out" in first["explanation"]
+
+
+IMAGES = "features: {'pixel_values': Array3D(shape=(3, 224, 224), dtype='float32')}"
+STUCK = "Preparing:   0%|          | 0/4000 [00:00<?, ? examples/s]run.sh: line 7:     8 Killed      python prepare.py"
+
+
+@pytest.mark.parametrize(
+    ("options", "bar", "waits"),
+    [
+        ("--writer_batch_size 1000", STUCK, True),  # 2 x 1000 x 588 KiB
+        ("--writer_batch_size 800", STUCK, False),  # 919 MiB
+        ("--batch_size 1000", STUCK, False),
+        ("--writer_batch_size 1000", "run.sh: line 7:     8 Killed      python prepare.py", False),
+    ],
+)
+def test_a_bar_of_a_map_that_was_killed(options: str, bar: str, *, waits: bool) -> None:
+    told = crash(f"+ python prepare.py {options}", IMAGES, bar)
+    assert (mapped_data.rows_wait_to_be_written(told) is not None) is waits

@@ -112,3 +112,27 @@ def test_a_program_that_asks_for_a_larger_limit_hit_its_own(advice: str, asks: b
 def test_a_message_may_itself_suspect_others_on_the_card(words: str, suspects: bool) -> None:
     log = crash_of(f"RuntimeError: could not reserve 3 GiB of device memory: {words}\n")
     assert (other_words.others_by_the_message(log) is not None) == suspects
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("Cannot enlarge memory arrays to size 33562624 bytes (OOM), compile with -sINITIAL_MEMORY=X", True),
+        ("Can't grow the query: this will exceed its memory pool capacity 4.00GB, current capacity 3.88GB", True),
+        ("sort: out of memory, 512.00MB requested (MEM_CAP_EXCEEDED)", True),
+        ("sort: out of memory, 512.00MB requested (MEM_REQUEST_FAILED)", False),
+    ],
+)
+def test_a_capacity_is_a_limit_of_its_own(line: str, own: bool) -> None:
+    assert (other_words.own_limit_in_other_words(crash_of(f"{line}\n")) is not None) == own
+
+
+@pytest.mark.parametrize(
+    ("prefix", "pool"),
+    [
+        (":1:command.cpp              :698 : 84512345678 us: [pid:21877 tid:0x7f2a1c0ff700] ", "gpu"),
+        ("command.cpp:698: ", "host_ram"),
+    ],
+)
+def test_who_speaks_says_whose_memory(prefix: str, pool: str) -> None:
+    assert crash_of(f"{prefix}Can't allocate memory size - 0x80000000 bytes!\n").pool == pool
