@@ -16,6 +16,9 @@ OF_LOGITS = ("allocator-config", "chunked-logits", "smaller-microbatch", "shorte
 OF_ATTENTION = ("allocator-config", "memory-efficient-attention", "smaller-microbatch", "shorter-sequences",
                 "token-budget-batching")  # fmt: skip
 
+# A scene that goes on growing is soon as short of memory in one piece
+OF_PRIMITIVES = ("allocator-config", "cap-primitives", "smaller-input", "smaller-microbatch")
+
 CAUSE = Cause(
     id="allocator-fragmentation",
     title=mark("GPU memory is fragmented: enough is cached, but no block is large enough"),
@@ -56,5 +59,6 @@ CAUSE = Cause(
         (fragments.engine_starting, ENGINE_KNOBS),
         (logits.working_on_logits, OF_LOGITS),
         (passes.in_attention, OF_ATTENTION),
+        (passes.while_primitives_grow, OF_PRIMITIVES),
     ),
 )

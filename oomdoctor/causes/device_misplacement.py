@@ -8,7 +8,7 @@ from oomdoctor.signs import Grade, engine_steps, placement
 
 # The loader chooses the GPU, whatever device is set before it
 OF_A_FILE = ("low-memory-loading", "fix-placement", "free-the-gpu")
-OF_RANKS = ("fix-placement", "smaller-input", "more-gpus", "free-the-gpu")
+OF_RANKS = ("fix-placement", "smaller-input", "more-gpus")
 OF_CONTEXTS = ("fix-placement", "smaller-microbatch", "shorter-sequences", "smaller-input")
 OF_AN_ENGINE = ("fix-placement", "pin-version", "free-the-gpu")
 
@@ -45,6 +45,6 @@ CAUSE = Cause(
         Row(engine_steps.a_check_failed_without_weights, Grade.POINTS, OF_AN_ENGINE),
         Row(engine_steps.weights_on_another_card, Grade.POINTS, OF_AN_ENGINE),
     ),
-    knobs=("fix-placement", "low-memory-loading", "free-the-gpu"),
+    knobs=("fix-placement", "low-memory-loading"),
     before=("activations", "checkpoint-spike", "model-does-not-fit", "profiling-race"),
 )

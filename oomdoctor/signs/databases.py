@@ -89,12 +89,22 @@ def database_was_refused_at_its_start(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(crash.root,), against=(limited,), stage="launch", next_evidence=_NOW)
 
 
+_VACUUM: Final = r"\bautomatic (?:vacuum|analyze) of table\b"  # src/backend/postmaster/autovacuum.c
+
+
 @sign
 def query_was_refused(crash: Crash) -> Seen | None:
     """PostgreSQL allows each sort and each hash of a query work_mem of its own, in every connection."""
     root = crash.root
     if not isinstance(root, HostAllocation) or root.allocator != "postgresql" or _OF_A_QUERY not in root.at.text:
         return None
+    if of_a_vacuum(crash):
+        words = say(
+            "An allocation of {size} for PostgreSQL's autovacuum failed. Each of its workers may take "
+            "autovacuum_work_mem, or else maintenance_work_mem, beside the shared buffers.",
+            size=show(root.tried_bytes or 0),
+        )
+        return Seen(words=words, evidence=(root,), next_evidence=_NOW)
     words = say(
         "An allocation of {size} for a PostgreSQL query failed. Every sort and hash of every connection may take "
         "work_mem, beside the shared buffers.",
@@ -104,4 +114,9 @@ def query_was_refused(crash: Crash) -> Seen | None:
     return Seen(words=words, evidence=(root,), against=(limited,), next_evidence=_NOW)
 
 
-__all__ = ["database_was_refused_at_its_start", "query_was_refused", "requested", "set_aside"]
+def of_a_vacuum(crash: Crash) -> bool:
+    """Whether it was for a vacuum that PostgreSQL had started by itself."""
+    return crash.mentions(_VACUUM) is not None
+
+
+__all__ = ["database_was_refused_at_its_start", "of_a_vacuum", "query_was_refused", "requested", "set_aside"]

@@ -79,6 +79,8 @@ _IN_A_FIRST_STEP: Final = (
 OF_A_GUESS: Final = ("smaller-microbatch", "smaller-input", "shorter-sequences", "free-the-gpu", "collect-evidence")
 MODEL_SHARE: Final = 0.05  # of the card: more than a context and a few buffers
 LARGE: Final = GIB
+# graphdeco-inria/gaussian-splatting, scene/gaussian_model.py; nerfstudio-project/gsplat, gsplat/strategy
+_GROWS_PRIMITIVES: Final = r"\bdensif\w{1,30}|\bgsplat/strategy/|\b_grow_gs\b"
 OF_THE_CARD: Final = 0.25  # in one tensor: of a model that sees, the scores of all pairs of its patches
 _SEEING: Final = late(r"(?i)(?:^|[-_/])(?:vl|vision|omni|llava|internvl)")  # in names of models
 _OF_LARGE_PICTURES: Final = (
@@ -598,6 +600,12 @@ def simulating(crash: Crash) -> Seen | None:
 def works_on_data(crash: Crash) -> Seen | None:
     """The program works on tables or arrays and has no model."""
     return Seen(words="") if crash.job.task == "data" else None
+
+
+@sign
+def while_primitives_grow(crash: Crash) -> Seen | None:
+    """The stack frames split, clone or prune the Gaussians of a scene."""
+    return Seen(words="") if crash.in_trace(_GROWS_PRIMITIVES) is not None else None
 
 
 @sign

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from gpu_logs import BACKWARD, FORWARD, LOSS, finding, missing, ranking, refused, ruled_out, trace
 
+import oomdoctor
 from oomdoctor.causes.allocator_fragmentation import CAUSE
 from oomdoctor.signs import Grade
 
@@ -176,3 +179,20 @@ def test_not_what_lies_idle_in_any_pool() -> None:
     why = ruled_out(CAUSE, small, DUMP[1].replace("3.00GiB", "7.00GiB"), DUMP[2])
     assert "1.00 GiB unused is normal" in why
     assert "not in one piece" in finding(CAUSE, small, *DUMP[1:]).why
+
+
+@pytest.mark.parametrize(("function", "capped"), [("densify_and_prune", True), ("_grow_gs", True), ("render", False)])
+def test_a_scene_that_grows_is_capped(tmp_path: Path, function: str, capped: bool) -> None:
+    log = (
+        "Training progress:  36%|####      | 10800/30000 [12:12<29:36, 10.8it/s]\n"
+        "Traceback (most recent call last):\n"
+        f'  File "/x/gaussian-splatting/scene/gaussian_model.py", line 394, in {function}\n    self.prune(mask)\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 372.00 MiB. GPU 0 has a total capacity of "
+        "7.78 GiB of which 168.00 MiB is free. Including non-PyTorch memory, this process has 7.11 GiB memory in use. "
+        "Of the allocated memory 5.10 GiB is allocated by PyTorch, and 1.85 GiB is reserved by PyTorch but "
+        "unallocated.\n"
+    )
+    (tmp_path / "job.log").write_text(log, encoding="utf-8")
+    found = oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]
+    assert found["cause"] == "allocator-fragmentation"
+    assert ("cap-primitives" in [one["knob"] for one in found["remedies"][:3]]) is capped

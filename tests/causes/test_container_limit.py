@@ -259,3 +259,11 @@ def test_a_kill_or_a_refusal_alone_and_both_without_a_limit_are_none() -> None:
         SBATCH + SHELL_KILL + REFUSED.replace("12] Cannot allocate memory", "28] No space left on device"),
     ):
         assert not isinstance(judgement_of(CAUSE, crash_of(log)), Finding)
+
+
+@pytest.mark.parametrize(("name", "has"), [("qemu-system-x86", False), ("virt-launcher", False), ("python", True)])
+def test_a_virtual_machine_holds_what_it_was_given(tmp_path: Path, name: str, has: bool) -> None:
+    path = tmp_path / "dmesg.log"
+    path.write_text(LIMIT.replace("python", name), encoding="utf-8")
+    knobs = [one["knob"] for one in diagnose(path).as_json()["diagnoses"][0]["remedies"]]
+    assert ("clear-references" in knobs) is has

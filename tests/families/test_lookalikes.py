@@ -468,3 +468,13 @@ def test_what_ray_guesses_ends_nobody_on_a_line_of_its_own(guess: str) -> None:
 def test_calls_that_failed_and_zones_that_are_full(line: str, failures: list[str], quiet: int) -> None:
     found, reasons = read(line)
     assert (found, len(reasons)) == (failures, quiet)
+
+
+BODY = ("Total hbm usage >= 11.47G:", "    reserved        530.00M", "    program          10.96G")
+HEAD = "XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 11.47G of 7.48G hbm."
+
+
+def test_what_xla_lists_below_its_sentence_is_told_once() -> None:
+    assert read(*BODY) == (["array-out-of-memory"], [])
+    assert read(HEAD, "", *BODY) == (["array-out-of-memory"], [])
+    assert read(*BODY[1:]) == ([], [])

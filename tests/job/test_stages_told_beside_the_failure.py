@@ -196,3 +196,15 @@ HELD = (
 def test_a_cause_tells_its_stage_where_nothing_else_does(log: str, stage: str, tmp_path: Path) -> None:
     first = body(tmp_path, log)["diagnoses"][0]
     assert (first["cause"], first["stage"]) == ("kv-cache-no-room", stage)
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("pyxis: importing docker image: registry/app:1", "launch"),
+        ("pyxis:     [INFO] Creating squashfs filesystem...", "launch"),
+        ("loading the dataset readings", "data_load"),
+    ],
+)
+def test_a_container_is_made_before_the_job_starts(tmp_path: Path, line: str, stage: str) -> None:
+    assert body(tmp_path, f"{line}\n{SLURM}\n")["diagnoses"][0]["stage"] == stage

@@ -124,3 +124,18 @@ def test_a_query_takes_what_its_settings_allow() -> None:
 def test_the_servers_own_process_is_named(line: str, name: str | None, pid: int | None) -> None:
     process = crashes_of(f"2026-01-18 21:19:30.017 UTC [1] {line}\n")[0].root.process
     assert (process.name, process.pid) == (name, pid)
+
+
+@pytest.mark.parametrize(
+    ("context", "setting"),
+    [
+        ('CONTEXT:  automatic vacuum of table "app.public.readings"', "autovacuum_work_mem"),
+        ('CONTEXT:  automatic analyze of table "app.public.readings"', "autovacuum_work_mem"),
+        ("STATEMENT:  select * from readings order by at", "work_mem"),
+    ],
+)
+def test_a_vacuum_has_memory_of_its_own(tmp_path: Path, context: str, setting: str) -> None:
+    (tmp_path / "pg.log").write_text(f"{QUERY}2026-03-04 10:02:11 UTC [4410] {context}\n", encoding="utf-8")
+    first = diagnose(tmp_path).as_json()["diagnoses"][0]
+    assert setting in first["remedies"][0]["action"].split(",")[0].split()
+    assert ("PostgreSQL query" in first["title"] + first["headline"]) is (setting == "work_mem")

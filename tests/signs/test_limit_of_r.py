@@ -6,7 +6,7 @@ import pytest
 from gpu_logs import crash, ranking
 from reports import body
 
-from oomdoctor.signs.address_space import limit_of_r_is_hit
+from oomdoctor.signs.address_space import limit_of_r_is_hit, the_program_is_of_32_bits
 from oomdoctor.signs.host_data import an_array_of_data_was_refused
 
 ERROR = "Error: cannot allocate vector of size {}"
@@ -50,3 +50,10 @@ def test_how_it_is_raised(tmp_path) -> None:  # type: ignore[no-untyped-def]
 )
 def test_a_small_vector_is_no_data_set(size: str, *, of_data: bool) -> None:
     assert (an_array_of_data_was_refused(crash(ERROR.format(size))) is not None) == of_data
+
+
+def test_a_process_that_addresses_4_gigabytes_is_of_32_bits() -> None:
+    told = ("Error in memory.limit(size = 8000) :", "  don't be silly!: your machine has a 4Gb address limit")
+    refused = "Error: cannot allocate vector of size 290.9 Mb"
+    assert the_program_is_of_32_bits(crash(*told, refused)) is not None
+    assert the_program_is_of_32_bits(crash(told[0], refused)) is None

@@ -32,6 +32,7 @@ _OTHER_LANGUAGES: Final = late(
     r"(?i)(?:perl|java|node|ruby|php(?:-fpm)?|mono|dotnet|rsession|julia|matlab|beam\.smp|mysqld|mariadbd|postgres"
     r"|mongod|redis-server|clickhouse-serv|prometheus|dockerd|containerd|chrome|firefox|xorg|gnome-shell|llama-server)\b"
 )
+_MACHINES: Final = late(r"(?i)(?:qemu-(?:system|kvm)|virt-launcher|vboxheadless|firecracker|cloud-hyperviso)")
 # torch/multiprocessing/__init__.py: file_descriptor, the default of Linux, deletes a name at once, so that
 # no listing has it; files of the other strategy, of NCCL and of Python keep theirs
 _DELETED_IN_SHM: Final = "lsof +L1 /dev/shm | sort -nrk7 | head"
@@ -143,6 +144,12 @@ def _of_old_results(crash: Crash) -> Proposal:
     )
 
 
+def _is_a_machine(crash: Crash) -> bool:
+    """What a virtual machine holds is what it was given."""
+    kill = largest_kill(crash)
+    return kill is not None and _MACHINES.match(kill.process.name or "") is not None
+
+
 def clear_references(case: Case) -> Answer:
     """What keeps arrays alive has other names outside of PyTorch and of training."""
     job = case.crash.job
@@ -164,7 +171,7 @@ def clear_references(case: Case) -> Answer:
             action=say("Find who holds references to the largest objects, and drop them"),
             snippet=_OBJECTS if _LISTS_OBJECTS.overlaps(known_versions("ray", case.crash.context)) else None,
         )
-    if _has_none_of_the_readers(case.crash):
+    if _has_none_of_the_readers(case.crash) or _is_a_machine(case.crash):
         return Skip()
     if (own := _of_an_evaluation(case) or _of_a_leak(case)) is not None:
         return own

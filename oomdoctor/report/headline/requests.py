@@ -108,8 +108,8 @@ def heap_of(refused: HostAllocation) -> str | None:
 
 @where(databases.query_was_refused)
 def query_requested(crash: Crash) -> str | None:
-    """What PostgreSQL was refused for a query."""
-    return ram_requested(crash)
+    """What PostgreSQL was refused for a query; None where it was for an autovacuum."""
+    return None if databases.of_a_vacuum(crash) else ram_requested(crash)
 
 
 def array(crash: Crash) -> str | None:
