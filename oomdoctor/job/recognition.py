@@ -19,6 +19,7 @@ _LISTED: Final = late(
     rf"(?:\s{{0,4}}(?:version|info|Version))?\s{{0,60}}[.]{{0,60}}[\s=:@|,]{{1,60}}[\"']?{_VERSION}(?![\w%]|\s?[KMGT]i?B)",
     re.IGNORECASE,
 )
+_NEXT: Final = late(rf"[\s,;|/]{{1,4}}(?:and )?{_NAME}[ =]{{1,2}}v?{_VERSION}(?![\w%]|\s?[KMGT]i?B)", re.IGNORECASE)
 _PINNED: Final = late(rf"(?<![\w\-.]){_NAME}(?:\[[\w,]{{1,40}}\])?==\s?{_VERSION}")
 _METADATA: Final = late(rf"(?:site|dist)-packages/{_NAME}-{_VERSION}(?:\.dist-info|-py3\.[\w.\-]{{1,60}}\.egg)\b")
 _CONDITION: Final = late(
@@ -79,9 +80,18 @@ def _stated(text: str) -> Iterator[tuple[str, str]]:
 
 def listed(text: str) -> Iterator[tuple[str, str]]:
     """The package and version of one line of a package list."""
-    found = list(_of_packages(_LISTED.match(text)))
+    first = _LISTED.match(text)
+    found = list(_of_packages(first, *_further(text, first)))
     if found and not _CONDITION.search(text):
         yield from found
+
+
+def _further(text: str, first: re.Match[str] | None) -> Iterator[re.Match[str]]:
+    """Those that stand behind one another in a line: "torch 2.14.1+cu130 transformers 5.24.0"."""
+    at = first.end(2) if first is not None else len(text)
+    while (match := _NEXT.match(text, at)) is not None:
+        yield match
+        at = match.end()
 
 
 def _of_packages(*matches: re.Match[str] | None) -> Iterator[tuple[str, str]]:

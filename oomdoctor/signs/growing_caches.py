@@ -52,6 +52,7 @@ _HELD: Final = frozenset({
     "open", "live", "active", "pending", "queued", "buffered", "held", "kept", "retained", "sessions", "connections",
     "keys", "entries", "objects", "handles", "windows", "states", "subscriptions", "backlog", "inflight",
 })  # fmt: skip
+_WRITER: Final = late(r"\W{0,4}\w{0,40}\[\d{1,9}\]")  # "tiles[8] cached=300"
 _KNOBS: Final = ("smaller-buffers", "clear-references", "restart-periodically", "narrow-dtypes", "more-host-memory")
 
 
@@ -192,6 +193,12 @@ def _told(bound: Setting | None) -> str:
     return str(bound.value) if bound is not None else ""
 
 
+def _writer(line: str) -> str:
+    """Which of several processes prints it."""
+    match = _WRITER.match(line)
+    return match[0] if match is not None else ""
+
+
 def _prints(crash: Crash) -> Iterator[_Print]:
     """The prints of the same words as the last one, the first of them first."""
     bound = bound_of_a_cache(crash)
@@ -199,7 +206,8 @@ def _prints(crash: Crash) -> Iterator[_Print]:
         return
     counted = _counted_by(bound)
     lines = [line for line in dict.fromkeys(own_lines(crash)) if counted.search(line)]
-    for line in reversed([line for line in lines if shape(line) == shape(lines[0])]):
+    alike = [line for line in lines if shape(line) == shape(lines[0]) and _writer(line) == _writer(lines[0])]
+    for line in reversed(alike):
         match, step = counted.search(line), _STEP.search(line)
         if match is None:
             continue

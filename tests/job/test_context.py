@@ -320,6 +320,8 @@ def test_the_environment_of_a_container() -> None:
         ("adding /env/lib/python3.11/site-packages/vllm-0.9.2.dist-info/METADATA", "vllm", "0.9.2"),
         ('File "/env/lib/python3.9/site-packages/vllm-0.1.2-py3.9-linux.egg/vllm/a.py", line 4', "vllm", "0.1.2"),
         ("Python version: 3.10.12 (main)", "python", "3.10.12"),
+        ("torch 2.14.1+cu130 transformers 5.24.0", "transformers", "5.24.0"),
+        ("torch 2.9.0, transformers 4.57.1 and datasets 4.4.0", "datasets", "4.4.0"),
     ],
 )  # fmt: skip
 def test_versions(line: str, name: str, version: str) -> None:

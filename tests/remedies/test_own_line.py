@@ -240,6 +240,12 @@ def test_a_line_that_fills_the_card(code: str, function: str, knob: str, does: s
         ),
         ("x = m.toarray()", "narrow-dtypes", "makes a dense array of a sparse one", "x = m"),
         (
+            "run = solve_ivp(rhs, (t0, t1), state)",
+            "smaller-buffers",
+            "keeps the state of every step that it takes",
+            "run = solve_ivp(rhs, (t0, t1), state, t_eval=np.linspace(t0, t1, 50))",
+        ),
+        (
             "e = np.linalg.eigvalsh(h.toarray())[:6]",
             "narrow-dtypes",
             "makes a dense matrix of a sparse one for all of its eigenvalues",

@@ -135,3 +135,12 @@ def test_it_is_bounded_first(tmp_path: Path) -> None:
     found = oomdoctor.diagnose(tmp_path).as_json()["diagnoses"][0]
     assert found["cause"] == "host-memory-leak"
     assert (found["remedies"][0]["knob"], found["remedies"][0]["suggested"]) == ("smaller-buffers", 190000)
+
+
+@pytest.mark.parametrize(
+    ("counts", "known"),
+    [((100, 100, 200, 200, 300, 300), True), ((100, 100, 200, 200), False), ((100, 300, 200, 400), False)],
+)
+def test_two_processes_that_print_in_turn(counts: tuple[int, ...], *, known: bool) -> None:
+    prints = (f"tiles[{8 + n % 2}] requests={count} cached={count}" for n, count in enumerate(counts))
+    assert (cache_of("python serve.py --cache-max-items 0", *prints) is not None) is known
