@@ -227,9 +227,9 @@ def _in_the_case_of(now: Value, then: Value) -> Value:
 
 
 def is_switched(knob: str, crash: Crash) -> bool:
-    """Whether the option is one for what is kept at all, whatever the job does."""
+    """Whether the option is one for what is kept at all, whatever the job does: it is on, or bounds nothing."""
     option = own_option(knob, crash)
-    return option is not None and isinstance(option.setting.value, bool)
+    return option is not None and (isinstance(option.setting.value, bool) or option.setting.whole == 0)
 
 
 def is_at_its_least(knob: str, crash: Crash) -> bool:

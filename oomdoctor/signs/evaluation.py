@@ -13,6 +13,7 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM, Event, Frame
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
+from oomdoctor.incident.prints import SEVERAL, own_lines
 from oomdoctor.job.frameworks import driven
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
@@ -64,6 +65,9 @@ _BATCH_OF_AN_EVALUATION: Final = late(
 )
 # torch/utils/_contextlib.py and torch/autograd/grad_mode.py: `decorate_context` is what a decorator of these leaves
 WITHOUT_GRADIENTS: Final = r"\bno_grad\b|\binference_mode\b|\bdecorate_context\b|transformers/trainer|/trl/"
+# transformers/generation/configuration_utils.py: with return_dict_in_generate they come with the answer
+_OUTPUTS: Final = late(r"\boutput_(?:scores|logits|hidden_states|attentions)[\"']?\s?[:=]\s?(?i:true)\b")
+_COUNTED: Final = late(r"(?i)\b(?:batch|question|prompt|sample|request)\W{1,3}[1-9]\d{0,8} ?(?:of|/) ?\d")
 _CHARACTERS: Final = 300  # of a line
 _RANKS: Final = ("nproc_per_node", "num_processes", "world_size")
 _FEW_RANKS: Final = 8
@@ -215,7 +219,7 @@ def ranks_evaluate(crash: Crash) -> Seen | None:
 def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
     """A SIGKILL for no printed reason, of a job whose training went well before its evaluation."""
     root = crash.root
-    if not killed_bare(crash) or not (crash.stage == "eval" or _was_counting(root)):
+    if not killed_bare(crash) or not (crash.stage == "eval" or _was_counting(root) or _keeps_outputs(crash)):
         return None
     if evaluates_its_first_batch(crash):
         return None
@@ -226,6 +230,13 @@ def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
         "states of metrics) adds up in host memory."
     )
     return Seen(words=words, evidence=(root,), against=(say("no line shows how much memory was in use"),), stage="eval")
+
+
+def _keeps_outputs(crash: Crash) -> bool:
+    """Whether the job asks for a value per word or layer of all that it generates, and several batches went by."""
+    lines = set(own_lines(crash))
+    batches = sum(_COUNTED.search(line) is not None for line in lines)
+    return batches >= SEVERAL and any(_OUTPUTS.search(line) for line in lines)
 
 
 def _was_counting(event: Event) -> bool:

@@ -43,7 +43,12 @@ _RUNS: Final = late(
     r"|server is listening on"
 )
 _LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listening|serving|saved|saving)\b")
-_OVER: Final = (PROGRESS, _LOADED, _RUNS)  # what tells of the end of loading, or of what comes after it
+# "batch 3 of 18, 24 answers": what a model is for, counted
+_COUNTS: Final = late(
+    r"(?i)\b(?:batch|request|question|sample|prompt|document|episode|iteration|round)(?:es|s)?\W{1,3}[1-9]\d{0,8} ?"
+    r"(?:of|/) ?\d"
+)
+_OVER: Final = (PROGRESS, _LOADED, _RUNS, _COUNTS)  # what tells of the end of loading, or of what comes after it
 _RIGHT_BEFORE: Final = 12  # lines: what is printed while a model is set up
 # "blk.35.ffn_norm.weight, n_dims = 1", "model.layers.0.self_attn.q_proj.weight -> ..."
 _TENSOR: Final = late(r"(?:^|[\s'\"|:>])[A-Za-z_]\w{0,40}(?:\.\w{1,40}){1,12}\.(?:weight|bias|scale|lora_[AB])\b")
@@ -264,7 +269,7 @@ def _speaks_of_loading(event: Event) -> bool:
     """Whether what the model is loaded for had not begun behind the last line on loading."""
     if any(_LOADING_LINE.search(line) for line in event.around.after):
         return True
-    return is_told_last((event.at.text, *reversed(event.around.before)), _LOADING_LINE, (_RUNS, PROGRESS))
+    return is_told_last((event.at.text, *reversed(event.around.before)), _LOADING_LINE, (_RUNS, PROGRESS, _COUNTS))
 
 
 def _is_still_loading(crash: Crash, kill: Event) -> bool:

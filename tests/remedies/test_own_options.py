@@ -83,6 +83,9 @@ def test_each_row_is_of_a_knob() -> None:
         ("smaller-buffers", "--heatmaps true", ("heatmaps", False)),
         ("smaller-buffers", "--max-cached-hist-node 65536", ("max_cached_hist_node", 128)),
         ("smaller-buffers", "--snapshots 0", ("snapshots", 50)),
+        ("smaller-buffers", "--top-logprobs 0", ("top_logprobs", 64)),
+        ("smaller-buffers", "--logits-topk 5", None),
+        ("smaller-buffers", "--top-k 0", None),  # of a sampler
         ("smaller-buffers", "--snapshots 40", None),
         ("smaller-buffers", "--snapshots-every 0", None),
         ("smaller-buffers", "--heatmaps-dir true", None),

@@ -347,3 +347,25 @@ def test_ranks_that_evaluate(tmp_path: Path, launch: str, lines: tuple[str, ...]
     assert first["cause"] == found
     if found == "eval-accumulation":
         assert first["remedies"][0]["action"] == "Set --heatmaps from True to False"
+
+
+LOADED = "Loading weights: 100%|##########| 20/20 [00:00<00:00, 7077.80it/s]"
+ANSWERS = tuple(f"batch {n} of 18, {8 * n} answers, 320 tokens" for n in range(1, 5))
+SCORES = '  "output_scores": true,'
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ((LOADED,), "host-model-load"),
+        ((LOADED, *ANSWERS), BARE),  # loading is over
+        ((LOADED, SCORES, *ANSWERS), "eval-accumulation"),
+        ((LOADED, SCORES.replace("true", "false"), *ANSWERS), BARE),
+        ((LOADED, SCORES, ANSWERS[0]), BARE),
+    ],
+)
+def test_what_is_kept_of_each_answer(tmp_path: Path, lines: tuple[str, ...], found: str) -> None:
+    report = diagnosed(tmp_path, "python calibrate.py --top-logprobs 0 --batch 8", *lines)["diagnoses"][0]
+    assert report["cause"] == found
+    if found == "eval-accumulation":
+        assert report["remedies"][0]["snippet"] == "--top-logprobs 64"
