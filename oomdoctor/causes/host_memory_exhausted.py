@@ -40,8 +40,7 @@ CAUSE = Cause(
             "{killer} killed {killed}[, which held {killed_size}]: {node} ran out of memory[ ({used_at_kill} in use)]"
         ),
         mark("{nameless_killer} killed a process: {node} ran out of memory"),
-        mark("{invoker_in_a_cut_report} invoked the kernel's OOM killer; the rest of its report is missing"),
-        mark("{oom_invoker} invoked the kernel's OOM killer: {node} ran out of memory"),
+        mark("{oom_invoker} invoked the kernel's OOM killer[: {told_node} ran out of memory]"),
         mark("Kubernetes evicted {evicted}[ ({evicted_held})]: {node} ran out of memory[, {evicted_free} left]"),
         mark("{outside_kills}: {node} or a parent cgroup ran out of memory"),
         mark("{pressed} found {node} out of memory[ and killed {ray_killed}]"),

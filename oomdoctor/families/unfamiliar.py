@@ -157,7 +157,7 @@ _OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang(?!/multimodal_gen)|transformers|accelerat|\bdevice"
     r"|\bdml ?allocator|directml"
-    r"|^:\d:\w{1,40}\.cpp {0,40}: ?\d{1,6} {0,4}: \d{1,20} us:"  # ROCclr's log, rocclr/utils/debug.cpp
+    r"|^:\d:(?!elf)\w{1,40}\.cpp {0,40}: ?\d{1,6} {0,4}: \d{1,20} us:"  # ROCclr's log, rocclr/utils/debug.cpp
     r"|\b(?:max[ _])?mem(?:ory)?[ _](?:reserved|allocated)[:= ] ?\d"  # what PyTorch counts of a card
     r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )

@@ -56,7 +56,10 @@ _OFF: Final = frozenset({"", "none", "null", "false", "no", "off", "0"})
 _OF_RELEASES: Final = late(r"([a-z][\w.-]{1,40})(>=\d[\d.]{0,12})")
 _FLAG: Final = late(r"--[a-z][\w-]{1,60}(?: \{\})?")
 _VALUED: Final = late(r"--?[a-zA-Z][\w.-]{1,80}[ =]\{\}")
-_OF_A_COMMAND: Final = late(r"[\w.-]{1,40} (?:[\w.-]{1,40} ){0,4}?(?P<flag>--[a-z][\w-]{1,80})[ =]\{\}")
+# With a word that the reader fills in: nobody can paste it as it is
+_OF_A_COMMAND: Final = late(
+    r"[a-z][\w.-]{1,40} (?:[\w.-]{1,40} ){0,3}?[A-Z]{3,20} (?P<flag>--[a-z][\w-]{1,80})[ =]\{\}"
+)
 _KEY_OF_A_FILE: Final = late(r"[a-z]\w{1,60}: \{\}")
 # `f(a, b={})`, `f().b={}`: the argument or attribute that takes the value, else what is called
 _CALL: Final = late(

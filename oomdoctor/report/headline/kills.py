@@ -15,6 +15,7 @@ from oomdoctor.job.roles import short_name
 from oomdoctor.language import counted, mark, say
 from oomdoctor.patterns import late
 from oomdoctor.report.headline.figures import beside, brief, briefly
+from oomdoctor.report.headline.host import node as node_of
 from oomdoctor.report.headline.slot import Slot, about, where
 from oomdoctor.report.headline.victims import heaviest, held_by, name_of
 from oomdoctor.signs.commands import of_unit
@@ -130,10 +131,10 @@ def oom_invoker(kill: _Kill) -> str | None:
     return kill.invoker if isinstance(kill, KernelKill) and kill.process.name is None else None
 
 
-@_of_kill
-def invoker_in_a_cut_report(kill: _Kill) -> str | None:
-    """The same, where nothing says whose memory ran out."""
-    return kill.invoker if isinstance(kill, KernelKill) and tells_no_place(kill) else None
+def told_node(crash: Crash) -> str | None:
+    """Whose memory ran out, by the kernel; None where its report breaks off before it says so."""
+    kill = _kill(crash)
+    return None if isinstance(kill, KernelKill) and tells_no_place(kill) else node_of(crash)
 
 
 @_of_kill
