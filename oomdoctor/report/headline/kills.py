@@ -134,7 +134,7 @@ def oom_invoker(kill: _Kill) -> str | None:
 def told_node(crash: Crash) -> str | None:
     """Whose memory ran out, by the kernel; None where its report breaks off before it says so."""
     kill = _kill(crash)
-    return None if isinstance(kill, KernelKill) and tells_no_place(kill) else node_of(crash)
+    return node_of(crash) if isinstance(kill, KernelKill) and not tells_no_place(kill) else None
 
 
 @_of_kill
