@@ -187,7 +187,7 @@ _ALLOCATORS: Final = tuple(
             "jemalloc",
             r"^<jemalloc>: Error in \w{1,20}\(\): out of memory\b",
         ),  # with opt.xmalloc; SPAdes' own says how much
-        # OpenBLAS, driver/others/memory.c and interface/; any library that names the call and where it was made
+        # OpenBLAS, driver/level3/level3_gemm3m_thread.c; any library that names the call and where it was made
         ("libc", r"(?<![\w.])(?:OpenBLAS ?: )?(?:m|c|re)alloc failed (?:in|at) (?:\w{1,40}_\w{1,40}|\w{2,60}\(\))"),
         ("libgomp", r"^\W{0,4}libgomp: Out of memory allocating \d"),  # libgomp/alloc.c: of malloc()
         ("tcmalloc", r"\btcmalloc\b[^\n]{0,80}\bUnable to allocate \d{1,20} \(new failed\)"),  # of operator new

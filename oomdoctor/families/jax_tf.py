@@ -161,9 +161,6 @@ _HBM = (
     rf"memory space hbm\. Used (?P<used>{AMOUNT}) of (?P<total>{AMOUNT}) hbm\."
     rf"(?: Exceeded hbm capacity by (?P<exceeded>{AMOUNT})\b)?"
 )
-# What stands below that sentence, and is often all that is pasted
-_TOTAL_OF_HBM = late(rf"^\s{{0,8}}Total hbm usage >= (?P<used>{AMOUNT}):")
-_ABOVE_THE_TOTAL: Final = 8  # lines
 _XLA = rf"(?i:resource.exhausted): Out of memory (?:while trying to allocate|allocating) (?P<tried>{AMOUNT})"
 _RESERVE = (
     rf"Attempting to (?:reserve|allocate) (?P<tried>{AMOUNT}).{{0,60}}That was not possible"
@@ -333,16 +330,6 @@ def read(page: Page, index: int) -> Iterator[Read]:
     if match := _REMATERIALIZED.search(text):
         sizes: dict[str, Any] = {f"{name}_bytes": int(value) for name, value in match.groupdict().items() if value}
         yield ProgramTooLarge(at=place, time=line.mark.time, process=process, **sizes)
-        return
-    yield from _told_of_an_array(page, index, text)
-
-
-def _told_of_an_array(page: Page, index: int, text: str) -> Iterator[Read]:
-    """A sentence of a framework's, or what XLA lists below its own where that was not pasted."""
-    line = page.lines[index]
-    if match := _TOTAL_OF_HBM.match(text):
-        if not any("memory space hbm" in above.text for above in page.before(index, _ABOVE_THE_TOTAL)):
-            yield _failed(page, index, "jax", match, line)
         return
     last = _last(page, index, text)
     if last is not line:
@@ -628,10 +615,8 @@ FAMILY = Family(
         "OOM",
         "ailed to alloc",
         "in-use chunks:",
-        "Total hbm usage >=",
     ),
     triggers=(
-        "Total hbm usage >=",
         "Out of memory error on GPU",
         "RESOURCE_EXHAUSTED: Out",
         "Resource exhausted: Out",

@@ -64,7 +64,7 @@ AT_MOST: Final = 400  # characters of a line beside it
 # What is refused to a program of Java's is refused by its heap
 _VIRTUAL_MACHINE = late(
     r"(?<![\w.])(?:java|javax|org|com|io)(?:\.[a-z]\w{1,30}){1,6}\.[A-Z]\w{2,60}(?:Error|Exception)\b"
-    r"|\bCannot enlarge memory arrays\b|\bINITIAL_MEMORY=|\bALLOW_MEMORY_GROWTH\b"  # emscripten, src/preamble.js
+    r"|\bCannot enlarge memory arrays\b|\bINITIAL_MEMORY=|\bALLOW_MEMORY_GROWTH\b"  # emscripten, src/lib/libcore.js
 )
 # A pool that a program sets aside for itself, and that does not grow: "the context's memory pool", "scratch arena"
 _POOL_OF_ITS_OWN = late(
@@ -81,7 +81,7 @@ _POOL_EXHAUSTED = late(
     r"|\b(?:not enough|insufficient) stack memory\b"  # of NWChem's MA, src/ma.c
     r"|\bout of memory, stack overflow\b"  # MuJoCo's stack, mj_stackAlloc
     r"|\bexceed\w{0,3} (?:\w{1,12} ){0,3}(?:pool|budget|reservation|quota|arena) capacity\b"
-    r"|(?-i:\b[A-Z]\w{1,30}_CAP_EXCEEDED\b)"  # Velox, velox/common/memory/MemoryPool.cpp
+    r"|(?-i:\bMEM_CAP_EXCEEDED\b)"  # Velox, velox/common/memory/SharedArbitrator.cpp
 )
 # A size that is refused whatever is free: "Requested preallocation size is too large" (ggml-vulkan.cpp,
 # maxMemoryAllocationSize), "buffer size exceeds the maximum allocation size"
@@ -157,7 +157,7 @@ _OF_OPENCL: Final = "CL_OUT_OF_RESOURCES"  # cl.h, -5
 _CARD = late(
     r"(?i)cuda|gpu|nvidia|\brocm|\bhip\b|[nxt]pu\b|torch|tensorflow|\bjax|vllm|sglang(?!/multimodal_gen)|transformers|accelerat|\bdevice"
     r"|\bdml ?allocator|directml"
-    r"|^:\d:(?!elf)\w{1,40}\.cpp {0,40}: ?\d{1,6} {0,4}: \d{1,20} us:"  # ROCclr's log, rocclr/utils/debug.cpp
+    r"|^:\d:(?!elf)\w{1,40}\.cpp {0,40}: ?\d{1,6} {0,4}: \d{1,20} us:"  # ROCclr's log: rocclr/platform/command.cpp
     r"|\b(?:max[ _])?mem(?:ory)?[ _](?:reserved|allocated)[:= ] ?\d"  # what PyTorch counts of a card
     r"|[/_]metal[/_.]|tensorrt|\bmodel\b|deepspeed/|bitsandbytes|xformers|flash_?attn|\btriton\b|exllama|cutlass|/cu(?:ml|df|py)/|pooled_storage_manager"
 )

@@ -37,6 +37,11 @@ _DONE: Final = late(
 _STEPS: Final = late(r"(?i)\b(?:step|iter(?:ation)?|batch)\b[^\d\n%]{0,10}" + A_COUNT)
 # Keras': "12/64 [====>", since 3 of "━"
 _BARS: Final = late(r"^\s{0,8}" + A_COUNT + r"\s?[\[━]")
+# "batch 3 of 18, 24 answers": what a model is for, counted
+ONE_OF_SEVERAL: Final = late(
+    r"(?i)\b(?:batch|request|question|sample|prompt|document|episode|iteration|round)(?:es|s)?\W{1,3}[1-9]\d{0,8} ?"
+    r"(?:of|/) ?\d"
+)
 _NUMBER: Final = late(r"\d{1,15}")
 _TYPE: Final = late(
     r"(?i)\b(?:(?:torch|np|numpy)\.)?(?P<name>(?:b?float|u?int|complex)(?P<bits>8|16|32|64|128)|(?:fp|bf)(?P<short>16|32)|bool)\b"

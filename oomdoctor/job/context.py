@@ -12,7 +12,7 @@ import ahocorasick_rs
 from msgspec.structs import replace
 
 from oomdoctor.families.machine_memory import unit_of_free
-from oomdoctor.job import dumps, launch, own_pairs, printed_back, recognition
+from oomdoctor.job import dumps, launch, own_pairs, recognition
 from oomdoctor.job.dumps import Allowance, Here, Stated
 from oomdoctor.job.frameworks import hallmarks, layers, logged_by, packages, programs, written_by
 from oomdoctor.job.model import Context, Setting, Value
@@ -377,18 +377,15 @@ class _Told:
     def _take_line(self, reader: dumps.Reader, here: Here) -> None:
         """What stands in one line, and the list that a program prints below its launch."""
         options = self._set_all(here.page.file, reader(here)) > 0
-        if reader in _LAUNCHES and (options or launch.command_of(here.text)):
-            self._take_defaults(here)
-            self._set_all(here.page.file, dumps.own_file(here))
-
-    def _take_defaults(self, here: Here) -> None:
-        """What the program prints of its options below the last line of its launch."""
-        launched = {name: one for name, one in self._settings.items() if one.is_launched}
-        options = len(launched) + printed_back.short_options(here.text)
-        if options < printed_back.FEWEST or self._launches >= MOST_LAUNCHES or here.text.rstrip().endswith("\\"):
+        if reader not in _LAUNCHES or self._launches >= MOST_LAUNCHES or here.text.rstrip().endswith("\\"):
             return
-        self._launches += 1
-        self._set_all(here.page.file, dumps.defaults(here, launched))
+        if options or launch.command_of(here.text):
+            self._launches += 1
+            self._set_all(here.page.file, dumps.own_file(here))
+            self._set_all(here.page.file, dumps.defaults(here, self._launched()))
+
+    def _launched(self) -> dict[str, Setting]:
+        return {name: one for name, one in self._settings.items() if one.is_launched}
 
     def _set(self, file: str, stated: Stated) -> None:
         name = stated.name.strip("-+").replace("-", "_")

@@ -239,6 +239,8 @@ def as_written(name: str, text: str) -> str | None:
         found = re.search(rf"(?:^\s*|\s){re.escape(option)}(?:=|(?=\s|$))", text)
         if found is not None:
             return option if _NO_VALUE.match(text, found.end()) is not None else f"{option} "
+    if re.search(rf"(?:^|\s)-{re.escape(name)}\d", text) is not None:
+        return f"-{name}"  # Java's heap: its value is part of the word
     return f"{name}=" if "." in name and f"{name}=" in text else None
 
 

@@ -43,6 +43,8 @@ class Printed(Struct, frozen=True):
 def defaults(below: Iterable[Line], launched: Mapping[str, Setting], launch: str) -> Iterator[Printed]:
     """The options in the lines below a launch line that it does not name, or by letters alone."""
     letters = {match["letters"]: typed(match["value"]) for match in _SHORT.finditer(launch)}
+    if len(launched) + len(letters) < FEWEST:
+        return
     for block in _blocks(below):
         known = {one.name for one in block if one.name in launched and launched[one.name].value == one.value}
         named = {one.name: short for one in block if (short := _letters_of(one, letters)) is not None}
@@ -60,11 +62,6 @@ def spelled(one: Printed, launched: str) -> str:
     if one.value is None or isinstance(one.value, bool):
         return f"{one.name}="
     return f"--{one.name if '_' in launched else one.name.replace('_', '-')} "
-
-
-def short_options(launch: str) -> int:
-    """How many options of one to three letters a launch line has."""
-    return sum(1 for _ in _SHORT.finditer(launch))
 
 
 def _blocks(below: Iterable[Line]) -> Iterator[list[Printed]]:
@@ -99,4 +96,4 @@ def _letters_of(one: Printed, letters: Mapping[str, Value]) -> str | None:
     return next(found, None)
 
 
-__all__ = ["FEWEST", "WITHIN", "Printed", "defaults", "short_options", "spelled"]
+__all__ = ["FEWEST", "WITHIN", "Printed", "defaults", "spelled"]

@@ -98,6 +98,7 @@ _TO_DISK: Final = "spill-to-disk"  # whose files are another matter than what a 
 _NARROW: Final = "narrow-dtypes"  # what is sparse is kept so
 _SAVED: Final = "sharded-checkpoint"  # by one process alone, which has no ranks
 _FROM_DISK: Final = "stream-data"  # what is cached there is not streamed
+_IN_ITS_WORDS: Final = frozenset({_STATES, _TO_DISK, _NARROW, _SAVED, _FROM_DISK})
 _BITS: Final = "quantize-weights"  # of a checkpoint, whatever options there are
 # Knobs that are nothing but an option of the engine
 _BY_AN_OPTION: Final = frozenset({*OF_THE_ENGINE, "less-swap-space"} - {"smaller-model"})
@@ -233,13 +234,11 @@ def _by_its_own_option(case: Case, answer: Answer) -> Proposal | None:
         return None
     if evaluation.concerns(case.knob, case.crash) and not own_options.is_switched(case.knob, case.crash):
         return None  # the program's option is that of its training
-    told = (
-        answer.action if answer is not None and case.knob in (_STATES, _TO_DISK, _FROM_DISK, _SAVED, _NARROW) else None
-    )
+    told = answer.action if answer is not None and case.knob in _IN_ITS_WORDS else None
     own = own_options.proposal(case.knob, told or KNOBS[case.knob].action, case.crash)
     if own is None or answer is None:
         return own
-    if case.knob == _WORKERS and (fitting := own_options.as_many_as_fit(case.crash, answer)) is not None:
+    if case.knob == _WORKERS and (fitting := own_options.workers_that_fit(case.crash, answer)) is not None:
         return fitting
     of_the_option = translated(caption(case.row).cost) if case.row is not None else ""
     cost = answer.cost if answer.cost is not None else of_the_option or None

@@ -42,7 +42,6 @@ _OF_PROMPTS: Final = "cache_ram"
 _PART_OF_PROMPTS: Final = 0.5
 _OF_HISTOGRAMS: Final = "histogram_pool_size"
 _PART_OF_HISTOGRAMS: Final = 4  # of what the job may use: the data and their bins take some, too
-_OF_THE_JVM: Final = "-Xmx"  # whose value is part of the word
 _PART_OF_A_HEAP: Final = 2 / 3  # of the limit: what the runtime needs beside its heap is about the rest
 _BYTES_OF_GRADIENTS: Final = frozenset({2.0, 4.0})
 _STACKS: Final = "ulimit -s 1024   # before the start; in Python threading.stack_size(2**20)"
@@ -58,7 +57,8 @@ def that_fits(crash: Crash, now: object) -> tuple[int, str] | None:
                            pairs=_PAIRS)  # fmt: skip
     ready = kept_ready(crash)
     if ready is not None and ready.count == now and more_is_kept_ready_than_there_is(crash) is not None:
-        then, whole = as_many_as_fit(ready, memory_in_all(crash)), memory_in_all(crash)
+        whole = memory_in_all(crash)
+        then = as_many_as_fit(ready, whole)
         if then >= now:
             return None
         size = show(then * ready.each_bytes)
@@ -220,7 +220,7 @@ def _smaller_heap(heap: Setting, limit: int) -> Proposal:
         current=heap.value,
         suggested=value,
         setting=heap.flag,
-        snippet=f"{heap.written or (_OF_THE_JVM if heap.name in _OF_THE_JVM else f'{heap.name}=')}{value}",
+        snippet=f"{heap.written or f'{heap.name}='}{value}",
         derivation=say("{limit} x 2/3 = {then} MiB", limit=show(limit), then=then),
         cost=say("more garbage collection; an error of the runtime's own where the program needs more"),
     )  # fmt: skip

@@ -324,7 +324,7 @@ def proposal(knob: str, action: str, crash: Crash) -> Proposal | None:
     )
 
 
-def as_many_as_fit(crash: Crash, answer: Proposal) -> Proposal | None:
+def workers_that_fit(crash: Crash, answer: Proposal) -> Proposal | None:
     """The program's option for its workers with the number that fits by their sizes, where that is less than half."""
     option, fit = own_option(_OF_WORKERS, crash), answer.suggested
     if (
@@ -376,11 +376,11 @@ __all__ = [
     "TWICE",
     "OwnOption",
     "Row",
-    "as_many_as_fit",
     "is_at_its_least",
     "is_switched",
     "own_option",
     "parts",
     "proposal",
     "table",
+    "workers_that_fit",
 ]

@@ -45,7 +45,7 @@ _OF_32_BITS: Final = (
     r"\basm_(?:386|arm)\.s\b|(?:windows|linux|freebsd|openbsd|netbsd|darwin)[-_]386\b|[-_./\\](?:i[36]86|ia32|armv[67]l)(?:[-_./\\\s]|$)|\bPython\d{2,3}-32\b"
     r"|\bProgram Files \(x86\)[/\\](?:Python|R[/\\]|Java|nodejs)"
     r"|\b32[- ]bit(?: \((?:Intel|AMD)|,? (?:Python|JVM|Server VM))|\bHotSpot\(TM\) Client VM\b|\bwin32-ia32\b"
-    r"|\byour machine has a \dGb address limit\b"  # R up to 4.1, src/gnuwin32/extra.c: memory.limit() was refused more
+    r"|\byour machine has a \dGb address limit\b"  # R up to 4.1 on Windows, do_memsize
 )
 _BY_DEFAULT: Final = 65_530  # vm.max_map_count: DEFAULT_MAX_MAP_COUNT of include/linux/mm.h
 WINDOWS_COMMIT: Final = 1455  # ERROR_COMMITMENT_LIMIT

@@ -13,7 +13,7 @@ from oomdoctor.families.container import LimitKill
 from oomdoctor.families.event import RAM, Event, Frame
 from oomdoctor.families.kernel import KernelKill
 from oomdoctor.incident.model import Crash
-from oomdoctor.incident.prints import SEVERAL, own_lines
+from oomdoctor.incident.prints import ONE_OF_SEVERAL, SEVERAL, own_lines
 from oomdoctor.job.frameworks import driven
 from oomdoctor.language import joined, say
 from oomdoctor.patterns import late
@@ -67,7 +67,6 @@ _BATCH_OF_AN_EVALUATION: Final = late(
 WITHOUT_GRADIENTS: Final = r"\bno_grad\b|\binference_mode\b|\bdecorate_context\b|transformers/trainer|/trl/"
 # transformers/generation/configuration_utils.py: with return_dict_in_generate they come with the answer
 _OUTPUTS: Final = late(r"\boutput_(?:scores|logits|hidden_states|attentions)[\"']?\s?[:=]\s?(?i:true)\b")
-_COUNTED: Final = late(r"(?i)\b(?:batch|question|prompt|sample|request)\W{1,3}[1-9]\d{0,8} ?(?:of|/) ?\d")
 _CHARACTERS: Final = 300  # of a line
 _RANKS: Final = ("nproc_per_node", "num_processes", "world_size")
 _FEW_RANKS: Final = 8
@@ -235,7 +234,7 @@ def killed_bare_during_an_evaluation(crash: Crash) -> Seen | None:
 def _keeps_outputs(crash: Crash) -> bool:
     """Whether the job asks for a value per word or layer of all that it generates, and several batches went by."""
     lines = set(own_lines(crash))
-    batches = sum(_COUNTED.search(line) is not None for line in lines)
+    batches = sum(ONE_OF_SEVERAL.search(line) is not None for line in lines)
     return batches >= SEVERAL and any(_OUTPUTS.search(line) for line in lines)
 
 

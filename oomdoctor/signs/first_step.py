@@ -171,8 +171,7 @@ def states_of_the_first_step_on_the_cpu(crash: Crash) -> Seen | None:
 
 def _may_be_on_the_cpu(crash: Crash) -> bool:
     """Whether the kernel or a manager killed one process that had begun to train a model that somebody may train so."""
-    limited = isinstance(crash.root, KernelKill | LimitKill) and _one_held_it(crash) and _may_compute_alone(crash)
-    return limited and before_the_first_step(crash) is not None and parameters_of(crash) < _BILLION
+    return _is_limited(crash) and before_the_first_step(crash) is not None and parameters_of(crash) < _BILLION
 
 
 def _beside_a_small_model(crash: Crash) -> str:
@@ -279,8 +278,7 @@ def killed_at_a_limit_in_a_step(crash: Crash) -> Seen | None:
     tells of a forward or backward pass; one process held three quarters of the memory, where the kernel tells."""
     if (seen := killed_in_the_first_step_on_the_cpu(crash)) is not None:
         return seen
-    limited = isinstance(crash.root, KernelKill | LimitKill) and _one_held_it(crash) and _may_compute_alone(crash)
-    if limited and (grown := _after_more_primitives(crash)) is not None:
+    if _is_limited(crash) and (grown := _after_more_primitives(crash)) is not None:
         return grown
     return _at_a_limit(crash) if crash.stage in _PASSES or evaluates_its_first_batch(crash) else None
 
@@ -305,6 +303,11 @@ def evaluates_its_first_batch(crash: Crash) -> bool:
         return False
     counts = _OF_SO_MANY.findall(told[:_CHARACTERS])
     return bool(counts) and int(counts[-1]) == 0
+
+
+def _is_limited(crash: Crash) -> bool:
+    """Whether the kernel or a manager killed one process, which may compute alone."""
+    return isinstance(crash.root, KernelKill | LimitKill) and _one_held_it(crash) and _may_compute_alone(crash)
 
 
 def _at_a_limit(crash: Crash) -> Seen | None:

@@ -181,7 +181,7 @@ def _is_no_bound_of_things(setting: Setting) -> bool:
 
 
 def _counted_by(bound: Setting) -> re.Pattern[str]:
-    """How a job prints what the setting bounds: "open_sessions": 75313, "75,313 open sessions"."""
+    """How a job prints what the setting bounds: "open_sessions": 75313, "open sessions: 75,313"."""
     words = [word for word in words_of(bound.name) if word not in _BOUNDS - _HELD]
     if not _OF_A_CACHE.isdisjoint(words):
         return _CACHE

@@ -28,8 +28,7 @@ from oomdoctor.signs.first_step import memory_in_all
 from oomdoctor.signs.node import table
 from oomdoctor.units import GIB, MIB, percent, show
 
-# tools/server/server-context.cpp and server-task.cpp of llama.cpp since b6697: "cache state: 2 prompts, 66.375 MiB
-# (limits: 8192.000 MiB, 2048 tokens, 4 est)"
+# tools/server/server-task.cpp of llama.cpp: "cache state: 2 prompts, 66.375 MiB (limits: 8192.000 MiB, 2048 tokens"
 _CACHE_STATE: Final = late(
     r"\bcache state: (?P<count>\d{1,6}) prompts, (?P<size>\d{1,9}(?:\.\d{1,3})?) MiB \(limits: "
     r"(?P<limit>\d{1,9}(?:\.\d{1,3})?) MiB"

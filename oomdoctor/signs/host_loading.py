@@ -16,7 +16,7 @@ from oomdoctor.families.ollama import Short
 from oomdoctor.families.unfamiliar import Shortage
 from oomdoctor.incident.model import Crash
 from oomdoctor.incident.node import held_by, held_in_words
-from oomdoctor.incident.prints import is_told_last, own_lines
+from oomdoctor.incident.prints import ONE_OF_SEVERAL, is_told_last, own_lines
 from oomdoctor.language import mark, say, translated
 from oomdoctor.patterns import late
 from oomdoctor.signs import Seen, sign
@@ -43,12 +43,7 @@ _RUNS: Final = late(
     r"|server is listening on"
 )
 _LOADED: Final = late(r"(?i)\b(?:loaded|done|finished|ready|complete\w?|listening|serving|saved|saving)\b")
-# "batch 3 of 18, 24 answers": what a model is for, counted
-_COUNTS: Final = late(
-    r"(?i)\b(?:batch|request|question|sample|prompt|document|episode|iteration|round)(?:es|s)?\W{1,3}[1-9]\d{0,8} ?"
-    r"(?:of|/) ?\d"
-)
-_OVER: Final = (PROGRESS, _LOADED, _RUNS, _COUNTS)  # what tells of the end of loading, or of what comes after it
+_OVER: Final = (PROGRESS, _LOADED, _RUNS, ONE_OF_SEVERAL)  # what tells of the end of loading, or of what comes after it
 _RIGHT_BEFORE: Final = 12  # lines: what is printed while a model is set up
 # "blk.35.ffn_norm.weight, n_dims = 1", "model.layers.0.self_attn.q_proj.weight -> ..."
 _TENSOR: Final = late(r"(?:^|[\s'\"|:>])[A-Za-z_]\w{0,40}(?:\.\w{1,40}){1,12}\.(?:weight|bias|scale|lora_[AB])\b")
@@ -269,7 +264,9 @@ def _speaks_of_loading(event: Event) -> bool:
     """Whether what the model is loaded for had not begun behind the last line on loading."""
     if any(_LOADING_LINE.search(line) for line in event.around.after):
         return True
-    return is_told_last((event.at.text, *reversed(event.around.before)), _LOADING_LINE, (_RUNS, PROGRESS, _COUNTS))
+    return is_told_last(
+        (event.at.text, *reversed(event.around.before)), _LOADING_LINE, (_RUNS, PROGRESS, ONE_OF_SEVERAL)
+    )
 
 
 def _is_still_loading(crash: Crash, kill: Event) -> bool:

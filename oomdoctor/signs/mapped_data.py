@@ -63,8 +63,8 @@ class Waiting(Struct, frozen=True):
 
 @sign
 def rows_wait_to_be_written(crash: Crash) -> Seen | None:
-    """A process of a map died for no printed reason, or the job in the bar of one, and rows of the size that the log
-    tells wait for 1 GiB or more, the table that they become with them."""
+    """A process of a map died for no printed reason, and rows of the size that the log tells wait for 1 GiB or more;
+    or the job in the bar of one, and they wait for half of that, which the table that they become doubles."""
     waiting = waiting_rows(crash)
     if waiting is None or waiting.bytes < (LARGE // _COPIES if killed_bare(crash) else LARGE):
         return None

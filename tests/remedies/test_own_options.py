@@ -11,7 +11,7 @@ from remedy_logs import crashes_of
 import oomdoctor
 from oomdoctor.remedies.advise import remedies
 from oomdoctor.remedies.knobs import KNOBS
-from oomdoctor.remedies.own_options import as_many_as_fit, own_option, proposal, table
+from oomdoctor.remedies.own_options import own_option, proposal, table, workers_that_fit
 from oomdoctor.remedies.proposal import Proposal
 
 KILLED = (
@@ -95,8 +95,6 @@ def test_each_row_is_of_a_knob() -> None:
         ("low-memory-loading", "--mmap-mode none", ("mmap_mode", "r")),
         ("sharded-checkpoint", "--save-format pickle", ("save_format", None)),
         ("sharded-checkpoint", "--save-format safetensors", None),
-        ("stream-data", "--shuffle global", ("shuffle", None)),
-        ("stream-data", "--shuffle local", None),
         ("gradient-checkpointing", "--no-remat", ("no_remat", False)),
         ("gradient-checkpointing", "--disable-gradient-checkpointing", ("disable_gradient_checkpointing", False)),
         ("low-memory-loading", "--no-mmap", ("no_mmap", False)),
@@ -504,7 +502,7 @@ def test_what_is_dense_is_kept_sparse() -> None:
 @pytest.mark.parametrize(("fit", "then"), [(3, 3), (7, 7), (8, None), (12, None), (0, None), (True, None)])
 def test_as_many_workers_as_fit_where_that_is_less_than_half(fit: int, then: int | None) -> None:
     crash = crashes_of(f"+ python -u fit.py --actors 16\n{KILLED}")[0]
-    found = as_many_as_fit(crash, Proposal(action="Run fewer", suggested=fit, derivation="2 x 3"))
+    found = workers_that_fit(crash, Proposal(action="Run fewer", suggested=fit, derivation="2 x 3"))
     assert (found.suggested if found is not None else None) == then
     if found is not None:
         assert (found.snippet, found.derivation) == (f"--actors {fit}", "2 x 3")
